@@ -3,8 +3,6 @@
 Errors are those of `runplan.domain.errors`. Nothing is printed, and nothing ends the process. Threads may share it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The fleet of the user: set up its database, read its state, take a host out and back in, be a host."""
 
-from __future__ import annotations
-
 import re
 import socket
 from collections.abc import Collection, Sequence

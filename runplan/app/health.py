@@ -1,7 +1,5 @@
 """Checks the setup, with a remedy for every problem."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Sequence

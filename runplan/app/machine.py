@@ -1,7 +1,5 @@
 """The daemon of this machine, its login service (systemd or launchd), and its channels of notifications."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterator
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """Looks whether the files behind a page have changed."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from pathlib import Path

@@ -4,8 +4,6 @@ msgspec builds a type at its first use. A thread that uses a type while another 
 SIGSEGV. So types are built one after the other, and only finished ones are used.
 """
 
-from __future__ import annotations
-
 import json
 from threading import Lock
 from typing import Any, TypeVar

@@ -1,7 +1,5 @@
 """The error tree and the exit codes."""
 
-from __future__ import annotations
-
 import errno
 from enum import IntEnum
 

@@ -1,7 +1,5 @@
 """The state of a fleet: its hosts, the plans that wait for one, and the limits that all of them share."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from msgspec import Struct

@@ -1,7 +1,5 @@
 """Matches repository paths against patterns with `*`, `?`, `[…]` and `**`, from the root of the repository."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from functools import lru_cache

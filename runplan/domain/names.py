@@ -1,7 +1,5 @@
 """Names of plans, branches, refs, worktrees and reports."""
 
-from __future__ import annotations
-
 import platform
 import re
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """Text for people and terminals: safe output, commands to copy, spans and times."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

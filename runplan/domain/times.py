@@ -1,7 +1,5 @@
 """Moments as text, and delays before something is tried again."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, tzinfo
 from zlib import crc32
 

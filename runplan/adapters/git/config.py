@@ -1,7 +1,5 @@
 """The user's configuration of git: how it is read, and which part of it runplan's own repositories copy."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path

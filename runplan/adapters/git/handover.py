@@ -4,8 +4,6 @@ When the processes of an agent are dead, a fixed script in the sandbox stages wh
 pack. `index-pack --strict` takes the pack into `tool.git`; the header is checked against its objects.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

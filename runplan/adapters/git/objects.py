@@ -1,7 +1,5 @@
 """Compares trees, and builds candidates from objects, without a checkout (docs/adr/0007)."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice, pairwise

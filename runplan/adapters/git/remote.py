@@ -1,7 +1,5 @@
 """Talks to a remote: fetch, push and its answer, and the checks before a direct landing."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import re

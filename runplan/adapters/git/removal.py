@@ -1,7 +1,5 @@
 """Removes worktrees, refs and logs of ended runs. Content that is not provably elsewhere is parked first."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Collection, Iterator

@@ -1,7 +1,5 @@
 """The user's repository: how it is opened and refused early, its checkouts, and its fingerprint."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -4,8 +4,6 @@ The message and its address come on standard input, as arguments and variables c
 takes 20 MB and half a second to import, and some of its services have no time limit.
 """
 
-from __future__ import annotations
-
 import importlib
 import logging
 import re

@@ -1,7 +1,5 @@
 """The channels of notifications: a command, a webhook, the desktop, and the services that Apprise knows."""
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import os

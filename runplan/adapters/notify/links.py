@@ -1,7 +1,5 @@
 """Signed links in notifications: each lets a person see one change and answer it once, until it expires."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import hashlib

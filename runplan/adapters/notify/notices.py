@@ -1,7 +1,5 @@
 """Notices for a person who is away: a run is done, has failed, or waits for them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 

@@ -3,8 +3,6 @@
 Verbs that only read do not import this module, because structlog is slow to import.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import threading

@@ -1,7 +1,5 @@
 """Views made by bubblewrap, on Linux."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

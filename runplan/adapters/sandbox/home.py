@@ -1,7 +1,5 @@
 """The entries of a user's home: secrets are absent in a view, state and caches are private, all else is readable."""
 
-from __future__ import annotations
-
 import os
 import re
 import stat

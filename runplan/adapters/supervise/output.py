@@ -11,8 +11,6 @@ exit.json  how the dispatch ended; written by rename as the shim's last act
 A free lock without a complete exit.json means that the shim died.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Callable, Collection

@@ -1,7 +1,5 @@
 """Approve, reject, answer: a person's word on what waits."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Stop, pause, resume, run now: for plans that have a run or a schedule."""
 
-from __future__ import annotations
-
 import os
 import signal
 

@@ -1,7 +1,5 @@
 """Plan and edit: from a goal to a proposed plan, and a person's own version of it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path, PurePath
 

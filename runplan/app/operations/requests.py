@@ -3,8 +3,6 @@
 A docstring is the help of its verb; a tool shows the rest of it to a model, too. Needs no library.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple, TypeAlias
 

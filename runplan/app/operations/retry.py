@@ -1,7 +1,5 @@
 """Retry and undo: resume a run, continue a failed phase, revert a landed one."""
 
-from __future__ import annotations
-
 from msgspec.structs import replace
 
 from runplan.adapters.store.protocol import Store

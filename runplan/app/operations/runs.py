@@ -1,7 +1,5 @@
 """Turns a plan and options into a run request, after all checks, and has it executed: here, or by the daemon."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from contextlib import closing

@@ -1,7 +1,5 @@
 """Start a plan or an issue, preview it, and watch issues."""
 
-from __future__ import annotations
-
 from msgspec.structs import replace
 
 from runplan.adapters.agents import prompts

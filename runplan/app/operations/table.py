@@ -1,7 +1,5 @@
 """The operations by name, for interfaces that make requests of named fields."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from msgspec import Struct

@@ -1,7 +1,5 @@
 """Writes settings that fit a repository, shows them, and removes what ended runs left behind."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit

@@ -1,7 +1,5 @@
 """The board: every plan of every repository as a card, with the action that a person would take next."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """The changes and proposals that wait for a person, and the kept work of failed phases, as frozen values."""
 
-from __future__ import annotations
-
 import difflib
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """A plan file as `check` shows it, the setup as `doctor` shows it, the daemon and the disks."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Mapping, Sequence

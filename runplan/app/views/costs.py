@@ -1,7 +1,5 @@
 """What agents have used in the last days: by day, plan, agent and role, over all repositories."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from datetime import date, timedelta

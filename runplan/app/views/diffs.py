@@ -1,7 +1,5 @@
 """Reads the diff of two commits into files, hunks and lines."""
 
-from __future__ import annotations
-
 import re
 
 from msgspec import Struct

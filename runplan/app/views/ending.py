@@ -1,7 +1,5 @@
 """The journal of a run as lines, and how it ended."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The events of a run as sentences and as reasons, for `logs`, `explain` and the pages."""
 
-from __future__ import annotations
-
 import math
 import re
 import time

@@ -1,7 +1,5 @@
 """One plan in depth: its dispatches, and of one phase the items with their evidence and the tests of its checks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """The plans of a repository with their phases, runs and schedules, as `status` shows them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable
 from contextlib import closing, suppress

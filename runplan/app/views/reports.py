@@ -1,7 +1,5 @@
 """The report of a plan, and the news of all repositories, as Markdown with their figures."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from contextlib import suppress

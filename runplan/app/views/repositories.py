@@ -1,7 +1,5 @@
 """The repositories in which runplan was used."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping

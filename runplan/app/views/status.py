@@ -1,7 +1,5 @@
 """Plans and runs as frozen values, for every interface. `status --json` is these values encoded. Cheap to import."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from datetime import datetime, tzinfo
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """The output of an agent as lines for people."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import UTC, datetime
 

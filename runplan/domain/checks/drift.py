@@ -7,8 +7,6 @@ criterion of the phase with a digit in its first line.
 `contradictions` and `stale_phrase` examine a phase before an agent starts.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection
 from itertools import islice

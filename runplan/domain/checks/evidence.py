@@ -1,7 +1,5 @@
 """Looks up the tokens of a verifier's evidence: files of the tree, tests that the gates ran, commands."""
 
-from __future__ import annotations
-
 import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Finds changes to the files that decide how the project's checks run, and knows test files and CI files by name."""
 
-from __future__ import annotations
-
 import configparser
 import json
 import posixpath

@@ -1,7 +1,5 @@
 """Judges the output of each step of planning by its structure; no word of it has a meaning."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from typing import TypeAlias

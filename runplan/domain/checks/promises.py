@@ -4,8 +4,6 @@ A test function that passed on the base is a promise. It holds when the base's v
 however the test was rewritten since. Cases of one function with different parameters are counted.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable

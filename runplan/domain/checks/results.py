@@ -3,8 +3,6 @@
 The exit code counts first, then a closing summary: a suite that dies in the middle has printed many lines with PASS.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections import Counter

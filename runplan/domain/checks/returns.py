@@ -1,7 +1,5 @@
 """Reads what an agent hands back: its structured return and the blockers in its message."""
 
-from __future__ import annotations
-
 import json
 import re
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Recognises secrets by file name, form and variable name, and removes them from text and streams."""
 
-from __future__ import annotations
-
 import functools
 import json
 import re

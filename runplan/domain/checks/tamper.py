@@ -1,7 +1,5 @@
 """Finds changes that the plan does not permit: to the plan, to files of the checks, to other files, and secrets."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """Judges a verifier's reply, item by item, by what its evidence resolves to."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from msgspec import Struct

@@ -1,7 +1,5 @@
 """A folder of task files as one text: before each file is a line with its path."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

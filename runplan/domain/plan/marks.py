@@ -1,7 +1,5 @@
 """The marks of a phase: its id and title, the words and signs of its status, and the commit next to it."""
 
-from __future__ import annotations
-
 import re
 from enum import StrEnum
 from functools import lru_cache

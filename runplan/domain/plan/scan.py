@@ -7,8 +7,6 @@ A line ends at LF or CRLF; a lone CR is part of its line. Only a line that begin
 opens or closes a fence: real plans nest fences badly, and every stricter reading loses phases.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect, bisect_left
 from codecs import BOM_UTF8

@@ -1,7 +1,5 @@
 """Decisions, and their actions, which steps carry out. A step finds the rest in the state of the run."""
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 from runplan.domain.run.events import DispatchStarted, Paused

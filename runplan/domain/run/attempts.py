@@ -1,7 +1,5 @@
 """The state of an attempt, folded from the journal."""
 
-from __future__ import annotations
-
 from typing import Self, TypeVar
 
 from msgspec import Struct

@@ -1,7 +1,5 @@
 """What next? The one function that answers, from recorded facts, for start, resume, recovery and schedule alike."""
 
-from __future__ import annotations
-
 from msgspec.structs import replace
 
 from runplan.domain.plan.marks import NoWorkKind

@@ -1,7 +1,5 @@
 """The facts of a run, one value each."""
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 from runplan.domain.plan.marks import NoWorkKind

@@ -1,7 +1,5 @@
 """The facts of a planning run."""
 
-from __future__ import annotations
-
 from runplan.domain.run.events import Chosen, Event, Planning, Rows
 from runplan.domain.run.kinds import Reason, Role
 

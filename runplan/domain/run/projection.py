@@ -1,7 +1,5 @@
 """The row of a run that `status` shows, from the same state and decision that drive the run."""
 
-from __future__ import annotations
-
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 

@@ -1,7 +1,5 @@
 """Why runs fail and wait: the closed list of failure reasons, and sentences about endings and waits."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from runplan.domain.run.dispatch import Ending, EndingKind, ReturnStatus

@@ -1,7 +1,5 @@
 """Facts in the journal: their JSON, without terminal sequences, and which of them may wait."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Generic, TypeVar

@@ -1,7 +1,5 @@
 """Run requests, and the answers to commands that failed."""
 
-from __future__ import annotations
-
 from typing import TypeAlias
 
 from msgspec import Struct

@@ -1,7 +1,5 @@
 """Rows of the store other than events, the kinds of waits, and the results of claims. Cheap to import."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from enum import Enum
 from typing import Any, TypeAlias

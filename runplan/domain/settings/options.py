@@ -1,7 +1,5 @@
 """The words after PLAN."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Sequence
 

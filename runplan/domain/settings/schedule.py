@@ -5,8 +5,6 @@ then resolved in the schedule's zone: a time in a gap of the clock fires at the 
 fires the first time only. The reason is in docs/dependencies.md. APScheduler is imported on first use.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import deque

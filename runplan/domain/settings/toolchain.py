@@ -1,7 +1,5 @@
 """The set-up and the test command that fit a project by its files, for `init` and `doctor`; a run never guesses."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

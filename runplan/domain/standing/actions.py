@@ -1,7 +1,5 @@
 """What a person can do next about a plan. Interfaces show it as a command line, a button or text. Cheap to import."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct

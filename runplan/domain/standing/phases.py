@@ -1,7 +1,5 @@
 """The state of a phase, and its words. Cheap to import."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from enum import StrEnum
 

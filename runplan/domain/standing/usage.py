@@ -1,7 +1,5 @@
 """What agents have used: tokens and dollars, and how far a sum can be trusted. Cheap to import."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import TypeVar
 

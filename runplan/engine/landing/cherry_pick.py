@@ -1,7 +1,5 @@
 """Lands on a local branch. Where it is checked out, files, index and ref move together; elsewhere the ref alone."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path

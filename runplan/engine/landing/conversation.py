@@ -3,8 +3,6 @@
 Nothing here permits anything: words of the forge are quoted, and only accounts with write access start work.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The title and description of a plan's pull request, and the text of runplan's commit status. Pure."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 

@@ -8,8 +8,6 @@ The local branch is the user's. It follows only from where it stood when the int
 the rules of a local landing (`cherry_pick`). When it cannot, the landing has happened all the same, with a note.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The contract of a lander, its three answers, and the search for a landing in a history."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Protocol, TypeAlias
 

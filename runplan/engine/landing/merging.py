@@ -1,7 +1,5 @@
 """Decides what an open pull request needs before it can be merged."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct

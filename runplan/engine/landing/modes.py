@@ -1,7 +1,5 @@
 """The landing modes by name. All that differs between them is asked here; a new mode is one module and one case."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 

@@ -7,8 +7,6 @@ After the last phase `conclude` is called again and again, with pauses. It keeps
 read from the forge each time, so a restart changes nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path

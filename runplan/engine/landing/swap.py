@@ -12,8 +12,6 @@ signature, never by content: only a file with the signature in the plan is remov
 a free path. A file that cannot return is moved to `KEPT`, with a note for the user.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The loop: decide, act, record. Start, resume and recovery all use it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, TypeAlias
@@ -26,21 +24,44 @@ from runplan.engine.steps.read_plan import read_plan
 #: repeated after a crash asks git, the process table or the store first. An intent is recorded by yielding it: it is on
 #: disk before the function continues, unless it may wait (`may_wait`).
 Step: TypeAlias = Callable[[Any, RunState, RunContext], Event | Iterable[Event]]
-_NAMED: tuple[Step, ...] = (
-    *(read_plan, lease.lease, lease.rebuild_branch, lease.take_over, outcome.sleep, outcome.await_host, outcome.end),
-    *(work.hand_over, work.ask_question, work.take_work, work.push_work, work.fail, work.clean_up, work.finish),
-    *(gates.judge_baseline, gates.judge_gate, proof.judge_proof, verify.judge_verdict, commands.take_delegated),
-    *(land.build_candidate, land.build_undo, land.ask, land.land, conclude.conclude, conclude.review),
-    *(conclude.claim_issues, conclude.merge_target, planning.choose_goal, planning.ask_questions),
-    *(planning.judge_step, planning.propose, planning.queue_start),
-)
 STEPS: dict[str, Step] = {
-    **{function.__name__.replace("_", "-"): function for function in _NAMED},
-    "await": outcome.await_end,
+    "read-plan": read_plan,
+    "lease": lease.lease,
     "start-writer": partial(process.start_dispatch, prepare=process.prepare_writer),
     "start-verifier": partial(process.start_dispatch, prepare=verify.prepare_verifier),
     "start-planner": partial(process.start_dispatch, prepare=planning.prepare_planner),
     "start-command": commands.start_command,
+    "await": outcome.await_end,
+    "sleep": outcome.sleep,
+    "await-host": outcome.await_host,
+    "hand-over": work.hand_over,
+    "ask-question": work.ask_question,
+    "take-work": work.take_work,
+    "take-delegated": commands.take_delegated,
+    "judge-baseline": gates.judge_baseline,
+    "judge-gate": gates.judge_gate,
+    "judge-proof": proof.judge_proof,
+    "judge-verdict": verify.judge_verdict,
+    "build-candidate": land.build_candidate,
+    "build-undo": land.build_undo,
+    "rebuild-branch": lease.rebuild_branch,
+    "push-work": work.push_work,
+    "take-over": lease.take_over,
+    "ask": land.ask,
+    "choose-goal": planning.choose_goal,
+    "ask-questions": planning.ask_questions,
+    "judge-step": planning.judge_step,
+    "propose": planning.propose,
+    "queue-start": planning.queue_start,
+    "land": land.land,
+    "conclude": conclude.conclude,
+    "review": conclude.review,
+    "claim-issues": conclude.claim_issues,
+    "merge-target": conclude.merge_target,
+    "end": outcome.end,
+    "fail": work.fail,
+    "clean-up": work.clean_up,
+    "finish": work.finish,
 }
 
 

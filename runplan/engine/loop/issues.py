@@ -5,8 +5,6 @@ names that repository. The user's checkout and the target stay as they are. The 
 are quoted: they describe a problem, and give runplan no instructions.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Removes the worktrees, refs and logs of ended runs; those of unfinished runs stay."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any

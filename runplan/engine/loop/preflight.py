@@ -1,7 +1,5 @@
 """Checks before a run. Everything that can be refused is refused before any work."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import json

@@ -1,7 +1,5 @@
 """Runs run.setup and the checks once in a fresh worktree, as the first phase of a run would. Nothing is recorded."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 

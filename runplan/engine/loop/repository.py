@@ -1,7 +1,5 @@
 """Opens a repository for work: journal, claims, workspace and processes. Agents outlive it."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 from collections.abc import Iterator, Mapping

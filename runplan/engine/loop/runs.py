@@ -1,7 +1,5 @@
 """A run that a worker owns: decisions about requests for it, and its end after a crash."""
 
-from __future__ import annotations
-
 import traceback
 from contextlib import closing, suppress
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Sub-plans: plans that do a phase of another plan, each in a run of its own, which the worker begins."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Container
 from datetime import datetime, timedelta
 

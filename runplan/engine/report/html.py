@@ -1,7 +1,5 @@
 """Turns the Markdown of a report into one HTML page without scripts or external resources; diffs are folded."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from html import escape

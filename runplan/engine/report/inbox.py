@@ -1,7 +1,5 @@
 """Everything that waits for a person, in all repositories."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """Prometheus metrics of the journals and the daemon, in its text format."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 import time

@@ -1,7 +1,5 @@
 """The report of a planning run: its steps, findings and answers, its time and cost, and the proposal."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 from runplan.adapters.store.protocol import Store

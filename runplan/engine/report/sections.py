@@ -1,7 +1,5 @@
 """Writes the sections of a plan's report from the journal and from git; never from an agent's own account."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Sums up the phases of a plan, and the news of all repositories, from the journals."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial

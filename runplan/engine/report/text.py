@@ -1,7 +1,5 @@
 """Foreign text in Markdown; the report of a plan, newest section first; and the index of all reports."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from datetime import date, timedelta

@@ -3,8 +3,6 @@
 The command of a phase runs with the user's rights in the main checkout, and lands by itself.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import partial
 from shlex import join, quote

@@ -1,7 +1,5 @@
 """What a run does on the forge: claims of issues, and after the last phase the pull request and its repairs."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """The checks of the project on an exact tree: what runs, what is known already, and how a result is judged."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Builds the candidate, or the revert of a landed phase, and lands it: intent, compare-and-swap, observed."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta

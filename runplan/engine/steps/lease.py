@@ -1,7 +1,5 @@
 """The branch of an attempt: where it begins, the work of an earlier attempt, and the user's own branches."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 

@@ -1,7 +1,5 @@
 """Observes the end of a process: its result, what it changed and used, and the wait after a limit."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 

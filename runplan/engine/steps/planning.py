@@ -1,7 +1,5 @@
 """The steps of planning: the goal, the prompts and outputs of its agents, the proposal, and the run that follows."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator

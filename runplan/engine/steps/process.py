@@ -1,7 +1,5 @@
 """Starts a process, and an implementer or a fixer: prompt, agent, budget and worktree."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path

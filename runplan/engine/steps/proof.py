@@ -1,7 +1,5 @@
 """Tests of one side on the code of the other: which runs a candidate needs, and what their results say."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """Reads the plan from the target's tip and records the next phases."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from itertools import count
 

@@ -1,7 +1,5 @@
 """Starts a verifier and judges its reply; the last verification, across all phases; and numbers that a plan states."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """The attempt at a phase: its branch, the agent's work, a hand-over, a failure, and the end of a phase and of a run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import pairwise

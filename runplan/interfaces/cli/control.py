@@ -1,7 +1,5 @@
 """The verbs that change something: each makes a request of the words, has it carried out, and shows its end."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import subprocess

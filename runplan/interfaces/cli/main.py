@@ -1,7 +1,5 @@
 """The `runplan` command: imports the module of the verb, and turns errors into one line and an exit code."""
 
-from __future__ import annotations
-
 import functools
 import gc
 import importlib

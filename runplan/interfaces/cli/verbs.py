@@ -1,7 +1,5 @@
 """The verbs of the command line: their help, arguments and examples. Cheap to import."""
 
-from __future__ import annotations
-
 from argparse import SUPPRESS, _ActionsContainer
 from collections.abc import Callable
 from dataclasses import MISSING, Field, fields

@@ -1,7 +1,5 @@
 """Carries out the call of a tool: one operation, or one reading. It may take its time, and runs in a thread."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime

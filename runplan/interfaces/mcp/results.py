@@ -1,7 +1,5 @@
 """Results of tools as structured content and as readable text, bounded. Pure."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any, TypeAlias

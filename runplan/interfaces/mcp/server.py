@@ -1,7 +1,5 @@
 """The MCP server on standard input and output."""
 
-from __future__ import annotations
-
 import errno
 import os
 import signal

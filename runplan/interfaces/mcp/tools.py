@@ -3,8 +3,6 @@
 Clients send every description with every request to a model, so they are short.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from inspect import cleandoc
 from typing import Annotated, Any, get_args, get_type_hints

@@ -1,7 +1,5 @@
 """Decides who may use the pages: by the host, the origin, the entry token, the cookie and the token of a form."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import ipaddress

@@ -1,7 +1,5 @@
 """Carries out what the forms of the pages ask for."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Mapping
 from dataclasses import fields

@@ -1,7 +1,5 @@
 """Draws the phases of a plan, its dispatches and costs as SVG. Colours come from the style sheet, by class."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from graphlib import CycleError, TopologicalSorter

@@ -1,7 +1,5 @@
 """Notifies open pages that a journal or the output of an agent has grown. Nothing runs while no page is open."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 

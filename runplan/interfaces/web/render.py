@@ -1,7 +1,5 @@
 """Renders pages from templates. Text that is not of a template is escaped, and each of its characters is visible."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Serves the pages: checks the address, opens the port, and runs until a signal ends it."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

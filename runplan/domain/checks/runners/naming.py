@@ -1,7 +1,5 @@
 """Asks test runners to name all tests, by variables and options, and foresees whether a command will name them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from shlex import quote

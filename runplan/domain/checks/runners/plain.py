@@ -1,7 +1,5 @@
 """Reads reports of no particular runner: `3311 passed, 2 failed`, what tests.summary describes, and JUnit XML."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import deque

@@ -1,7 +1,5 @@
 """Reads the output of test runners. The closing summary counts; with -v and the like they name every test."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

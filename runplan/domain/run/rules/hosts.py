@@ -1,7 +1,5 @@
 """The labels of hosts: which a phase needs, and the queues in which its plan waits for a host that has them."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from itertools import combinations
 

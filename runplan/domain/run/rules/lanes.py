@@ -1,7 +1,5 @@
 """Which phases of a plan can run side by side, and which can begin on a phase that is being proven."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from runplan.domain.globs import literal

@@ -1,7 +1,5 @@
 """The rules of an attempt in which agents write, at a phase or a repair: write, prove, fix, and then deliver."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from msgspec.structs import replace

@@ -1,7 +1,5 @@
 """The rules of planning: read-only steps, each with a valid output, then a proposal that a person approves."""
 
-from __future__ import annotations
-
 from runplan.domain.run import actions as a
 from runplan.domain.run.actions import Decision, fail_phase, perform_action, start_dispatch
 from runplan.domain.run.attempts import PlanningAttempt

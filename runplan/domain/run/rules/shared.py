@@ -1,7 +1,5 @@
 """The rules of the two parts that kinds of work share: a dispatch of an agent, and a delivery."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from msgspec.structs import replace

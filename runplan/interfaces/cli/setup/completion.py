@@ -1,7 +1,5 @@
 """runplan help and completion: the manual, the scripts of the shells, and the words that they ask runplan for."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """runplan demo: work on a whole plan in a temporary repository, with the real command and a scripted agent."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json

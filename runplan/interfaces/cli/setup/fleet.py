@@ -1,7 +1,5 @@
 """runplan fleet: set up the database of a fleet, show its hosts and its queue, take a host out and back in."""
 
-from __future__ import annotations
-
 import argparse
 from datetime import UTC, datetime
 

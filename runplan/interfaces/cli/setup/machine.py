@@ -1,7 +1,5 @@
 """The set-up of a repository and of this machine: init, config, doctor, gc; daemon, service, notify."""
 
-from __future__ import annotations
-
 import argparse
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """Shows a change or a proposed plan, on a terminal in colours and through the pager."""
 
-from __future__ import annotations
-
 import argparse
 import signal
 import subprocess

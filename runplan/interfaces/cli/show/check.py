@@ -1,7 +1,5 @@
 """runplan check: a plan file as runplan parses it."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """runplan logs, explain, metrics: what the journal has recorded, as a list, as reasons, as numbers."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

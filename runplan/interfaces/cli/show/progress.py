@@ -1,7 +1,5 @@
 """Shows a run while it works and when it ends: one line per fact, and a live line on a terminal. On standard error."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import sys

@@ -1,7 +1,5 @@
 """runplan report: a plan, or all repositories since a moment, as Markdown, HTML or JSON; runplan inbox."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """The board of `watch`: its lines on a terminal, and the meaning of its keys. Values in, values out."""
 
-from __future__ import annotations
-
 import re
 import textwrap
 from datetime import datetime

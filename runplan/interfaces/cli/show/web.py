@@ -1,7 +1,5 @@
 """runplan web: the pages for a browser. They need the extra `web`."""
 
-from __future__ import annotations
-
 import argparse
 
 from runplan.app.operations.model import Caller

@@ -1,7 +1,5 @@
 """The board, the inbox, the schedules and the costs of all repositories."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 from starlette.requests import Request

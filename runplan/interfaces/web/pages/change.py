@@ -1,7 +1,5 @@
 """The page of a change, or of a proposed plan: its diff beside its evidence, and the forms that answer it."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from typing import Any

@@ -1,7 +1,5 @@
 """The page of a plan: its phases as a graph, its dispatches, the agent at work, one phase in depth; and its journal."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import UTC, datetime
 

@@ -1,7 +1,5 @@
 """The pages that run a command when they are asked for: start, reports and health."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Mapping
 from datetime import UTC, datetime
