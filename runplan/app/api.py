@@ -4,6 +4,7 @@ Errors are those of `runplan.domain.errors`. Nothing is printed, and nothing end
 """
 
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -11,6 +12,11 @@ from msgspec.structs import replace
 from runplan.adapters.configuration.load import environment
 from runplan.app.operations import answers, commands, planning, requests, retry, start
 from runplan.app.operations.model import Answer, Caller, Where
+from runplan.app.views.changes import ChangeView, ProposalView, read_change
+from runplan.app.views.plans import read_plans
+from runplan.app.views.status import PlanView
+from runplan.domain.errors import Unreachable
+from runplan.engine.report.inbox import InboxEntry, read_inbox
 
 
 class Repository:
@@ -21,6 +27,24 @@ class Repository:
 
     def _working(self, *, foreground: bool) -> Caller:
         return replace(self._caller, where=Where.HERE if foreground else Where.DAEMON)
+
+    def plans(self) -> list[PlanView]:
+        """Every plan with its phases, its run, its schedule, and what a person can do next."""
+        with self._caller.open(lenient=True) as context:
+            return read_plans(context, "", datetime.now(UTC), warn=self._caller.warn)[0]
+
+    def inbox(self) -> tuple[InboxEntry, ...]:
+        """What waits for a person, in this repository."""
+        with self._caller.open(lenient=True) as context:
+            inbox = read_inbox({str(context.root): context.journal})
+        if inbox.unreadable:
+            raise Unreachable(inbox.unreadable[0].error)
+        return inbox.entries
+
+    def change(self, plan: str, phase: str = "") -> ChangeView | ProposalView:
+        """The change, or the proposed plan, that waits for a person; else what landed, or the kept work."""
+        with self._caller.open(lenient=True) as context:
+            return read_change(context, plan, phase)
 
     def start(
         self,

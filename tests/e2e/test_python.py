@@ -24,7 +24,7 @@ def test_the_code_of_the_page_runs(project: Project, capsys: pytest.CaptureFixtu
     assert isinstance(answer, Accepted)
     assert answer.is_ended
     assert project.landed() == ["1"]
-    assert capsys.readouterr().out == ("plans/X.md has no daemon run and no schedule; see: runplan status plans/X.md\n")
+    assert capsys.readouterr().out.splitlines() == re.findall(r"print\(.*\)  # (.*)", code)
     (answered,) = [body for kind, body in project.events() if kind == "Answered"]
     assert answered["by"] == "Uma User (api)"
 
