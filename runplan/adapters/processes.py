@@ -185,12 +185,14 @@ def family(dispatch: str, *, shim: int = 0, leader: int = -1) -> Iterator[Proces
     seen = {shim, os.getpid()}
     parents = [shim] if shim else []
     while parents:  # as far as the kernel lists the children of a process; few microseconds for each
-        for file in Path(f"/proc/{parents.pop()}/task").glob("*/children"):
-            with contextlib.suppress(OSError):
-                children = [int(child) for child in file.read_bytes().split()]
-                parents += children
-                seen.update(children)
-                yield from (Process(child, started) for child in children if (started := _stat(child)[2]))
+        tasks = Path(f"/proc/{parents.pop()}/task")
+        with contextlib.suppress(OSError):  # the process has ended; `glob` raises, too
+            for task in tasks.iterdir():
+                with contextlib.suppress(OSError):  # the thread has ended
+                    children = [int(child) for child in (task / "children").read_bytes().split()]
+                    parents += children
+                    seen.update(children)
+                    yield from (Process(child, started) for child in children if (started := _stat(child)[2]))
     descended = {child.pid for child in psutil.Process(shim).children(recursive=True)} if shim else set()
     for pid in set(psutil.pids()) - seen:
         if pid in descended or session(pid) == leader or variable(pid, MARK) == dispatch:

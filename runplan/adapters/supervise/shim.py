@@ -92,10 +92,12 @@ def _become_shim(descriptor: int) -> None:
     if _LIBC:  # orphaned descendants become our children, so that a daemon without the mark is found too
         _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     me = processes.identity(os.getpid()) or ""
-    with socket.socket(fileno=descriptor) as runner, contextlib.suppress(OSError):
-        header, locks, _, _ = socket.recv_fds(runner, HEADER.size, 1)
-        text = runner.recv(HEADER.unpack(header)[0], socket.MSG_WAITALL) if locks else b""
-        if not text:  # the runner is gone
+    text = b""
+    with socket.socket(fileno=descriptor) as runner:
+        with contextlib.suppress(OSError):  # the runner is gone
+            header, locks, _, _ = socket.recv_fds(runner, HEADER.size, 1)
+            text = runner.recv(HEADER.unpack(header)[0], socket.MSG_WAITALL) if locks else b""
+        if not text:
             return
         os.set_inheritable(locks[0], False)
         # From the answer on the shim can be asked to end; the request is delivered when it is ready.
