@@ -552,9 +552,9 @@ def test_a_list_of_boxes_that_names_the_phases_is_their_status(text: str, expect
         ("### ✅ The reader\n- x\n### The writer\n- y\n### Risks\n- z\n", Status.TODO, "W1 The writer"),
         ("### 1.1 a ✅\n- [ ] x\n### 1.2 b\n- [x] y\n", Status.DONE, "W1 x, W2 y"),
         ("### 1.1 a ✅\n- [ ] x\n### 1.2 b\n- [ ] y\n", Status.TODO, "W1 x, W2 y"),
-        ("### 1.1 a ✅\n- [x] x\n### 1.2 b\ntext\n", Status.TODO, "W1 x"),
+        ("### 1.1 a ✅\n- [x] x\n### 1.2 b\ntext\n", Status.TODO, "W1 x, W2 1.2 b"),
         ("### 1.1 a ✅\n- [x] x\n### Notes\ntext\n", Status.DONE, "W1 x"),
-        ("### 1.1 a\n- [x] x\n### 1.2 b\ntext\n", Status.DONE, "W1 x"),
+        ("### 1.1 a\n- [x] x\n### 1.2 b\ntext\n", Status.DONE, "W1 x, W2 1.2 b"),
     ],
 )
 def test_sub_headings_that_say_done_are_done_parts(body: str, status: Status, expected: str) -> None:
@@ -750,3 +750,60 @@ def test_statuses_and_names_that_stand_elsewhere_are_read(text: str, expected: s
 def test_fix_writes_done_where_the_plan_says_so() -> None:
     fixed = add_tracker(b"# T\nStatus: done\n## Phase 1: A\ntext\n", path="p.md").decode()
     assert "| 1 — A | ✅ Done | | |" in fixed
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("### 1.1 a\ntext\n### 1.2 b\n- [ ] x\n### 1.3 c ✅\n", "W1 1.1 a, W2 x"),
+        ("### 1.1 a\n- [ ] x\n### 1.2 b\n- plain\n### ~~1.3~~ c\n### 1.4 Risks\n- z\n", "W1 x, W2 1.2 b"),
+        ("### 1.1 a\n- [ ] x\n### Notes\ntext\n", "W1 x"),
+        ("### 1.1 a\ntext\n- [ ] x\n#### 1.1.1 b\ntext\n", "W1 x"),
+    ],
+)
+def test_counted_sub_headings_without_boxes_are_items_beside_boxes(body: str, expected: str) -> None:
+    assert ", ".join(items(body)) == expected
+
+
+@pytest.mark.parametrize(
+    ("first", "expected", "error"),
+    [
+        ("## Phase 1: A\n- ~~a~~\n- ~~b~~ (in 1.2)\n", Status.DONE, ""),
+        ("## Phase 1: A\n- ~~a~~\n- b\n", Status.TODO, "phase 1 has entries that are struck through beside others"),
+        ("## Phase 1: A\n- ~~a~~ b\n- c\n", Status.TODO, ""),
+        ("## Phase 1: A\n- [ ] ~~a~~\n- [ ] b\n", Status.TODO, ""),
+        ("## Phase 1: A [FAIT]\n- a\n", Status.DONE, ""),
+        ("## Phase 1: A [À FAIRE]\n- a\n", Status.TODO, ""),
+        ("## Phase 1: A [VALMIS]\n- a\n", Status.TODO, "phase 1 ends with [VALMIS], which is no status"),
+        ("## Phase 1: A [VALMIS]\n- [ ] a\n", Status.TODO, ""),
+        ("## Phase 1: A [HIGH]\n- a\n", Status.TODO, ""),
+        ("## Phase 1: A [docs]\n- a\n", Status.TODO, ""),
+        ("## Phase 1: [PHASE_NAME]\n- a\n", Status.TODO, "the title of phase 1 is a placeholder"),
+        ("## Phase 1: {{title}} [TODO]\n- a\n", Status.TODO, "the title of phase 1 is a placeholder"),
+        ("## Phase 1: [Reader](reader.md)\n- a\n", Status.TODO, ""),
+    ],
+)
+def test_struck_entries_strange_brackets_and_placeholders(first: str, expected: Status, error: str) -> None:
+    plan = read(f"{first}## Phase 2: B\n- b\n")
+    assert plan.phases[0].status is expected
+    errors = [remark.text for remark in plan.remarks if remark.is_error]
+    assert [text.startswith(error) for text in errors] == [True] * bool(error)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("## Phase 5 Overview\ntext\n## Task 5.1: A\na\n## Task 5.2: B\nb\n## Phase 5 Gates\nc\n", "5.1 5.2"),
+        ("## Phase 6.1.1: A\n- [ ] a\n## Phase 6.1.2: B\n- [ ] b\n## ✅ Phase 6.1 checklist\ntext\n", "6.1.1 6.1.2"),
+        ("## Phase 1 Setup\n- [ ] a\n## Phase 1.5: B\n- [ ] b\n", "1 1.5"),
+        ("## Step 1: A\na\n## Step 2: B\nb\n## Done criteria\n- [ ] Step 2 printed it\n- [ ] fast\n", "1 2"),
+        (
+            "## Parts\n### 1. User\n**Status:** Done\n## Work\n### Phase 1: A\n- [ ] a\n### Phase 2: B\n- [ ] b\n",
+            "1 2",
+        ),
+    ],
+)
+def test_chapters_and_criteria_that_name_a_phase_are_none(text: str, expected: str) -> None:
+    plan = read(text)
+    assert (" ".join(phase.id for phase in plan.phases), plan.refusals(strict=False)) == (expected, ())
+    assert not any("the plan says here that it is done" in remark.text for remark in plan.remarks)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import posixpath
 import re
+from bisect import bisect
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from runplan.domain.plan.marks import COLON, MANUAL, STATUS_LINE, ExecutionKind
+from runplan.domain.plan.marks import COLON, DONE_TITLE, MANUAL, NOT_WORK, STATUS_LINE, ExecutionKind
 from runplan.domain.plan.scan import LABEL, marks_within
 from runplan.domain.text import nearest_word
 
@@ -139,6 +140,7 @@ def read_items(body: Body, *, title: str) -> tuple[tuple[Item, ...], tuple[str, 
     work |= _list_boxes(body, body.whole, others, bullets=False)
     work = work or _headed_items(body, body.whole) or _list_paragraphs(body, body.whole, without)
     work = work or _numbered_tasks(body, without) or list_task_rows(body.lines, body.whole)
+    work |= _headings_without_work(body, work, without)
     items = [Item(f"W{n}", text, line + 1) for n, (line, text) in enumerate(sorted(work.items()), 1)]
     items += [Item(f"C{n}", text, line + 1) for n, (line, text) in enumerate(sorted(criteria.items()), 1)]
     entries = marks_within(body.lines.entries, body.whole.start, body.whole.stop)
@@ -214,6 +216,19 @@ def _headed_items(body: Body, part: range) -> dict[int, str]:
     """The sub-headings `#### 1.1 Title` of a part."""
     titled = [h for h in marks_within(body.lines.headings, part.start, part.stop) if h.name.title]
     return {h.at: h.text for h in titled if h.name.id[0].isdigit() and (h.name.strong or "." in h.name.id)}
+
+
+def _headings_without_work(body: Body, work: Iterable[int], without: set[int]) -> dict[int, str]:
+    """The sub-headings `### Task 2: Title` without work items that do not say done, beside others that have some."""
+    titles = _headed_items(body, body.whole)
+    headed = [part for part in body.parts if part.at in titles and part.at not in without]
+    lines = sorted(work)
+    holding = [h for h in headed if bisect(lines, h.at) < bisect(lines, body.lines_inside(h).stop - 1)]
+    kinds = {(part.level, part.name.unit) for part in holding}
+    passed = {part.at for part in holding}.union(work)
+    left = [h for h in headed if h.at not in passed and (h.level, h.name.unit) in kinds]
+    left = [h for h in left if not re.search(DONE_TITLE, h.text) and not re.search(f"{NOT_WORK}|~~", h.text)]
+    return {heading.at: heading.text for heading in left}
 
 
 def _list_paragraphs(body: Body, part: range, without: set[int]) -> dict[int, str]:

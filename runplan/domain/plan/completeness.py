@@ -133,13 +133,8 @@ def _list_outside(lines: Lines, reading: Reading, inside: set[int]) -> Iterator[
     """The headings that neither are in a phase nor have phases below them, and do not say done."""
     firsts = sorted(place.first for place in reading.places)
     for heading in lines.headings:
-        holds = bisect(firsts, heading.at) != bisect(firsts, heading.end - 1)
-        if (
-            heading.level > 1
-            and heading.at not in inside
-            and not holds
-            and not re.search(marks.DONE_TITLE, heading.text)
-        ):
+        is_passed = heading.at in inside or bisect(firsts, heading.at) != bisect(firsts, heading.end - 1)
+        if heading.level > 1 and not is_passed and not re.search(marks.DONE_TITLE, heading.text):
             yield heading
 
 

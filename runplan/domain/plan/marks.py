@@ -135,7 +135,7 @@ class Mark(Struct, frozen=True):
     status: Status
     known: bool = True  #: False when the text is no known status and counts as todo
     reason: str = ""  #: why a person must act first, where the plan does not say it by a word
-    note: str = ""  #: the plan's words beside blocked or in progress, such as an owner or a reason
+    note: str = ""  #: the plan's words beside blocked or in progress, or why an unknown status needs a person
 
 
 _GLYPH = "✅|✔|☑|🟡|⏳|⚙|🔴|[⬚⬜]|\\[[xX ]?\\]"
@@ -147,10 +147,10 @@ _GLYPHS = {
 #: Statuses in other languages.
 _DONE_ELSEWHERE = (
     r"已?完成|conclu[ií]d[oa]|complet(?:ad|at)[oa]|implementad[oa]|terminad[oa]|terminée?|erledigt|abgeschlossen"
-    r"|выполнен[оа]?|заверш[её]н[оа]?|готово|완료"
+    r"|faite?s?|выполнен[оа]?|заверш[её]н[оа]?|готово|완료"
 )
 _BEGUN_ELSEWHERE = r"en progreso|en curso|em andamento|en cours|в работе|进行中|進行中"
-_TODO_ELSEWHERE = ("pendiente", "pendente", "por hacer", "未开始", "待开始", "待办")
+_TODO_ELSEWHERE = ("pendiente", "pendente", "por hacer", "à faire", "未开始", "待开始", "待办")
 _WORD = rf"(?i)\b(?:done|in[ _-]?progress|wip|partial|blocked|{_BEGUN_ELSEWHERE})\b"
 _WORDS = {"done": Status.DONE, "blocked": Status.BLOCKED}
 #: Words that mean done at the beginning of a text: "Merged in #12", but not "waits until #12 is merged".
@@ -255,6 +255,10 @@ BRACKETS = (
     r"|(?:—|–|-)[ \t]+(BLOCKED|IN PROGRESS|NOT STARTED|PARTIAL|COMPLETED))[*`_ \t#]*\Z"
     rf"|(?<=[#][ \t]){_BRACKETS}(?=[ \t])"
     r"|(?<=[—–:-])[ \t]+(BLOCKED)(?=:)"
+)
+#: A word there that is no known status, and no priority or part of the work.
+UNKNOWN_BRACKETS = (
+    r"(?<=[ \t])\[(?!(?:CRITICAL|HIGH|MEDIUM|LOW|OPTIONAL|MVP|NEW)\])([^\W\da-z_]+(?: [^\W\da-z_]+)?)\][*`_ \t#]*\Z"
 )
 #: Headings above what is no work.
 NOT_WORK = (

@@ -64,6 +64,9 @@ _PROGRESS_LABEL = (
     r"(?i)\A\W*(?:progress(?: tracker)?|tracker|status)\**:\W*"
     r"(?:\[[^\[\]]{0,80}\]\()?([\w./-]{1,200}\.(?:md|json))\W*\Z"
 )
+#: A title that stands for another: `[PHASE_NAME]`, `{{title}}`, `<Title>`.
+_PLACEHOLDER = r"\[[^\[\]]*\]|\{+[^{}]*\}+|<[^<>]*>"
+_OF_PLAN = r"(?i)status|overview|summary|progress|metadata"  #: chapters that may hold the status of the plan
 _LANDING = re.compile(r">[ \t]*\*\*Landing mode:[ \t]*`?(cherry-pick|pr|direct)\b", re.IGNORECASE)
 
 
@@ -329,7 +332,12 @@ def _about_text(lines: Lines, reading: Reading) -> Iterator[Remark]:
         elif place.mark.reason:
             yield Remark(place.at + 1, f"phase {place.id} {place.mark.reason}; to have it worked again: {start}")
         elif not place.mark.known:
-            yield Remark(place.at + 1, f"the status of phase {place.id} is unknown; it counts as todo")
+            message = f"the status of phase {place.id} is unknown; it counts as todo"
+            asked = f"phase {place.id} {place.mark.note}; write its status into a line **Status:** below its heading"
+            yield Remark(place.at + 1, asked if place.mark.note else message, is_error=bool(place.mark.note))
+        if re.fullmatch(_PLACEHOLDER, place.title):
+            message = f"the title of phase {place.id} is a placeholder; is it a template? then write a plan from it"
+            yield Remark(place.first + 1, message, is_error=True)
 
 
 def _about_depends(place: Place, waits: Depends, ids: Iterable[str], lines: Lines) -> Iterator[Remark]:
@@ -385,9 +393,8 @@ def _about_boxes(lines: Lines, reading: Reading) -> Iterator[Remark]:
             continue
         lines_by_remark.setdefault((message, is_error), []).append(box.at)
     for (message, is_error), boxes in lines_by_remark.items():
-        yield Remark(
-            boxes[0] + 1, f"{message} ({len(boxes)}){'; correct one of the two' * is_error}", is_error=is_error
-        )
+        remedy = "; correct one of the two" * is_error
+        yield Remark(boxes[0] + 1, f"{message} ({len(boxes)}){remedy}", is_error=is_error)
     if lines.boxes and all(box.is_word for box in lines.boxes):
         lists = {_list_of(entry, lines) for entry in lines.boxes}
         plain = [entry.at for entry in lines.entries if not entry.sign and _list_of(entry, lines) in lists]
@@ -444,7 +451,11 @@ def _about_rest(lines: Lines, reading: Reading) -> Iterator[Remark]:
         if index in inside or lines.inert[index] or not (":" in text or "." in text):
             continue
         line = marks.STATUS_LINE.match(text)
-        is_of_plan = index < reading.places[0].first and not text.startswith("status")  # of front matter
+        heading = lines.heading_above(index)  # of a part that counts, it is that of this part
+        is_part = heading and heading.level > 1 and heading.name.id and not re.search(_OF_PLAN, heading.text)
+        is_of_plan = (
+            index < reading.places[0].first and not text.startswith("status") and not is_part
+        )  # of front matter
         says_done = line and read_mark(text[line.end() :]).status is Status.DONE and not re.search(marks.RESERVED, text)
         if says_done and is_of_plan and left:
             is_error = all(place.mark.status is Status.TODO for place in reading.places)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect
+from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -116,7 +117,7 @@ class Reading(Struct, frozen=True):
 def find_sections(lines: Lines, *units: str, levels: Sequence[int] = (2, 3, 4, 1)) -> list[Heading]:
     """The headings like `Phase <id> — <title>` of the first level that has some; the unit "" is for bare ids.
 
-    A heading like `## Phase 2 Findings` counts only when no other heading names that phase more clearly. One heading of
+    A heading like `## Phase 2 Findings` counts only when no other heading names that phase or its parts. One heading of
     level 1 is the title of the plan. A heading below Success Metrics that repeats another one is none.
     """
     named = [heading for heading in lines.headings if heading.name.id and heading.name.unit in units]
@@ -130,7 +131,9 @@ def find_sections(lines: Lines, *units: str, levels: Sequence[int] = (2, 3, 4, 1
     clear_level = (found for level, found in headings.items() if level > 1 and any(h.name.strong for h in found))
     sections: list[Heading] = next(clear_level, next(filter(None, headings.values()), []))
     clear = {id_key(section.name.id) for section in sections if section.name.strong}
-    sections = [section for section in sections if section.name.strong or id_key(section.name.id) not in clear]
+    counts = Counter(id_key(section.name.id) for section in sections)
+    vague = {key for key, count in counts.items() if count > 1 or key in clear or f"{key}.1" in clear}
+    sections = [section for section in sections if section.name.strong or id_key(section.name.id) not in vague]
     sections = sections or _bold_sections(lines, units)
     return sections if len(sections) > 1 or not sections or sections[0].level > 1 else []
 
@@ -187,6 +190,7 @@ def section_places(lines: Lines, sections: Iterable[Heading]) -> tuple[Place, ..
     for section in sections:
         place = Place(id=section.name.id, title=section.name.title, first=section.at, end=section.end)
         boxes = [box for box in marks_within(lines.boxes, section.at, section.end) if not box.optional]
+        entries = [entry for entry in marks_within(lines.entries, section.at, section.end) if entry.indent < 2]
         done_parts, left_parts = _split_parts(lines, section)
         brackets = re.search(marks.BRACKETS, lines.texts[section.at])
         if brackets:
@@ -205,20 +209,24 @@ def section_places(lines: Lines, sections: Iterable[Heading]) -> tuple[Place, ..
             is_whole = not done.start() or not re.search(marks.RESERVED, claim)
             place = replace(place, mark=Mark(Status.DONE) if is_whole else Mark(Status.IN_PROGRESS, note=claim))
         elif boxes:
-            parts = (
-                part for part in marks_within(lines.parts, section.at, section.end) if re.match(marks.MANUAL, part.text)
-            )
-            manual = {box.at for part in parts for box in marks_within(lines.boxes, part.at, part.end)}
+            parts = marks_within(lines.parts, section.at, section.end)
+            checked = [part for part in parts if re.match(marks.MANUAL, part.text)]
+            manual = {box.at for part in checked for box in marks_within(lines.boxes, part.at, part.end)}
             ticked = {box.at for part in done_parts for box in marks_within(lines.boxes, part.at, part.end)}
             mark = mark_of_work([box for box in boxes if box.at not in ticked], manual)
             is_partly = any(not marks_within(lines.boxes, part.at, part.end) for part in left_parts)
             mark = Mark(Status.TODO, known=False) if mark.status is Status.DONE and is_partly else mark
             place = replace(place, mark=mark, spots=box_spots(boxes))
-        elif done_parts and not left_parts:
-            place = replace(place, mark=Mark(Status.DONE))
         elif done_parts:
             left = (Entry(part.at, 0, 0, "", optional=False, text=part.text) for part in left_parts)
-            place = replace(place, entries=tuple(left))
+            place = replace(place, mark=Mark(Status.TODO if left_parts else Status.DONE), entries=tuple(left))
+        elif unknown := re.search(marks.UNKNOWN_BRACKETS, section.text):
+            note = f"ends with [{unknown[1]}], which is no status that runplan knows"
+            place = replace(place, mark=Mark(Status.TODO, known=False, note=note))
+        elif any(entry.optional for entry in entries):
+            note = "has entries that are struck through beside others"
+            is_struck = all(entry.optional for entry in entries)
+            place = replace(place, mark=Mark(Status.DONE) if is_struck else Mark(Status.TODO, known=False, note=note))
         places.append(place)
     return tuple(places)
 

@@ -66,7 +66,7 @@ class Entry(Struct, frozen=True):
     indent: int
     column: int  #: of the sign between the brackets
     sign: str  #: a character or a word, as in `[done]`; "" when it is no box
-    optional: bool  #: no work: `- [ ]* text`, as Kiro writes it, or `- [ ] ~~text~~`
+    optional: bool  #: no work: `- [ ]* text`, as Kiro writes it, `- [ ] ~~text~~` or `- ~~text~~`
     text: str  #: without the lines that continue it
     width: int = 1  #: of the sign; 0 in `- [] text`
 
@@ -263,6 +263,6 @@ def _find_structure(texts: list[str], inert: list[bool]) -> tuple[list[Heading],
             content = text[entry.end() :].strip()
             is_box = entry[2] is not None and not re.match(_NOTHING, content)
             sign = entry[2] or " " if is_box else ""
-            is_optional = entry[3] == "*" or (sign == " " and re.match(_STRUCK, content) is not None)
+            is_optional = entry[3] == "*" or (sign in ("", " ") and re.match(_STRUCK, content) is not None)
             entries.append(Entry(i, indent, entry.start(2), sign, is_optional, content, len(entry[2] or "")))
     return parts[::-1], entries[::-1]

@@ -205,9 +205,8 @@ def read_kiro(lines: Lines) -> Iterator[Reading]:
         mark = reading.mark_of([box])
         own = (re.match(_TASK, nested.text) for nested in sub_tasks)
         for other in (sub_task for sub_task in own if sub_task and sub_task[1] != number[1]):
-            message = (
-                f"sub-task {''.join(other.groups())} stands below task {number[1]}; the box of its task is missing"
-            )
+            sub_id = "".join(other.groups())
+            message = f"sub-task {sub_id} stands below task {number[1]}; the box of its task is missing"
             remarks.append(Remark(box.at + 1, message, is_error=True))
             break
         if sub_tasks and all(nested.ticked for nested in sub_tasks):
@@ -244,12 +243,10 @@ def read_todo(lines: Lines) -> Iterator[Reading]:
     if len(headings) < 2 or named_boxes(lines) or all(re.fullmatch(_COLUMN, heading.text) for heading in open_):
         return
     ends = [*(heading.at for heading in headings[1:]), len(lines.texts)]
-    sections = [
-        replace(
-            heading, name=replace(heading.name, title=heading.name.title or heading.text), end=min(end, heading.end)
-        )
-        for heading, end in zip(headings, ends, strict=True)
-    ]
+    sections = []
+    for heading, end in zip(headings, ends, strict=True):
+        name = replace(heading.name, title=heading.name.title or heading.text)
+        sections.append(replace(heading, name=name, end=min(end, heading.end)))
     yield _numbered_reading("todo", "TODO list", lines, sections, "phase")
 
 
@@ -284,12 +281,12 @@ def _box_place(name: Named, boxes: Sequence[Entry], end: int) -> Place:
 def named_boxes(lines: Lines, outside: Sequence[Heading] = (), unit: str = "phase") -> list[tuple[Entry, Named]]:
     """The boxes that say `Phase <id>`, outside of some sections, else those with just the ids of all of them."""
     named = []
+    beside = reading.lines_beside_work(lines)
     inside = {i for section in outside for i in range(section.at, section.end)}
     for box in (box for box in lines.boxes if box.indent <= 3):
         name = read_name(box.text) if any(char.isdigit() for char in box.text[:20]) else None
-        if name is not None and box.at not in inside:
+        if name is not None and box.at not in inside and (name.strong or not outside or box.at not in beside):
             named.append((box, name))
-    beside = reading.lines_beside_work(lines)
     numbered = [(box, name) for box, name in named if name.strong and not name.unit and box.at not in beside]
     has_all = [id_key(name.id) for _, name in numbered] == [id_key(section.name.id) for section in outside]
     named = [(box, name) for box, name in named if name.unit == unit]
