@@ -807,3 +807,25 @@ def test_chapters_and_criteria_that_name_a_phase_are_none(text: str, expected: s
     plan = read(text)
     assert (" ".join(phase.id for phase in plan.phases), plan.refusals(strict=False)) == (expected, ())
     assert not any("the plan says here that it is done" in remark.text for remark in plan.remarks)
+
+
+TWICE = "## List\n### Phase 1: A\n- [x] a\n### Phase 2: B\n- [ ] b\n"
+
+
+@pytest.mark.parametrize(
+    ("rest", "expected"),
+    [
+        ("## Strategy\n### Phase 1: A\ntext\n- x\n", "1 done, 2 todo"),
+        ("## Strategy\n### Phase 1: A\n- [ ] x\n", "two phases are called '1'"),
+        ("## Strategy\n### Phase 1: A\ntext\n### Phase 3: C\ntext\n", "two phases are called '1'"),
+        ("### Phase 1: A\ntext\n", "two phases are called '1'"),
+    ],
+)
+def test_a_chapter_that_describes_the_phases_once_more_is_left_out_with_a_word(rest: str, expected: str) -> None:
+    if expected.startswith("two"):
+        with pytest.raises(PlanUnreadable, match=expected):
+            read(TWICE + rest)
+        return
+    plan = read(TWICE + rest)
+    assert ", ".join(f"{phase.id} {phase.status}" for phase in plan.phases) == expected
+    assert remarks(plan) == ["7: sections 'Phase <number>' are no phases and are left out (1)"]

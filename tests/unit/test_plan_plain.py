@@ -48,6 +48,12 @@ def described(plan: Plan) -> str:
         ),
         ("# Improvement Plan\n" + NUMBERS + "## Sequencing\n1. x\n", "numbered headings", "1:1 2:1 3:1"),
         ("# Tool backlog\n## 1. Parser\n- a\n## 2. Printer\n- b\n", "numbered headings", "1:1 2:1"),
+        ("## v1.0 — A\n### X\n- ✅ a\n- ✅ b\n## v1.1 — B\n- b\n", "numbered headings", "v1.0:2+ v1.1:1"),
+        ("Markers: ✅ shipped · 📋 planned\n## M1 — A ✅\n- a\n## M2 — B\n- b\n", "numbered headings", "M1:1+ M2:1"),
+        ("## M1 — A ✅\n- a\n## M2 — B\n- b\n## Rules\n1. mark it by ✅\n", "numbered headings", "M1:1+ M2:1"),
+        ("# Plan: A\n\n1. a\n2. b\n3. c\n", "numbered list", "1:0 2:0 3:0"),
+        ("## A\n**Implementation Tasks:**\n1. a\n2. b\n3. c\n\n**Notes:**\n- d\n", "numbered list", "1:0 2:0 3:0"),
+        ("**Phase 1 — A**\n- a\n\n**Phase 2 — B**\n- b\n", "phase sections", "1:0 2:0"),
     ],
 )
 def test_plain_lists_are_items(text: str, read_as: str, expected: str) -> None:
@@ -77,6 +83,18 @@ def test_plain_lists_are_items(text: str, read_as: str, expected: str) -> None:
         pytest.param(STEPS.replace("Order", "Steps") + "## v2.0: B\n- x\n## v3.0: C\n- y\n", id="beside versions"),
         pytest.param(STEPS.replace("Implementation Order", "Next Steps"), id="the next steps of a report"),
         pytest.param(STEPS.replace("2. b", "- b"), id="a list of both kinds"),
+        pytest.param("## M1 — A ✅\n- a\n## M2 — B\n- b\n- c ✅\n", id="a sign in an open version"),
+        pytest.param("## M1 — A ✅\n- a\n## M2 — B\n- b\n## Log\n- M2 ✅\n", id="a sign beside the name of a version"),
+        pytest.param("# Planets\n1. a\n2. b\n3. c\n", id="the title of no plan"),
+        pytest.param("# Plan\n1. a\n2. b\n3. c\n- d\n", id="a plan with another list"),
+        pytest.param(
+            "## A\n**Implementation Tasks:**\n1. a\n2. b\n3. c\n## B\n- d\n", id="a label in one of two lists"
+        ),
+        pytest.param("**Milestone 1 — A**\n- a ✅\n\n**Milestone 2 — B**\n- b\n", id="a sign below a bold line"),
+        pytest.param(
+            "**Milestone 1 — A**\n- a\n\n**Milestone 2 — B**\n- b\n## More\n- c\n", id="a list below no bold line"
+        ),
+        pytest.param("## Acceptance Criteria\n- [ ] a\n- [ ] b\n", id="criteria alone"),
     ],
 )
 def test_what_may_be_no_open_work_is_refused(text: str) -> None:
@@ -116,3 +134,10 @@ def test_an_order_with_signs_makes_phases_without_statuses_doubtful() -> None:
     phases = "## Phase 1 — A\na\n## Phase 2 — B\nb\n"
     assert [r.is_error for r in read(phases + "## Implementation Order\n1. ✅ Login\n2. Docs\n").remarks] == [True]
     assert not read(phases + "## Success Criteria\n- ✅ Fast\n").refusals(strict=False)
+
+
+def test_criteria_are_phases_only_where_the_front_matter_says_so() -> None:
+    criteria = "## Acceptance Criteria\n- [x] fast\n- [ ] safe\n  - [ ] signed\n"
+    with pytest.raises(PlanUnreadable, match="to make the boxes phases, write format: checklist into the front matter"):
+        read(criteria)
+    assert described(read(f"---\nformat: checklist\n---\n{criteria}")) == "1:0+ 2:1"

@@ -261,9 +261,8 @@ def _read_prose(text: str, index: int, phase_id: str, phases: Phases, depends: D
                 break
         if not mentions:
             continue
-        is_soft = "must" not in clause.lower() and bool(
-            re.search(_SOFT, head) or re.search(_MAY, head) or re.match(_SOFT, tail)
-        )
+        softened = re.search(_SOFT, head) or re.search(_MAY, head) or re.match(_SOFT, tail)
+        is_soft = "must" not in clause.lower() and softened is not None
         is_apart = not is_soft and (re.search(_APART, head) or re.match(_APART, tail) or tail.lower().startswith("not"))
         onward = re.search(_ONWARD, head)
         for mention in mentions:
@@ -303,9 +302,8 @@ def _plain_text(text: str, phases: Phases) -> str:
         text,
     )
     text = text.replace("*", "")
-    text = re.sub(
-        _BRACKETS, lambda inner: "" if re.search(rf"{_TOLERATED}|{_LANDED}|\A.?\Z", inner[1]) else f" {inner[1]}", text
-    )
+    said = rf"{_TOLERATED}|{_LANDED}|\A.?\Z"
+    text = re.sub(_BRACKETS, lambda inner: "" if re.search(said, inner[1]) else f" {inner[1]}", text)
     for _ in range(2):  # asides may be nested
         text = re.sub(_SOFTENED, " — soft.", text)
         text = re.sub(_ASIDE, "", text)

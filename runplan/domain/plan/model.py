@@ -267,12 +267,11 @@ def recognise_format(lines: Lines, *, wanted: str) -> Reading:
     is_outline = not wanted and all(any(title.startswith(word) for title in titles) for word in _PLANSMITH)
     if chosen is None or (is_outline and chosen.format in ("kiro", "headings", "todo", "checklist")):
         forms = "'## Phase 1 — Title' or '### Task 1: Title' headings, a Progress Tracker table or '- [ ]' items"
-        why = (
-            "the steps of a plansmith plan have no status"
-            if is_outline
-            else f"no phases found{_describe_nearest(lines)}; a plan has {forms}"
-        )
+        why = f"no phases found{_describe_nearest(lines)}; a plan has {forms}"
+        why = "the steps of a plansmith plan have no status" if is_outline else why
         rewrite = f"write phases, or have agents write them: {command('runplan', 'plan', '--file', lines.path)}"
+        if lines.boxes and chosen is None:
+            rewrite = f"to make the boxes phases, write format: checklist into the front matter; else {rewrite}"
         raise lines.error_at(0, f"{why}; {rewrite}", NotAPlan)
     if len(chosen.places) > MAX_PHASES:
         message = f"{len(chosen.places):,} phases as {chosen.name}, and a plan has at most {MAX_PHASES:,}"

@@ -139,7 +139,7 @@ def find_sections(lines: Lines, *units: str, levels: Sequence[int] = (2, 3, 4, 1
 
 
 def _bold_sections(lines: Lines, units: Sequence[str]) -> list[Heading]:
-    """The lines `**Phase 1: Title**`, where no heading counts with a word and all boxes are below them."""
+    """The lines `**Phase 1: Title**` above all boxes, or all entries without signs, where no heading has such a word."""
     bold = [(i, read_name(text)) for i, text in enumerate(lines.texts) if text.startswith("**") and not lines.inert[i]]
     named = [(i, name) for i, name in bold if name and name.strong and name.unit and name.unit in units]
     if len(named) < 2 or any(heading.name.unit for heading in lines.headings):
@@ -148,8 +148,9 @@ def _bold_sections(lines: Lines, units: Sequence[str]) -> list[Heading]:
     sections = [Heading(i, LABEL, lines.texts[i], name, borders[bisect(borders, i)]) for i, name in named]
     beside = lines_beside_work(lines)
     beside.update(i for section in sections for i in range(section.at, section.end))
-    loose = any(box.at not in beside for box in lines.boxes)
-    return [] if loose or not all(marks_within(lines.boxes, s.at, s.end) for s in sections) else sections
+    work = lines.boxes or [entry for entry in lines.entries if not entry.indent]
+    loose = any(entry.at not in beside or (not entry.sign and re.search("[✅✔☑~]", entry.text)) for entry in work)
+    return [] if loose or not all(marks_within(work, s.at, s.end) for s in sections) else sections
 
 
 def lines_beside_work(lines: Lines) -> set[int]:

@@ -193,10 +193,9 @@ def _decode_text(raw: bytes, path: str) -> str:
     size = len(raw) / 1024 / 1024
     count = raw.count(b"\n")
     if size > MAX_MB or count > MAX_LINES:
-        message = (
-            f"the file has {size:.1f} MB and {count:,} lines, and a plan at most {MAX_MB} MB and {MAX_LINES:,} lines"
-        )
-        raise PlanUnreadable(f"{path}:1: {message}; is it a plan?")
+        most = f"{MAX_MB} MB and {MAX_LINES:,} lines"
+        message = f"the file has {size:.1f} MB and {count:,} lines, and a plan at most {most}; is it a plan?"
+        raise PlanUnreadable(f"{path}:1: {message}")
     text = raw.removeprefix(BOM_UTF8)
     try:
         wrong = text.find(b"\0")

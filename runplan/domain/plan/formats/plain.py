@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from runplan.domain.plan import reading
 from runplan.domain.plan.marks import COLON, DONE_LABEL, STATUS_LINE, Mark, Named, Status
 from runplan.domain.plan.reading import Place, Reading, Remark, Spot
-from runplan.domain.plan.scan import marks_within
+from runplan.domain.plan.scan import LABEL, marks_within
 
 if TYPE_CHECKING:
     from runplan.domain.plan.scan import Heading, Lines
@@ -32,7 +32,7 @@ _ORDER = (
 STEPS = (
     r"(?:[0-9.]+\W+)?(?:(?:actionable|build|detailed|development|execution|implementation|migration|product|project"
     r"|proposed|recommended|refactoring|rollout|suggested|work) )*(?:plan|roadmap|steps|milestones|(?<= )order"
-    r"|(?<= )sequence)\W*(?:\(.*)?"
+    r"|(?<= )sequence|(?<=implementation )tasks)\W*(?:\(.*)?"
 )
 _SIGN = r"[✅✔☑√]|(?<!`)~~\w"
 #: Words above the phases that may call them done.
@@ -40,6 +40,7 @@ _OVER = (
     r"(?i)\b(?:already|archived|closed|completed?|deprecated|done|finished|historical|implemented|obsolete|released"
     r"|shipped|superseded)\b|(?:已|全部)(?:完成|实现|发布)"
 )
+_LEGEND = r"(?i)\W*(?:legend|key|(?:status )?(?:markers|symbols|icons))\W*:.*✅.*[^\w\s✅]"
 _TICK = "✅ "
 
 
@@ -61,7 +62,11 @@ def read_steps(lines: Lines) -> Iterator[Reading]:
     if lines.boxes or any(counted):
         return
     lists = []
-    for section in (h for h in lines.headings if h.level > 1 and re.fullmatch(f"(?i){STEPS}", h.text)):
+    titles = lines.headings if len(lines.headings) == 1 else []
+    named = [h for h in lines.parts if h.level > 1 and re.fullmatch(f"(?i){STEPS}", h.text)]
+    if len({lines.heading_above(entry.at) for entry in lines.entries}) > 1:  # a label is that of its section
+        named = [heading for heading in named if heading.level < LABEL]
+    for section in (*named, *(h for h in titles if re.fullmatch(f"(?i)(?:{STEPS})(?:(?<={COLON} ).*)?", h.text))):
         entries = [entry for entry in marks_within(lines.entries, section.at, section.end) if not entry.indent]
         numbers = [re.sub(r"\D.*", "", lines.texts[entry.at]) for entry in entries]
         if len(entries) > 2 and numbers == [str(number) for number in range(1, len(entries) + 1)]:
@@ -103,9 +108,10 @@ def plain_places(
         return ()
     places = []
     for place, section in zip(reading.section_places(lines, sections), sections, strict=True):
-        is_done = place.mark.status is Status.DONE or (place.first in done and not place.spots)
         entries = [e for e in marks_within(lines.entries, place.first, place.end) if e.at not in beside]
         entries = [e for e in entries if e.indent < 2 and not STATUS_LINE.match(lines.texts[e.at])]
+        is_listed = place.first in done or (entries and all(re.match("[✅✔☑]", e.text) for e in entries))
+        is_done = place.mark.status is Status.DONE or (bool(is_listed) and not place.spots)
         if not entries and not place.spots and not is_done:
             return ()
         inner = marks_within(lines.headings, place.first + 1, place.end)
@@ -122,16 +128,18 @@ def _may_be_done(lines: Lines, places: Sequence[Place]) -> bool:
     passed = {spot.at for place in places for spot in place.spots}
     stated = [p for p in places if p.mark.status is Status.DONE or any(spot.slot == "line" for spot in p.spots)]
     passed.update(i for place in stated for i in range(place.first, place.end))
+    inside = {i for place in places for i in range(place.first, place.end)} if stated else {*range(len(lines.texts))}
     prose = {*range(min([places[0].first, *(heading.at for heading in lines.headings if heading.level > 1)]))}
     for first, end in ((place.first, place.end) for place in places):
         entries = marks_within(lines.entries, first, end)
         headings = marks_within(lines.headings, first + 1, end)
         prose.update(range(first, min([end, *(e.at for e in entries[:1]), *(h.at for h in headings[:1])])))
     for i, text in enumerate(lines.texts):
-        if i in passed or lines.inert[i]:
+        if i in passed or lines.inert[i] or re.match(_LEGEND, text):
             continue
         is_prose = i in prose or text.startswith("#") or STATUS_LINE.match(text) is not None
         is_cell = any(re.fullmatch(DONE_LABEL, cell) for cell in text.split("|")[1:-1])
-        if is_cell or re.search(_SIGN, text) or (is_prose and re.search(_OVER, text)):
+        is_near = i in inside or is_prose or any(place.id in text for place in places)  # else of no phase
+        if is_cell or (is_near and re.search(_SIGN, text)) or (is_prose and re.search(_OVER, text)):
             return True
     return False

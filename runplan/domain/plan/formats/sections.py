@@ -55,6 +55,11 @@ def read_phases(lines: Lines) -> Iterator[Reading]:
     if not sections:
         return
     places = section_places(lines, sections)
+    count = len({id_key(section.name.id) for section in sections})
+    is_stated = [place.is_bare for place in places] == [number >= count for number in range(len(places))]
+    if is_stated and count < len(places) and sections[count - 1].end < sections[count].at:
+        # A later chapter without statuses describes the same phases once more.
+        sections, places = sections[:count], places[:count]
     if listed := _read_list(lines, sections, places, "phase"):
         yield listed
         return
@@ -237,9 +242,7 @@ def read_todo(lines: Lines) -> Iterator[Reading]:
             heading = counted[place - 1]
         if heading is not None and heading.level > 1:
             open_[heading] = open_.get(heading, False) or not box.ticked
-    headings = [
-        heading for heading, is_open in open_.items() if is_open or not re.fullmatch(marks.DONE_LABEL, heading.text)
-    ]
+    headings = [h for h, is_open in open_.items() if is_open or not re.fullmatch(marks.DONE_LABEL, h.text)]
     if len(headings) < 2 or named_boxes(lines) or all(re.fullmatch(_COLUMN, heading.text) for heading in open_):
         return
     ends = [*(heading.at for heading in headings[1:]), len(lines.texts)]
@@ -251,10 +254,10 @@ def read_todo(lines: Lines) -> Iterator[Reading]:
 
 
 def read_checklist(lines: Lines) -> Iterator[Reading]:
-    """The boxes that say `Phase <id>` are phases; where none does, every box at the left margin is."""
+    """The boxes that say `Phase <id>` are phases, else all at the left margin; criteria if the front matter says so."""
     if listed := named_boxes(lines):
         yield read_boxes(lines, listed)
-    elif work := _work_boxes(lines):
+    elif work := _work_boxes(lines) or (_work_boxes(lines, set()) if lines.front_value("format") else []):
         names, remarks = reading.own_or_numbered([(box.at, box.text, read_name(box.text) or UNNAMED) for box in work])
         yield replace(read_boxes(lines, list(zip(work, names, strict=True))), remarks=remarks)
 
@@ -295,10 +298,10 @@ def named_boxes(lines: Lines, outside: Sequence[Heading] = (), unit: str = "phas
     return named or (numbered if has_all else [])
 
 
-def _work_boxes(lines: Lines) -> list[Entry]:
+def _work_boxes(lines: Lines, beside: set[int] | None = None) -> list[Entry]:
     """The boxes at the left margin, without those under other boxes or headings like Acceptance Criteria."""
     work: list[Entry] = []
-    beside = reading.lines_beside_work(lines)
+    beside = reading.lines_beside_work(lines) if beside is None else beside
     end = 0  # of the last one
     for box in lines.boxes:
         if box.indent <= 3 and not box.optional and box.at >= end and box.at not in beside:
