@@ -139,7 +139,7 @@ def find_sections(lines: Lines, *units: str, levels: Sequence[int] = (2, 3, 4, 1
 
 
 def _bold_sections(lines: Lines, units: Sequence[str]) -> list[Heading]:
-    """The lines `**Phase 1: Title**` above all boxes, or all entries without signs, where no heading has such a word."""
+    """The lines `**Phase 1: Title**` above all boxes, or all entries without signs, where no heading has a word."""
     bold = [(i, read_name(text)) for i, text in enumerate(lines.texts) if text.startswith("**") and not lines.inert[i]]
     named = [(i, name) for i, name in bold if name and name.strong and name.unit and name.unit in units]
     if len(named) < 2 or any(heading.name.unit for heading in lines.headings):
