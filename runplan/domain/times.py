@@ -7,6 +7,7 @@ MARGIN_S = 60.0  #: clocks differ, and a limit may reset a little late
 JITTER_S = 120.0  #: spreads the runs that wait for the same reset
 FIRST_UNKNOWN_S = 300.0  #: the first wait for a limit without a known end
 FIRST_BUSY_S = 30.0  #: the first wait for an overloaded provider
+FIRST_PARENT_S = 600.0  #: the first wait for a parent that holds the end of a plan
 #: From the n-th look on: minutes until the next one.
 _LOOKS = ((26, 60), (16, 30), (10, 10), (1, 1))
 

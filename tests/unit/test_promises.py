@@ -105,8 +105,9 @@ def test_without_names_exit_code_and_counts_decide(base: Results, old: Results, 
 
 
 def test_tests_that_are_dropped_are_named() -> None:
-    assert note_dropped(Counter({A: 1, B: 1}), {B}) == f"not in the new suite: {A}"
-    assert note_dropped(Counter({A: 1}), set()) == ""  # names are not known
+    assert note_dropped(Counter({A: 1, B: 1}), {B}, before=2, after=1) == f"not in the new suite: {A}"
+    assert note_dropped(Counter({A: 1}), set(), before=1, after=None) == ""  # names are not known
+    assert note_dropped(Counter({A: 1}), set(), before=3, after=2) == "3 tests passed before the work, 2 after it"
 
 
 UNLOADED = ran(failures=("tests/test_x.py",))

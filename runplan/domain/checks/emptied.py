@@ -84,7 +84,13 @@ def _list_python(node: ast.AST, scope: str, starts: list[int]) -> Iterator[_Defi
             case ast.FunctionDef(name=name, body=body) | ast.AsyncFunctionDef(name=name, body=body):
                 first = min([body[0].lineno, *(part.lineno for part in getattr(body[0], "decorator_list", ()))])
                 end = starts[(body[-1].end_lineno or 1) - 1] + (body[-1].end_col_offset or 0)
-                if not all(map(_does_nothing, body)):
+                is_stub = all(
+                    isinstance(part, ast.Pass)
+                    or (isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant))
+                    or (isinstance(part, ast.Raise) and ast.unparse(part).startswith("raise NotImplementedError"))
+                    for part in body
+                )
+                if not is_stub:
                     yield _Definition(scope + name, starts[first - 1] + body[0].col_offset, end)
             case ast.ClassDef(name=name):
                 yield from _list_python(child, f"{scope}{name}.", starts)
@@ -92,13 +98,6 @@ def _list_python(node: ast.AST, scope: str, starts: list[int]) -> Iterator[_Defi
                 yield _Definition(scope)
             case ast.stmt() | ast.ExceptHandler() | ast.match_case():
                 yield from _list_python(child, scope, starts)
-
-
-def _does_nothing(statement: ast.stmt) -> bool:
-    if isinstance(statement, ast.Raise):
-        return ast.unparse(statement).startswith("raise NotImplementedError")
-    is_text = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
-    return is_text or isinstance(statement, ast.Pass)
 
 
 def _list_javascript(root: Any, source: bytes) -> Iterator[_Definition]:

@@ -41,33 +41,6 @@ _SECTIONS = frozenset({"pytest", "coverage", "jest", "vitest", "mocha", "c8", "n
 LARGEST_PARSED = 1_000_000  #: characters of a settings file that is parsed; a larger one is compared as a whole
 
 
-def _list_scripts(commands: Iterable[str], read: Read, test_paths: Sequence[str]) -> tuple[set[str], set[str]]:
-    """The words of the commands and of the scripts that they name; and those of these scripts that run tests."""
-    words: set[str] = set()
-    scripts: dict[str, str | None] = {}
-    for command in commands:
-        own = _split_words(command)
-        words.update(own)
-        recipes = _list_recipes(own, words)
-        for path in _list_paths(own, recipes):
-            is_recipe = posixpath.basename(path) in recipes
-            text = read(path) if is_recipe or _SCRIPT.search(path) else None
-            scripts |= {} if is_recipe else {path: text}
-            if text is None or not (is_recipe or _is_shell(path, text)):
-                continue
-            mentioned = set(_split_words(text))
-            words.update(mentioned)
-            # The tests that a script mentions are no scripts of the checks.
-            meant = (
-                word
-                for word in filter(_SCRIPT.search, mentioned)
-                if (is_recipe if is_on_test_side(word, test_paths) else covers(_TEST_SCRIPTS, word))
-            )
-            scripts |= {script: read(script) for script in _join_paths(("", posixpath.dirname(path)), meant)}
-    texts = ((path, text) for path, text in scripts.items() if text is not None)
-    return words, {path for path, text in texts if _is_shell(path, text) or not is_test(path, test_paths)}
-
-
 def list_named(command: str) -> tuple[str, ...]:
     """Where the files and directories lie that a command names, and the files that its programs read by themselves."""
     words = _split_words(command)
@@ -99,10 +72,31 @@ def _list_paths(words: Sequence[str], recipes: Iterable[str]) -> Iterable[str]:
 def find_changes(
     commands: Iterable[str], changed: Iterable[str], *, before: Read, after: Read, test_paths: Sequence[str] = ()
 ) -> list[tuple[str, str]]:
-    words, scripts = _list_scripts(commands, before, test_paths)
-    if not words:
-        return []
-    differences = ((path, _describe_difference(path, words, scripts, before, after)) for path in changed)
+    """The changed files that decide how the commands run, and how: scripts, recipes and settings of runners."""
+    words: set[str] = set()
+    scripts: dict[str, str | None] = {}
+    for command in commands:
+        named = _split_words(command)
+        words.update(named)
+        recipes = _list_recipes(named, words)
+        for path in _list_paths(named, recipes):
+            is_recipe = posixpath.basename(path) in recipes
+            text = before(path) if is_recipe or _SCRIPT.search(path) else None
+            scripts |= {} if is_recipe else {path: text}
+            if text is None or not (is_recipe or _is_shell(path, text)):
+                continue
+            mentioned = set(_split_words(text))
+            words.update(mentioned)
+            # The tests that a script mentions are no scripts of the checks.
+            meant = (
+                word
+                for word in filter(_SCRIPT.search, mentioned)
+                if (is_recipe if is_on_test_side(word, test_paths) else covers(_TEST_SCRIPTS, word))
+            )
+            scripts |= {script: before(script) for script in _join_paths(("", posixpath.dirname(path)), meant)}
+    texts = ((path, text) for path, text in scripts.items() if text is not None)
+    checks = {path for path, text in texts if _is_shell(path, text) or not is_test(path, test_paths)}
+    differences = ((path, _describe_difference(path, words, checks, before, after)) for path in changed if words)
     return [(path, difference) for path, difference in differences if difference]
 
 

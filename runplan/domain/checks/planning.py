@@ -11,7 +11,7 @@ from runplan.domain.checks.returns import NAME, Unusable, clean_text, decode_ret
 from runplan.domain.errors import PlanUnreadable
 from runplan.domain.globs import covers, literal, matches
 from runplan.domain.plan.marks import ExecutionKind, Status
-from runplan.domain.plan.model import Phase, Plan, parse_plan
+from runplan.domain.plan.model import Phase, parse_plan
 from runplan.domain.plan.proposal import (
     LONGEST_PLAN,
     check_revision,
@@ -262,10 +262,18 @@ def check_plan(markdown: str, facts: StepFacts) -> StepResult:
         body = strip_front_matter(markdown)
         text = write_proposal(body, title="", created="", path=facts.path, before=facts.before)
         plan = parse_plan(text.encode(), path=facts.path)
-        problems = [*(check_revision(facts.before, text, path=facts.path) if facts.before else _check_new(plan))]
+        problems = [*check_revision(facts.before, text, path=facts.path)] if facts.before else []
         earlier = parse_plan(facts.before.encode(), path=facts.path).remarks if facts.before else ()
     except PlanUnreadable as error:
         return StepResult(text=markdown, problems=(str(error).partition(": ")[2],))
+    if not facts.before and plan.format != "tracker":
+        form = "a table with the columns Phase and Status, and a section `## Phase 1 — Title` for each of its rows"
+        problems.append(f"runplan reads this as {plan.read_as}; write {form}")
+    if not facts.before and len(plan.phases) > MOST_PHASES:
+        count = f"{len(plan.phases)} phases, and at most {MOST_PHASES} are read"
+        problems.append(f"the plan has {count}; join or drop some")
+    marked = [] if facts.before else [phase for phase in plan.phases if phase.status is not Status.TODO]
+    problems += [f"phase {phase.id} is marked {phase.status}; every phase of a new plan is todo" for phase in marked]
     lines = text.split("\n")
     known = {remark.text for remark in earlier}
     remarks = [remark for remark in plan.refusals(strict=True) if remark.is_error or remark.text not in known]
@@ -281,38 +289,25 @@ def check_plan(markdown: str, facts: StepFacts) -> StepResult:
     return StepResult(text=body, title=plan.title if is_named else "", problems=tuple(problems[:MOST_ROWS]))
 
 
-def _check_new(plan: Plan) -> Iterator[str]:
-    if plan.format != "tracker":
-        form = "a table with the columns Phase and Status, and a section `## Phase 1 — Title` for each of its rows"
-        yield f"runplan reads this as {plan.read_as}; write {form}"
-    if len(plan.phases) > MOST_PHASES:
-        yield f"the plan has {len(plan.phases)} phases, and at most {MOST_PHASES} are read; join or drop some"
-    for phase in plan.phases:
-        if phase.status is not Status.TODO:
-            yield f"phase {phase.id} is marked {phase.status}; every phase of a new plan is todo"
-
-
 def _check_phase(phase: Phase, facts: StepFacts) -> Iterator[str]:
     work = [item for item in phase.items if item.id.startswith("W")]
     if not work:
         yield f"phase {phase.id} has no work item; list them below a heading `### Work Items`"
     if len(work) > MOST_ITEMS:
         yield f"phase {phase.id} has {len(work)} work items, and at most {MOST_ITEMS} are read; split the phase"
-    if not any(_names_proof(item.text, phase, facts) for item in phase.items if item.id.startswith("C")):
-        named = "names a command, a test or a file in backticks"
-        yield f"phase {phase.id} has no criterion that {named}; list them below a heading `### Acceptance Criteria`"
+    criteria = [item.text for item in phase.items if item.id.startswith("C")]
+    words = (word.strip("\"'()[],;.") for text in criteria for word in text.split())
+    named = [re.split(_POSITION, word, maxsplit=1)[0] for word in words]
+    names_file = any(word in facts.paths or covers(phase.touches, word) for word in named if "/" in word or "." in word)
+    names_command = facts.test_command and any(facts.test_command in text for text in criteria)
+    if not names_file and not names_command and not any(re.search(_CODE, text) for text in criteria):
+        form = "names a command, a test or a file in backticks"
+        yield f"phase {phase.id} has no criterion that {form}; list them below a heading `### Acceptance Criteria`"
     if phase.execution.kind is ExecutionKind.PLAN and phase.execution.argument not in facts.paths:
         yield f"phase {phase.id}: there is no plan {phase.execution.argument[:NAME]} at the base"
     for pattern in phase.touches:
         if not _is_target(pattern, facts.paths):
             yield f"phase {phase.id}: `Touches: {pattern[:NAME]}` is neither a path at the base nor one to create"
-
-
-def _names_proof(text: str, phase: Phase, facts: StepFacts) -> bool:
-    if re.search(_CODE, text) or (facts.test_command and facts.test_command in text):
-        return True
-    words = [re.split(_POSITION, word.strip("\"'()[],;."), maxsplit=1)[0] for word in text.split()]
-    return any(word in facts.paths or covers(phase.touches, word) for word in words if "/" in word or "." in word)
 
 
 def _is_target(pattern: str, paths: frozenset[str]) -> bool:

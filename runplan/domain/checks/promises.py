@@ -69,14 +69,10 @@ def find_broken_suite(base: Results | None, old: Results) -> tuple[Promise, ...]
     return (Promise(test=SUITE, why=old.line),) if is_red or old.unfinished or is_less else ()
 
 
-def note_dropped(expected: Counter[str], new: Collection[str]) -> str:
-    gone = sorted(function for function in expected if function not in new) if new else []
-    return f"not in the new suite: {_list_names(gone)}" if gone else ""
-
-
-def note_fewer(base: Results | None, new: Results | None) -> str:
-    before = base.passed if base else None
-    after = new.passed if new else None
+def note_dropped(expected: Counter[str], new: Collection[str], *, before: int | None, after: int | None) -> str:
+    """The functions that the new suite lacks; where it has no names, the counts of passed tests."""
+    if gone := sorted(function for function in expected if function not in new) if new else []:
+        return f"not in the new suite: {_list_names(gone)}"
     is_fewer = before is not None and after is not None and after < before
     return f"{before} tests passed before the work, {after} after it" if is_fewer else ""
 

@@ -10,7 +10,6 @@ from runplan.domain.checks.returns import NAME, ReadReturn, Unusable
 from runplan.domain.plan.body import WHOLE_PHASE
 from runplan.domain.run.dispatch import ItemAnswer, ItemResult, ReturnStatus
 from runplan.domain.run.events import Rows
-from runplan.domain.times import delay_s
 
 _NO_WORK = "no item rests on a file that the work changed, or on a test"
 
@@ -100,7 +99,3 @@ def _judge_item(item: str, stated: Sequence[ItemResult], facts: Facts, *, demand
         return Judgement(item=item, passed=True, evidence=proof.words, rests_on_work=is_work, absent=absent)
     missing = "; ".join(proof.unresolved) or "no file or test is named"
     return Judgement(item=item, passed=False, evidence=f"passed, but no reference resolves: {missing}", missing=missing)
-
-
-def parent_wait(attempts: int) -> int:
-    return int(delay_s(attempts + 1, first_s=600.0)) // 60

@@ -223,7 +223,7 @@ def _begin_lanes(state: RunState, event: e.LanesChosen) -> RunState:
         started = replace(state.options, mode=Mode.PHASE, wanted=phase)
         alone = RunState(started=started, warnings=state.warnings, labels=state.labels, is_lane=True)
         alone = replace(alone, after=after, base=base, host=state.host, home=state.home)
-        state, alone = _hand_on_places(state, alone, name) if after else (state, _give_places(state, alone, name))
+        state, alone = _give_places(state, alone, name)
         state = replace(state, lanes=(*state.lanes, Lane(name=name, phase=phase, touches=touches, state=alone)))
     return state
 
@@ -233,17 +233,17 @@ def _is_at_work(attempt: Attempt | None) -> bool:
     return attempt is not None and not attempt.cleaned
 
 
-def _give_places(state: RunState, alone: RunState, name: str) -> RunState:
-    """The lane with worktrees that earlier lanes do not use any more, else with its own."""
-    busy = [user for _, user in open_states(state) if user.is_lane or _is_at_work(user.attempt)]
-    owners = [owner for owner in (state, *(lane.state for lane in state.lanes)) if owner.leased]
-    zones = (owner.zone for owner in owners if owner.zone not in {user.zone for user in busy})
-    proofs = (owner.proof for owner in owners if owner.proof not in {user.proof for user in busy})
-    return replace(alone, zone=next(zones, name), proof=next(proofs, name))
+def _give_places(state: RunState, alone: RunState, name: str) -> tuple[RunState, RunState]:
+    """Both states, when the lane has worktrees: those that earlier lanes do not use any more, else its own.
 
-
-def _hand_on_places(state: RunState, alone: RunState, name: str) -> tuple[RunState, RunState]:
-    """Both states, when the lane takes over the worktrees of the phase that it begins on; a fixer gets another one."""
+    A lane ahead takes over those of the phase that it begins on, and a fixer of that phase gets another one.
+    """
+    if not alone.after:
+        busy = [user for _, user in open_states(state) if user.is_lane or _is_at_work(user.attempt)]
+        owners = [owner for owner in (state, *(lane.state for lane in state.lanes)) if owner.leased]
+        zones = (owner.zone for owner in owners if owner.zone not in {user.zone for user in busy})
+        proofs = (owner.proof for owner in owners if owner.proof not in {user.proof for user in busy})
+        return state, replace(alone, zone=next(zones, name), proof=next(proofs, name))
     states = ((other, before) for other, before in open_states(state) if before.attempt is not None)
     other, before = next(pair for pair in states if pair[1].current.chosen.phase == alone.after)
     alone = replace(alone, zone=before.zone, proof=before.proof)

@@ -141,7 +141,16 @@ class Due(Struct, frozen=True, kw_only=True):
 
 def what_is_due(row: ScheduleRow, now: datetime) -> Due:
     """The slots of a schedule that came since the last one answered. The newest fires, the others were missed."""
-    begin, last = _last_answered(row, now)
+    moment, last = json.loads(row.last) if row.last else (row.made, "")
+    recorded = [parse_iso(moment), parse_iso(row.made), parse_iso(row.anchor)]
+    begin = max(recorded)
+    if begin > now:
+        # A recorded time from a clock that was ahead does not count: the schedule would be silent until then. It is
+        # later than the next slot by more than a day. A clock that was set back by less fires no slot again.
+        limit = next(_slots_of(row, now - GRACE)).at + CLOCK_ERROR
+        believed = [time for time in recorded if time <= limit]
+        begin = max(believed if len(believed) == len(recorded) else [*believed, now - GRACE])
+        last = last if recorded[0] <= limit else ""
 
     def slots(after: datetime) -> Iterator[Slot]:
         # The key counts too: after a change of the zone the slot answered last has another moment.
@@ -160,23 +169,6 @@ def what_is_due(row: ScheduleRow, now: datetime) -> Due:
     if newest is None or row.misfire != "skip" or now - newest.at <= min(GRACE, (following.at - newest.at) / 2):
         return Due(fire=newest, missed=earlier, next=following)
     return Due(fire=None, missed=newest, next=following)
-
-
-def _last_answered(row: ScheduleRow, now: datetime) -> tuple[datetime, str]:
-    """The moment and the key up to which slots are answered.
-
-    A recorded time from a clock that was ahead does not count: the schedule would be silent until then. It is later
-    than the next slot by more than a day. A clock that was set back by less fires no slot again.
-    """
-    moment, key = json.loads(row.last) if row.last else (row.made, "")
-    recorded = [parse_iso(moment), parse_iso(row.made), parse_iso(row.anchor)]
-    if max(recorded) <= now:
-        return max(recorded), key
-    limit = next(_slots_of(row, now - GRACE)).at + CLOCK_ERROR
-    believed = [moment for moment in recorded if moment <= limit]
-    if len(believed) < len(recorded):
-        believed.append(now - GRACE)
-    return max(believed), key if recorded[0] <= limit else ""
 
 
 def _slots_of(row: ScheduleRow, after: datetime) -> Iterator[Slot]:

@@ -352,13 +352,6 @@ class Settings(Struct, frozen=True, kw_only=True):
         tests = {TESTS: GateTable(command=self.tests.command, timeout_s=self.tests.timeout_s)}
         return (tests if self.tests.command else {}) | self.gates.tables
 
-    @property
-    def check_groups(self) -> tuple[tuple[str, ...], ...]:
-        """The names of the checks; those of one group run at the same time."""
-        alone = tuple((name,) for name, table in self.checks.items() if not table.parallel)
-        together = tuple(name for name, table in self.checks.items() if table.parallel)
-        return (*alone, together) if together else alone
-
 
 class Key(Struct, frozen=True):
     """One setting, as its field declares it. A field that ends in `_s` is a duration in seconds."""

@@ -153,12 +153,8 @@ def list_inputs(paths: Iterable[str], command: str, patterns: Sequence[str]) -> 
     patterns = (*patterns, *(name for name in named if name not in plain))
     names = map(translate, chain(*INPUTS.values(), _FURTHER_INPUTS))
     manifest = re.compile(f"(?:[^/]*/)?(?:{'|'.join(names)})")  # its folder for those like requirements/dev.txt
-
-    def is_input(path: str) -> bool:
-        tail = path[path.rfind("/", 0, path.rfind("/")) + 1 :]
-        return path in plain or manifest.match(tail) is not None or covers(patterns, path)
-
-    return list(filter(is_input, paths))
+    tails = ((path, path[path.rfind("/", 0, path.rfind("/")) + 1 :]) for path in paths)
+    return [path for path, tail in tails if path in plain or manifest.match(tail) or covers(patterns, path)]
 
 
 def manifests(files: Sequence[str]) -> list[str]:

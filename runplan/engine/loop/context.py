@@ -110,10 +110,13 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
         run = self.settings.run
         tests = self.settings.tests
         agents = self.settings.agents
+        checks = self.settings.checks.items()
+        together = tuple(name for name, table in checks if table.parallel)
+        gates = (*((name,) for name, table in checks if not table.parallel), *([together] if together else []))
         replans = self.settings.plan.replan and agents.planner in dict(agents.dispatched).values()
         asked = replace(asked, settings=settings_to_json(self.settings), replans=replans)
         asked = replace(asked, max_fix_cycles=run.max_fix_cycles, parallel=run.parallel, pipeline=run.pipeline)
-        asked = replace(asked, setup=run.setup, gates=self.settings.check_groups, claim=self.settings.issues.claim)
+        asked = replace(asked, setup=run.setup, gates=gates, claim=self.settings.issues.claim)
         return replace(asked, sign_off=run.sign_off, prove=tests.prove, changed=tests.changed, verifiers=agents.judges)
 
     def committed(self, commit: str = "") -> tuple[str, Stored] | None:

@@ -27,7 +27,7 @@ from runplan.engine.loop.rehearsal import LOCK, SLUG
 def collect_leftovers(
     context: RepositoryContext, *, dry_run: bool
 ) -> tuple[list[Removed | Kept], list[Removed | Kept]]:
-    """Worktrees and refs; and logs."""
+    """Worktrees and refs; and logs, which may go when the run has ended and the phase has landed."""
     prefix = context.settings.run.branch_prefix
     store = context.store()
     prefixes = ("refs/runplan/", *([f"refs/heads/{prefix}"] if prefix else []))
@@ -48,10 +48,20 @@ def collect_leftovers(
         known = {fact.event.branch for fact in store.list_facts(e.Leased)}
         answers = removal.remove_leftovers(dry_run=dry_run, prefix=prefix, active=active, known=known)
         answers += _collect_pushed(context, workspace.path, dry_run=dry_run) if context.fleet else ()
-        return answers, list(_collect_logs(context, dry_run=dry_run))
     finally:
         workspace.close()
         remove_unused_root(root, context.settings)
+    local = _list_logs(context.state)
+    in_database = store.outputs.list_dispatches() if store.outputs else set()
+    dispatched = dict(_list_dispatches(store, {*local, *in_database}))
+    logs = []
+    for name in sorted({*local, *in_database}):
+        used_by, landed = dispatched.get(name, ("", False))
+        answer = remove_log(context.state / "dispatch" / name, used_by=used_by, landed=landed, dry_run=dry_run)
+        if store.outputs and isinstance(answer, Removed) and not dry_run:
+            store.outputs.drop(name)
+        logs.append(answer if name in local else replace(answer, what=f"the database/{name}"))
+    return answers, logs
 
 
 def _collect_pushed(context: RepositoryContext, tool: Path, *, dry_run: bool) -> Iterator[Removed | Kept]:
@@ -69,21 +79,6 @@ def _collect_pushed(context: RepositoryContext, tool: Path, *, dry_run: bool) ->
         elif lease.run not in unfinished:
             answer = remote.push("", old=oid, source=tool, ref=ref) if not dry_run else Taken()
             yield Removed(what=what) if isinstance(answer, Taken) else Kept(what=what, why=answer.said)
-
-
-def _collect_logs(context: RepositoryContext, *, dry_run: bool) -> Iterator[Removed | Kept]:
-    """The logs of dispatches; they may go when the run has ended and the phase has landed."""
-    store = context.store()
-    stored = store.outputs
-    local = _list_logs(context.state)
-    in_database = stored.list_dispatches() if stored else set()
-    dispatched = dict(_list_dispatches(store, {*local, *in_database}))
-    for name in sorted({*local, *in_database}):
-        used_by, landed = dispatched.get(name, ("", False))
-        answer = remove_log(context.state / "dispatch" / name, used_by=used_by, landed=landed, dry_run=dry_run)
-        if stored and isinstance(answer, Removed) and not dry_run:
-            stored.drop(name)
-        yield answer if name in local else replace(answer, what=f"the database/{name}")
 
 
 def remove_dropped_logs(context: RepositoryContext, store: Store) -> None:

@@ -38,6 +38,18 @@ def phase_section(
     after = f" after {fixes} fix cycle{'' if fixes == 1 else 's'}" if fixes else ""
     lines = [f"- {escape_inline(bounded(line, LONGEST_DETAIL))}" for line in _list_verification(phase, commands)]
     lines += _as_list([f"Warning: {escape_inline(bounded(line, LONGEST_DETAIL))}" for line in warnings])
+    verdicts = [verdict for verdict in phase.proof.verdicts if not verdict.scope]
+    texts = dict((*phase.chosen.items, *phase.proof.questions))
+    answers_by_item: dict[str, list[tuple[str, bool, str]]] = {}
+    for verdict in verdicts:
+        for item, passed, evidence in verdict.items:
+            answers_by_item.setdefault(item, []).append((verdict.agent, passed, evidence))
+    items = [table_row("#", "Item", "Status", "Evidence"), "|---|---|---|---|"]
+    for item, answers in answers_by_item.items():
+        status = "pass" if all(passed for _, passed, _ in answers) else "fail"
+        several = "; ".join(f"{code_span(agent)}: {escape_inline(evidence)}" for agent, _, evidence in answers)
+        evidence = several if len(verdicts) > 1 else escape_inline(answers[0][2])
+        items.append(table_row(escape_inline(item), escape_inline(texts.get(item, "")), status, evidence))
     parts = [
         f"## Phase — {escape_inline(f'{phase.chosen.phase} {phase.chosen.title}')}",
         _section_mark(run=run, phase=phase.chosen.phase),
@@ -47,7 +59,7 @@ def phase_section(
         "**Commits:**",
         _list_commits(subjects),
         "### Work Items",
-        "\n".join(_list_items(phase)),
+        "\n".join(items),
         "### Verification",
         "\n".join(lines),
     ]
@@ -154,23 +166,6 @@ def _list_commits(subjects: Mapping[str, str]) -> str:
 def _as_list(lines: list[str]) -> list[str]:
     more = [f"and {len(lines) - MOST} more"] if len(lines) > MOST else []
     return [f"- {line}" for line in (*lines[:MOST], *more)]
-
-
-def _list_items(phase: WorkAttempt) -> Iterator[str]:
-    """The table of items; with several verifiers the evidence of each."""
-    verdicts = [verdict for verdict in phase.proof.verdicts if not verdict.scope]
-    texts = dict((*phase.chosen.items, *phase.proof.questions))
-    answers_by_item: dict[str, list[tuple[str, bool, str]]] = {}
-    for verdict in verdicts:
-        for item, passed, evidence in verdict.items:
-            answers_by_item.setdefault(item, []).append((verdict.agent, passed, evidence))
-    yield table_row("#", "Item", "Status", "Evidence")
-    yield "|---|---|---|---|"
-    for item, answers in answers_by_item.items():
-        status = "pass" if all(passed for _, passed, _ in answers) else "fail"
-        several = "; ".join(f"{code_span(agent)}: {escape_inline(evidence)}" for agent, _, evidence in answers)
-        evidence = several if len(verdicts) > 1 else escape_inline(answers[0][2])
-        yield table_row(escape_inline(item), escape_inline(texts.get(item, "")), status, evidence)
 
 
 def _list_verification(phase: WorkAttempt, commands: Mapping[str, str]) -> Iterator[str]:

@@ -267,8 +267,10 @@ def _judge_results(
         still = {promise.test for promise in promises}
         cleared = [promise.test for promise in first.promises if promise.test not in still]
         notes += [f"passed when repeated without warnings of deprecation: {', '.join(cleared)}"] if cleared else []
-    elif dropped := p.note_dropped(expected, new) or p.note_fewer(base, gate):
-        notes.append(dropped)
+    else:
+        before = base.passed if base else None
+        dropped = p.note_dropped(expected, new, before=before, after=gate.passed if gate else None)
+        notes += [dropped] if dropped else []
     changed = [path for path in phase.changed_files if is_on_test_side(path, context.settings.tests.paths)]
     asked: tuple[e.Promise, ...] = ()
     for promise in promises:  # a test without a file is permitted where Allows: covers a changed one

@@ -29,7 +29,7 @@ from runplan.domain.run.dispatch import EVERY_PHASE, OWN, RETURN, Outcome, Retur
 from runplan.domain.run.kinds import GateAnswer, Mode, Reason, WaitKind
 from runplan.domain.run.state import RunState
 from runplan.domain.text import command
-from runplan.domain.times import iso
+from runplan.domain.times import FIRST_PARENT_S, delay_s, iso
 from runplan.engine.landing.modes import concludes
 from runplan.engine.steps.commands import fill_files
 from runplan.engine.steps.context import RunContext
@@ -232,7 +232,7 @@ def before_the_end(state: RunState, context: RunContext, plan: Plan) -> e.Event 
         return None
     ref = f"{REQUIRES}{context.slug}"
     if context.workspace.user.tip(ref) is not None and not plan.complete:
-        until = context.clock.now() + timedelta(minutes=verdict.parent_wait(state.waits))
+        until = context.clock.now() + timedelta(seconds=delay_s(state.waits + 1, first_s=FIRST_PARENT_S))
         words = f"a parent holds the end of the plan; to release it: {command('git', 'update-ref', '-d', ref)}"
         return e.Paused(kind=WaitKind.PARENT, until=iso(until), words=words)
     is_finish = bool(context.lane) or state.options.mode is Mode.FINISH
