@@ -28,14 +28,12 @@ def committing_as(dispatch: str) -> dict[str, str]:
     return {"GIT_COMMITTER_NAME": who.name, "GIT_COMMITTER_EMAIL": who.email}
 
 
-def is_agent(who: Identity) -> bool:
+def is_agent(who: Identity, run: str = "") -> bool:
+    """Whether it is an agent: of this run, or of any."""
     user, _, host = who.email.partition("@")
     own_user, _, place = AGENT.email.partition("@")
-    return who.name == AGENT.name and host == place and user.partition("+")[0] == own_user
-
-
-def is_agent_of(who: Identity, run: str) -> bool:
-    return is_agent(who) and who.email.startswith(f"agent+{run}.")
+    is_meant = user.startswith(f"{own_user}+{run}.") if run else user.partition("+")[0] == own_user
+    return who.name == AGENT.name and host == place and is_meant
 
 
 def read_person(line: str) -> tuple[Identity, str]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from runplan.domain.gitfacts import Identity, is_agent_of
+from runplan.domain.gitfacts import Identity, is_agent
 from runplan.engine.steps.work import describe_off_base
 
 BRANCH = "refs/heads/runplan/x/1"
@@ -29,4 +29,4 @@ def test_commits_of_the_attempt_on_its_base_may_land_and_others_are_named() -> N
     ],
 )
 def test_an_attempt_knows_its_commits_by_the_dispatch_that_made_them(email: str, own: bool) -> None:
-    assert is_agent_of(Identity(name="runplan agent", email=email), "r1") is own
+    assert is_agent(Identity(name="runplan agent", email=email), "r1") is own

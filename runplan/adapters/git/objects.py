@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from runplan.adapters.git.command import Git
 from runplan.domain.errors import GitFailed, HandOverRefused, RefusedEarly
-from runplan.domain.gitfacts import LANDING, Change, Commit, Identity, Oid, is_agent_of
+from runplan.domain.gitfacts import LANDING, Change, Commit, Identity, Oid, is_agent
 from runplan.domain.names import digest_of
 from runplan.domain.plan.folders import join_files
 
@@ -228,7 +228,7 @@ class Candidates:
             (commit.oid, commit.message.partition("\n")[0])
             for commit in every
             if commit.oid not in known
-            and not is_agent_of(commit.committer, run)
+            and not is_agent(commit.committer, run)
             and (commit.oid not in straight or self._user.object(commit.oid) is not None)
         )
         return tuple(islice(foreign, MOST_FOREIGN))

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from runplan.adapters.agents.budgets import tokens_in
 from runplan.adapters.agents.clis import agent_of
 from runplan.adapters.store.files import is_held, publish, read_bounded
-from runplan.domain.checks.secrets import LONGEST, Redactor, redact_text, redacted_end
+from runplan.domain.checks.secrets import LONGEST, Redactor, byte_spans, redact_text, redacted_bytes
 from runplan.domain.decoding import decode_json
 from runplan.domain.run import dispatch as d
 
@@ -76,8 +76,11 @@ class CappedLog:
     def close(self) -> None:
         if self._head_left:
             self._fill_head(self._redactor.finish())
-        tail = redacted_end(bytes(self._tail), self._secrets, size=self._tail_size)
-        self._dropped += max(0, len(self._tail) - self._tail_size)
+        data = bytes(self._tail)
+        start = max(0, len(data) - self._tail_size)
+        across = (end for begin, end in byte_spans(data, self._secrets) if begin < start < end)
+        tail = redacted_bytes(data[next(across, start) :], self._secrets)  # a secret at its start is removed whole
+        self._dropped += start
         if self._dropped:
             self._put(f"\n[runplan: {self._dropped} bytes left out]\n".encode())
         self._put(tail)

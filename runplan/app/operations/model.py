@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from enum import Enum
@@ -14,11 +15,12 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from runplan.adapters.configuration.load import environment, load_user
-from runplan.domain.errors import Exit, UsageError
+from runplan.adapters.processes import AGENT_MARK, agent_above
+from runplan.domain.errors import Exit, RefusedEarly, UsageError
 from runplan.domain.run.events import Event
 from runplan.domain.settings.schema import Settings
 from runplan.domain.text import plain
-from runplan.engine.loop.context import RepositoryContext, open_context, refuse_under_agent
+from runplan.engine.loop.context import RepositoryContext, open_context
 from runplan.hosts.daemon.state import take_death
 
 
@@ -66,7 +68,11 @@ class Caller(Struct, frozen=True, kw_only=True):
         return load_user(self.env)
 
     def refuse_to_agents(self, verb: str) -> None:
-        refuse_under_agent(verb, self.env)
+        """Agents may not start, approve or stop runs."""
+        if self.env.get(AGENT_MARK):
+            raise RefusedEarly(f"{verb} does not run inside an agent ({AGENT_MARK} is set)")
+        if agent := agent_above(os.getpid()):
+            raise RefusedEarly(f"{verb} does not run inside an agent ({agent})")
 
     def begin(self, verb: str, *, changes: bool) -> str:
         """Refuse a verb that changes something to agents; how the last daemon died, for the first who asks."""

@@ -92,8 +92,14 @@ def decode_return(file_text: str | None, message: str, shape: type[T]) -> T | Un
     if file_text is not None and file_text.strip() and file_text != IN_PROGRESS:
         return _decode_text(file_text, "the return file", shape)
     lines = re.split(r"\r?\n", message.rstrip())  # a text in JSON may contain other line ends, as U+2028
-    start = _start_of_last_block(lines)
-    if start is None:
+    start = 0
+    while True:  # the block that ends the message, and is in no other one; it need not be closed
+        opening = re.match(_FENCE, lines[start])
+        end = _closing_line(lines, start, opening[1]) if opening else start
+        if end >= len(lines) - 1:
+            break
+        start = end + 1
+    if opening is None or opening[2].casefold() != "json":
         return Unusable(why="no return: there is no return file, and the message does not end with a fenced json block")
     fences = [number for number, line in enumerate(lines) if re.match(_FENCE, line)]
     texts = {first: "\n".join(lines[first + 1 : last]) for first, last in pairwise((*fences, len(lines)))}
@@ -107,19 +113,6 @@ def decode_return(file_text: str | None, message: str, shape: type[T]) -> T | Un
 def find_blockers(message: str) -> tuple[str, ...]:
     lines = (line.strip() for line in message.splitlines() if line.startswith(_BLOCKER))
     return tuple(clean_text(line.removeprefix(_BLOCKER)) or "no reason given" for line in lines)
-
-
-def _start_of_last_block(lines: list[str]) -> int | None:
-    """The opening line of the json block that ends the text and is in no other block; it need not be closed."""
-    start = 0
-    while start < len(lines):
-        if opening := re.match(_FENCE, lines[start]):
-            end = _closing_line(lines, start, opening[1])
-            if end >= len(lines) - 1:
-                return start if opening[2].casefold() == "json" else None
-            start = end
-        start += 1
-    return None
 
 
 def split_markdown_block(message: str) -> tuple[str, str]:

@@ -99,13 +99,6 @@ def byte_spans(data: bytes, values: Collection[str] = ()) -> list[tuple[int, int
     return _find_spans(data, _byte_forms(tuple(values)))
 
 
-def redacted_end(data: bytes, values: Collection[str] = (), *, size: int) -> bytes:
-    """The last `size` bytes or less; a secret that begins before them is removed whole."""
-    start = max(0, len(data) - size)
-    across = (end for begin, end in byte_spans(data, values) if begin < start < end)
-    return redacted_bytes(data[next(across, start) :], values)
-
-
 @functools.lru_cache(maxsize=8)
 def _known_forms(values: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     return (*((value, re.escape(value)) for value in values), *_KNOWN, _SIGNED)
@@ -166,7 +159,11 @@ class Redactor:
         key = known.rfind(_STREAM_KEY, max(0, size - LONGEST))
         if key >= 0 and not _STREAM_KEY_END.search(known, key):
             sure = min(sure, key)
-        sure = min([sure, *(size - _count_begun(known, value) for value in self._of_lines)])
+        for value in self._of_lines:
+            begun = known.find(value[:1], max(0, size - len(value) + 1))
+            while begun >= 0 and not value.startswith(known[begun:]):
+                begun = known.find(value[:1], begun + 1)
+            sure = min(sure, begun) if begun >= 0 else sure
         pieces: list[bytes] = []
         place = 0
         for start, end in byte_spans(known, self._values):
@@ -187,11 +184,3 @@ class Redactor:
 
     def finish(self) -> bytes:
         return redacted_bytes(self.take_rest(), self._values)
-
-
-def _count_begun(known: bytes, value: bytes) -> int:
-    last = known[1 - len(value) :]
-    place = last.find(value[:1])
-    while place >= 0 and not value.startswith(last[place:]):
-        place = last.find(value[:1], place + 1)
-    return len(last) - place if place >= 0 else 0

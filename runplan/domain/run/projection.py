@@ -7,13 +7,17 @@ from runplan.domain.run.attempts import Attempt, WorkAttempt
 from runplan.domain.run.decide import decide
 from runplan.domain.run.kinds import PhaseStep, RunOutcome, RunStatus, WaitKind
 from runplan.domain.run.rows import RunRow, Work
-from runplan.domain.run.state import RunState, find_shown, list_questions, open_lanes, open_states
+from runplan.domain.run.state import RunState, failed_lane, list_questions, open_lanes, open_states
 
 
 def project_run(state: RunState, *, run: str, plan: str, started: str, since: str) -> RunRow:
     ended = state.ended
     lanes = open_lanes(state)
-    attempt = find_shown(state)
+    attempt = state.attempt
+    if attempt is None or (attempt.cleaned and attempt.failure is None):  # a lane is shown instead
+        last = state.lanes[-1] if state.lanes and attempt is None else None
+        shown = next(iter(lanes), None) or failed_lane(state) or last
+        attempt = shown.state.attempt if shown is not None else attempt
     lease = attempt.lease if isinstance(attempt, WorkAttempt) else None
     states = (state, *(lane.state for lane in state.lanes))
     work = _project_work(state, attempt, since)

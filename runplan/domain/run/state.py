@@ -144,15 +144,6 @@ def find_awaiting(state: RunState) -> Attempt | None:
     return next(waiting, attempts[0] if attempts else None)
 
 
-def find_shown(state: RunState) -> Attempt | None:
-    attempt = state.attempt
-    if attempt is not None and (not attempt.cleaned or attempt.failure is not None):
-        return attempt
-    lane = next(iter(open_lanes(state)), None) or failed_lane(state)
-    lane = lane or (state.lanes[-1] if state.lanes and attempt is None else None)
-    return lane.state.attempt if lane is not None else attempt
-
-
 def failed_lane(state: RunState) -> Lane | None:
     """The first lane that ended without a landing, unless it was dropped or the plan is revised for it."""
     lanes = (lane for lane in state.lanes if not lane.state.is_dropped)

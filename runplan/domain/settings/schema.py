@@ -389,24 +389,21 @@ class Key(Struct, frozen=True):
         return format_duration(self.default) if self.is_duration else self.default
 
     def read(self, value: object) -> Any:
-        typed = parse_duration(value) if self.is_duration else self._convert_type(value)
-        if typed is None:
+        try:
+            typed: Any = parse_duration(value) if self.is_duration else convert(value, self.type)
+        except ValidationError:
+            typed = None
+        if isinstance(typed, (int, float)):
+            is_usable = 0 <= typed < float("inf")
+        else:
+            is_usable = typed is not None and (all(typed) if isinstance(typed, tuple) else "\0" not in typed)
+        if not is_usable:
             expected = 'a duration like "90s", "15m" or "1h30m"' if self.is_duration else self.TYPES[self.type]
             raise ValueError(f"must be {expected}" + (f", not {value!r}" if self.type != Targets else ""))
         for item in typed if isinstance(typed, tuple) else (typed,):
             if self.rule is not None and (wrong := self.rule(item)):
                 raise ValueError(wrong)
         return typed
-
-    def _convert_type(self, value: object) -> Any:
-        try:
-            typed = convert(value, self.type)
-        except ValidationError:
-            return None
-        if isinstance(typed, (int, float)):
-            return typed if 0 <= typed < float("inf") else None
-        is_usable = all(typed) if isinstance(typed, tuple) else "\0" not in typed
-        return typed if is_usable else None
 
     def from_text(self, text: str) -> object:
         """The value that the text of a variable or a flag means. Other text is returned as it is, for `read`."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
@@ -24,13 +23,12 @@ from runplan.adapters.git import objects as trees
 from runplan.adapters.git.command import ANY, Git, Stored
 from runplan.adapters.git.remote import Remote
 from runplan.adapters.git.repository import Repository, open_repository, require_target
-from runplan.adapters.processes import AGENT_MARK, agent_above
 from runplan.adapters.store.files import first_line, publish
 from runplan.adapters.store.location import FleetLocation, Location, normalize_url
 from runplan.adapters.store.outputs import Outputs
 from runplan.adapters.store.protocol import Store, open_store
 from runplan.domain import names
-from runplan.domain.errors import NotFound, RefusedEarly, SettingsError, Unreachable, UsageError
+from runplan.domain.errors import NotFound, SettingsError, Unreachable, UsageError
 from runplan.domain.names import PLAN_FILE, PLAN_PLACES, SPEC_FOLDERS, SUFFIXES
 from runplan.domain.plan.folders import join_files
 from runplan.domain.run.rows import RunRow
@@ -228,14 +226,6 @@ def remote_url(repository: Repository, settings: Settings) -> str:
     return str(repository.root / url) if url.startswith(".") else url
 
 
-def refuse_under_agent(verb: str, env: Mapping[str, str] | None = None) -> None:
-    """Agents may not start, approve or stop runs."""
-    if (environment() if env is None else env).get(AGENT_MARK):
-        raise RefusedEarly(f"{verb} does not run inside an agent ({AGENT_MARK} is set)")
-    if agent := agent_above(os.getpid()):
-        raise RefusedEarly(f"{verb} does not run inside an agent ({agent})")
-
-
 def newest_run(context: RepositoryContext, word: str | None) -> tuple[Store, RunRow]:
     """The run of this id, or the newest run of the plan, or of all plans without a word; and the journal it is in."""
     store = context.store()
@@ -338,14 +328,6 @@ def spec_plans(root: Path) -> list[str]:
     places = (*(f"{folder}/*/{PLAN_FILE}" for folder in SPEC_FOLDERS), *PLAN_PLACES)
     files = (file for place in places for file in sorted(root.glob(place)) if file.is_file() or task_folder(file))
     return [file.relative_to(root).as_posix() for file in files]
-
-
-def uses_forge(context: RepositoryContext, plan: str) -> bool:
-    """Whether the newest run or the schedule of the plan lands by a pull request; `resume` and `now` do not say so."""
-    store = context.store()
-    newest = store.get_newest_run(plan)
-    row = store.get_schedule(plan)
-    return bool((newest and newest.concludes) or (row and json.loads(row.request).get("concludes")))
 
 
 def plans_on_target(context: RepositoryContext) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """The caller's side of the queue: stores commands, has the daemon execute them, and waits for their answers."""
 
+import json
 import math
 import os
 from collections.abc import Callable, Sequence
@@ -15,7 +16,7 @@ from runplan.domain.errors import Unreachable
 from runplan.domain.run.rows import Answer, Command
 from runplan.domain.times import iso
 from runplan.engine.landing import modes
-from runplan.engine.loop.context import RepositoryContext, uses_forge
+from runplan.engine.loop.context import RepositoryContext
 from runplan.engine.loop.repository import ENVIRONMENT, open_repository
 from runplan.hosts.commands import BEGINNING
 from runplan.hosts.daemon.client import Client, HungUp, NotRunning, Silent, connect_daemon, reach_daemon
@@ -115,11 +116,12 @@ def _with_environment(client: Client, context: RepositoryContext, repository: Kn
     if command.verb not in BEGINNING:
         return command
     name = os.urandom(8).hex()
-    forge = (
-        modes.concludes(context.settings.run.landing)
-        or bool(context.settings.issues.claim)
-        or uses_forge(context, command.plan)
-    )
+    forge = modes.concludes(context.settings.run.landing) or bool(context.settings.issues.claim)
+    if not forge:  # `resume` and `now` do not say how the newest run or the schedule of the plan lands
+        store = context.store()
+        newest = store.get_newest_run(command.plan)
+        row = store.get_schedule(command.plan)
+        forge = bool((newest and newest.concludes) or (row and json.loads(row.request).get("concludes")))
     env = for_a_run(context.env, context.settings.agents, forge=forge, checks=context.settings.tests.env)
     client.call(Environment(repository=repository, name=name, env=env), Done)
     return replace(command, arguments={**command.arguments, ENVIRONMENT: name})

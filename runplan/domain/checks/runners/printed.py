@@ -325,7 +325,19 @@ def read_node(lines: list[str], end: int, closing: re.Match[str]) -> Report | No
     has_details = find_last(lines[end:], _NODE_DETAILS)  # every failure again, with its trace
     failed = int(closing[1]) + others.get("cancelled", 0)
     skipped = others.get("skipped", 0) + others.get("todo", 0)
-    tests = read_points(lines[:end]) or _read_spec(lines[:end])
+    tests = read_points(lines[:end])
+    suites: dict[int, str] = {}
+    # Without points it is a spec report: `▶` begins a suite, and a line at its depth ends it.
+    for match in match_lines(lines[:end], _SPEC) if not tests else ():
+        depth = len(match[1])
+        _, mark, name, remark = match.groups()
+        is_end = suites.get(depth) == name and mark != "▶"
+        suites = {deep: suite for deep, suite in suites.items() if deep < depth}
+        if mark == "▶":
+            suites[depth] = name
+        elif not is_end:
+            state = TestState.FAILED if mark == "✖" else TestState.PASSED
+            tests.append((" › ".join((*suites.values(), name)), TestState.SKIPPED if remark else state))
     after = len(lines) - 1 - end if has_details else 0
     return Report(passed=int(passes[1][1]), failed=failed, skipped=skipped, tests=tests, lines_after=after)
 
@@ -375,23 +387,6 @@ def read_points(lines: list[str]) -> list[tuple[str, TestState]]:
             state = TestState.FAILED if point[2] else TestState.PASSED
             points.append((depth, name, TestState.SKIPPED if point[5] else state))
     return [(name, state) for _, name, state in points]
-
-
-def _read_spec(lines: list[str]) -> list[tuple[str, TestState]]:
-    """The tests of node's spec report; `▶` begins a suite, and a line at its depth ends it."""
-    tests: list[tuple[str, TestState]] = []
-    suites: dict[int, str] = {}
-    for match in match_lines(lines, _SPEC):
-        depth = len(match[1])
-        _, mark, name, remark = match.groups()
-        is_end = suites.get(depth) == name and mark != "▶"
-        suites = {deep: suite for deep, suite in suites.items() if deep < depth}
-        if mark == "▶":
-            suites[depth] = name
-        elif not is_end:
-            state = TestState.FAILED if mark == "✖" else TestState.PASSED
-            tests.append((" › ".join((*suites.values(), name)), TestState.SKIPPED if remark else state))
-    return tests
 
 
 ReadTests: TypeAlias = Callable[[list[str]], Iterable[tuple[str, TestState]]]
