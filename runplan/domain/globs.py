@@ -31,17 +31,16 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     plain = _plain(pattern)
     # A name without wildcards may be a directory; `src/*` covers only its files.
     below = "/.*" if plain.endswith("/") else "" if _WILD.search(plain.rpartition("/")[2]) else "(?:/.*)?"
-    parts = [_translated(piece) for piece in _PIECES.findall(plain.rstrip("/"))]
+    parts = []
+    for piece in _PIECES.findall(plain.rstrip("/")):
+        if piece.startswith("[") and len(piece) > 1:
+            inside = piece[1:-1].replace("\\", r"\\").replace("[", r"\[")
+            parts.append(f"[^/{inside[1:]}]" if inside.startswith("!") else f"[{inside}]")
+        elif piece.endswith("**/"):
+            parts.append("(?:.*/)?")
+        else:
+            parts.append({"**": ".*", "*": "[^/]*", "?": "[^/]"}.get(piece, re.escape(piece)))
     try:
         return re.compile("".join(parts) + below, re.DOTALL)
     except re.error:  # a range such as [z-a]: no path is meant
         return re.compile(re.escape(plain))
-
-
-def _translated(piece: str) -> str:
-    if piece.endswith("**/"):
-        return "(?:.*/)?"
-    if piece.startswith("[") and len(piece) > 1:
-        inside = piece[1:-1].replace("\\", r"\\").replace("[", r"\[")
-        return f"[^/{inside[1:]}]" if inside.startswith("!") else f"[{inside}]"
-    return {"**": ".*", "*": "[^/]*", "?": "[^/]"}.get(piece, re.escape(piece))

@@ -28,7 +28,7 @@ from runplan.engine.loop.advance import advance, record_ends
 from runplan.engine.loop.context import RepositoryContext
 from runplan.engine.loop.repository import Environments, make_run_context
 from runplan.engine.loop.runs import ActiveRun, state_of
-from runplan.engine.loop.subplans import awaited_plan, examine_subplan, pause_for_owner
+from runplan.engine.loop.subplans import awaited_plan, examine_subplan
 from runplan.engine.steps.context import OpenRepository, RunContext
 
 
@@ -322,7 +322,9 @@ class RunOwner:
                 answer = self.begin(RunRequest(started=event))
                 holder = self.repository.store.get_living_owner(plan) if answer and answer.declined else ""
             if isinstance(event, (e.StopRequested, e.RunStarted)):
-                event = pause_for_owner(plan, holder, state, now=self.repository.clock.now()) if holder else None
+                until = self._in_s(look_s(state.waits + 1))
+                words = f"process {holder.partition(':')[0]} works on {plan}"
+                event = e.Paused(kind=WaitKind.SUBPLAN, until=until, words=words) if holder else None
             if event is not None:
                 active.journal.append(event, lane=lane)
                 is_recorded = True

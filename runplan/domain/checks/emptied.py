@@ -69,13 +69,37 @@ def _list_definitions(suffix: str, code: bytes) -> list[_Definition]:
     if suffix == "py":
         starts = [0, *accumulate(map(len, code.splitlines(keepends=True)))]
         return list(_list_python(ast.parse(code.decode()), "", starts))
-    grammar, name = _GRAMMARS.get(suffix, ("", ""))
+    grammar, dialect = _GRAMMARS.get(suffix, ("", ""))
     tree_sitter = import_module("tree_sitter")
-    language = tree_sitter.Language(getattr(import_module(grammar), name)())
+    language = tree_sitter.Language(getattr(import_module(grammar), dialect)())
     root = tree_sitter.Parser(language).parse(code).root_node
     if root.has_error:
         raise SyntaxError
-    return list(_list_javascript(root, code))
+    definitions = []
+    stack: list[tuple[Any, str, str]] = [(root, "", "")]
+    while stack:
+        node, scope, bound = stack.pop()
+        if len(scope) > LONGEST:
+            raise SyntaxError
+        fields = map(node.child_by_field_name, ("name", "left", "key", "property"))
+        label = next(filter(None, fields), None) if re.fullmatch(f"{_FUNCTION}|{_VALUE}|{_CLASS}", node.type) else None
+        name = bound or (label.text.decode() if label else "")
+        body = node.child_by_field_name("body")
+        if re.fullmatch(_FUNCTION, node.type) and name and body:
+            if body.type != "statement_block" or any(part.type != "comment" for part in body.named_children):
+                definitions.append(_Definition(scope + name, body.start_byte, body.end_byte))
+            continue
+        value = node.child_by_field_name("value") or node.child_by_field_name("right")
+        name = "default" if node.type == "export_statement" and value else name
+        form = f"{_FUNCTION}|{_CLASS}|object|identifier"
+        is_code = value and (re.fullmatch(form, value.type) or code.startswith(b"require(", value.start_byte))
+        if re.fullmatch(_VALUE, node.type) and not is_code:
+            definitions.append(_Definition(scope + name))
+        for child in node.named_children:
+            is_value = bool(name) and child == value
+            inner = f"{scope}{name}." if name and not is_value else scope
+            stack.append((child, inner, name if is_value else ""))
+    return definitions
 
 
 def _list_python(node: ast.AST, scope: str, starts: list[int]) -> Iterator[_Definition]:
@@ -98,29 +122,3 @@ def _list_python(node: ast.AST, scope: str, starts: list[int]) -> Iterator[_Defi
                 yield _Definition(scope)
             case ast.stmt() | ast.ExceptHandler() | ast.match_case():
                 yield from _list_python(child, scope, starts)
-
-
-def _list_javascript(root: Any, source: bytes) -> Iterator[_Definition]:
-    stack: list[tuple[Any, str, str]] = [(root, "", "")]
-    while stack:
-        node, scope, bound = stack.pop()
-        if len(scope) > LONGEST:
-            raise SyntaxError
-        fields = map(node.child_by_field_name, ("name", "left", "key", "property"))
-        label = next(filter(None, fields), None) if re.fullmatch(f"{_FUNCTION}|{_VALUE}|{_CLASS}", node.type) else None
-        name = bound or (label.text.decode() if label else "")
-        body = node.child_by_field_name("body")
-        if re.fullmatch(_FUNCTION, node.type) and name and body:
-            if body.type != "statement_block" or any(part.type != "comment" for part in body.named_children):
-                yield _Definition(scope + name, body.start_byte, body.end_byte)
-            continue
-        value = node.child_by_field_name("value") or node.child_by_field_name("right")
-        name = "default" if node.type == "export_statement" and value else name
-        code = f"{_FUNCTION}|{_CLASS}|object|identifier"
-        is_code = value and (re.fullmatch(code, value.type) or source.startswith(b"require(", value.start_byte))
-        if re.fullmatch(_VALUE, node.type) and not is_code:
-            yield _Definition(scope + name)
-        for child in node.named_children:
-            is_value = bool(name) and child == value
-            inner = f"{scope}{name}." if name and not is_value else scope
-            stack.append((child, inner, name if is_value else ""))

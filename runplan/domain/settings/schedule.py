@@ -9,6 +9,7 @@ import json
 import re
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 from itertools import groupby, takewhile
@@ -59,24 +60,28 @@ def parse_schedule(text: str) -> Schedule:
 
 def take_schedule(words: deque[str]) -> Schedule:
     text = " ".join(words).lower()
-    for pattern, read in ((_INTERVAL, _parse_interval), (_TIME_OF_DAY, _parse_time_of_day), (_CRON, _parse_cron)):
-        if (match := re.match(pattern, text)) and (schedule := read(match)) is not None:
-            for _ in match[0].split():
-                words.popleft()
-            return schedule
-    raise _unknown_schedule(text)
+    schedule = None
+    if match := re.match(_INTERVAL, text):
+        seconds = int(seconds_of(match[1] or "1h") or 0)
+        written = "hour" if seconds == 3600 else format_duration(seconds)
+        schedule = Schedule(text=written, seconds=seconds) if 0 < seconds <= LONGEST_DAYS * 86_400 else None
+    elif match := re.match(_TIME_OF_DAY, text):
+        schedule = _parse_time_of_day(match)
+    elif match := re.match(_CRON, text):
+        with suppress(ValueError):
+            if _make_trigger(match[0]).get_next_fire_time(None, datetime(2000, 1, 1, tzinfo=UTC)) is None:
+                raise UsageError(f'Schedule "{match[0]}": this date never comes. Change its day or its month')
+            schedule = Schedule(text=match[0], cron=match[0])
+    if match is None or schedule is None:
+        raise _unknown_schedule(text)
+    for _ in match[0].split():
+        words.popleft()
+    return schedule
 
 
 def _unknown_schedule(text: str) -> UsageError:
     problem = f'Unknown schedule "{text}"' if text else "Missing schedule"
     return UsageError(f"{problem}. Try: {EXAMPLES}")
-
-
-def _parse_interval(match: re.Match[str]) -> Schedule | None:
-    seconds = int(seconds_of(match[1] or "1h") or 0)
-    if not 0 < seconds <= LONGEST_DAYS * 86_400:
-        return None
-    return Schedule(text="hour" if seconds == 3600 else format_duration(seconds), seconds=seconds)
 
 
 def _parse_time_of_day(match: re.Match[str]) -> Schedule | None:
@@ -91,16 +96,6 @@ def _parse_time_of_day(match: re.Match[str]) -> Schedule | None:
     time = f"{hour}am" if minute == 0 and 1 <= hour <= 11 else f"{hour}:{minute:02d}"
     days = {"day": "*", "weekday": "mon-fri"}.get(day, day[:3])
     return Schedule(text=f"{day} at {time}", cron=f"{minute} {hour} * * {days}", is_delayed=minute in (0, 30))
-
-
-def _parse_cron(match: re.Match[str]) -> Schedule | None:
-    try:
-        first = _make_trigger(match[0]).get_next_fire_time(None, datetime(2000, 1, 1, tzinfo=UTC))
-    except ValueError:
-        return None
-    if first is None:
-        raise UsageError(f'Schedule "{match[0]}": this date never comes. Change its day or its month')
-    return Schedule(text=match[0], cron=match[0])
 
 
 @lru_cache(maxsize=32)

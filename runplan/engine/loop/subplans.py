@@ -1,7 +1,6 @@
 """Sub-plans: plans that do a phase of another plan, each in a run of its own, which the worker begins."""
 
 from collections.abc import Callable, Container
-from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
@@ -15,7 +14,6 @@ from runplan.domain.run.decide import decide
 from runplan.domain.run.kinds import Mode, Reason, WaitKind
 from runplan.domain.run.state import RunState, failure
 from runplan.domain.text import command
-from runplan.domain.times import iso, look_s
 from runplan.engine.landing.pull_request import PullRequestLander
 from runplan.engine.loop import preflight
 from runplan.engine.loop.context import RepositoryContext, slug_of
@@ -109,9 +107,3 @@ def examine_subplan(
     asked = replace(state.options, review=(), remarks=(), command=0, watch="", parent=active.id, parents=above)
     asked = replace(asked, plan=plan.path, title=plan.title, slug=slug_of(here, path), issues=plan.issues)
     return replace(asked, mode=Mode.FINISH, wanted="")
-
-
-def pause_for_owner(path: str, owner: str, state: RunState, *, now: datetime) -> e.Paused:
-    until = now + timedelta(seconds=look_s(state.waits + 1))
-    words = f"process {owner.partition(':')[0]} works on {path}"
-    return e.Paused(kind=WaitKind.SUBPLAN, until=iso(until), words=words)

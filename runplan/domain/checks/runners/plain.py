@@ -19,16 +19,10 @@ _OUT_OF = r"(?i)^(?:.*\b(?:pass(?:ed)?|results?|ok|tests?:)\W*)?(\d{1,9}) ?/ ?(\
 _FAILED = re.compile(r"^\s*(?:FAIL|FAILED|✗|✘|✖)(?:: ?| +)(\S.*)$")
 
 
-def read_pair(lines: list[str], end: int, closing: re.Match[str]) -> Report:
-    passed, failed = (int(number) for number in closing.groups() if number is not None)
-    return Report(passed=passed, failed=failed, tests=list_failed(lines[:end], _FAILED))
-
-
-def read_out_of(lines: list[str], end: int, closing: re.Match[str]) -> Report | None:
-    failed = int(closing[2]) - int(closing[1])
-    if failed < 0:
-        return None
-    return Report(passed=int(closing[1]), failed=failed, tests=list_failed(lines[:end], _FAILED))
+def read_plain(lines: list[str], end: int, closing: re.Match[str]) -> Report | None:
+    passed, other = (int(number) for number in closing.groups() if number is not None)
+    failed = other - passed if closing.re.pattern == _OUT_OF else other
+    return Report(passed=passed, failed=failed, tests=list_failed(lines[:end], _FAILED)) if failed >= 0 else None
 
 
 def read_configured(lines: list[str], pattern: str) -> Report | None:
@@ -44,7 +38,7 @@ def read_configured(lines: list[str], pattern: str) -> Report | None:
     return Report(passed=numbers.get("passed"), failed=numbers.get("failed", 0), tests=failures)
 
 
-RUNNERS = (Runner("plain", re.compile(_PAIR), read_pair), Runner("plain", re.compile(_OUT_OF), read_out_of))
+RUNNERS = tuple(Runner("plain", re.compile(form), read_plain) for form in (_PAIR, _OUT_OF))
 
 
 _NOT_RUN = ("disabled", "notrun")  # CTest
