@@ -3,12 +3,12 @@
 from collections import Counter
 
 import pytest
+from msgspec.structs import replace
 
 from runplan.domain.checks.promises import (
     SUITE,
     count_cases,
     find_broken,
-    find_broken_suite,
     judge_new_tests,
     note_dropped,
 )
@@ -81,12 +81,12 @@ def ran(*passes: str, failures: tuple[str, ...] = (), reasons: dict[str, str] | 
 def test_a_promise_is_broken_when_its_old_version_does_not_pass(
     expected: dict[str, int], old: Results, new: set[str], broken: dict[str, str]
 ) -> None:
-    assert {promise.test: promise.why for promise in find_broken(Counter(expected), old, new)} == broken
+    assert {promise.test: promise.why for promise in find_broken(ran(A), Counter(expected), old, new)} == broken
 
 
 def test_many_broken_promises_are_few_questions() -> None:
     many = count_cases(f"tests/test_x.py::test_{n}" for n in range(50))
-    promises = find_broken(many, ran(A), set())
+    promises = find_broken(ran(A), many, ran(A), set())
     assert len(promises) == 20
     assert promises[-1].why.startswith("31 more fail: ")
 
@@ -101,7 +101,7 @@ def test_many_broken_promises_are_few_questions() -> None:
     ],
 )
 def test_without_names_exit_code_and_counts_decide(base: Results, old: Results, is_broken: bool) -> None:
-    assert bool(find_broken_suite(base, old)) is is_broken
+    assert bool(find_broken(replace(base, passes=frozenset()), Counter(), old, set())) is is_broken
 
 
 def test_tests_that_are_dropped_are_named() -> None:

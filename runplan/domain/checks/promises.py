@@ -30,8 +30,14 @@ def count_cases(names: Iterable[str]) -> Counter[str]:
     return Counter(function_of(name) for name in names)
 
 
-def find_broken(expected: Counter[str], old: Results, new: Collection[str]) -> tuple[Promise, ...]:
+def find_broken(
+    base: Results | None, expected: Counter[str], old: Results, new: Collection[str]
+) -> tuple[Promise, ...]:
     """The promises of `expected`, the cases that passed on the base; `new` are those that pass in the new suite."""
+    if base is None or not base.passes:  # without names the exit code and the counts decide
+        is_red = old.red and not (base is not None and base.red)
+        is_less = base is not None and (base.passed or 0) > (old.passed or 0)
+        return (Promise(test=SUITE, why=old.line),) if is_red or old.unfinished or is_less else ()
     if expected and not old.ran:
         return (Promise(test=SUITE, why=f"no test was named on the new code: {old.line}"),)
     passing = count_cases(old.passes)
@@ -61,12 +67,6 @@ def find_broken(expected: Counter[str], old: Results, new: Collection[str]) -> t
         last = Promise(test=SUITE, why=f"{len(rest)} more fail: {_list_names(promise.test for promise in rest)}")
         return (*broken[: MOST_PROMISES - 1], last)
     return tuple(broken)
-
-
-def find_broken_suite(base: Results | None, old: Results) -> tuple[Promise, ...]:
-    is_red = old.red and not (base is not None and base.red)
-    is_less = base is not None and (base.passed or 0) > (old.passed or 0)
-    return (Promise(test=SUITE, why=old.line),) if is_red or old.unfinished or is_less else ()
 
 
 def note_dropped(expected: Counter[str], new: Collection[str], *, before: int | None, after: int | None) -> str:

@@ -258,11 +258,9 @@ def _judge_results(
         judged = replace(judged, time=first.time + 1)
         if files := _files_of(first.promises):
             expected = Counter({f: n for f, n in expected.items() if file_of(f) in files})
+    promises = p.find_broken(base, expected, result, new)
     if base is None or not base.passes:
-        promises = p.find_broken_suite(base, result)
         notes.append("results have no names, so the exit code and the counts decide")
-    else:
-        promises = p.find_broken(expected, result, new)
     if first is not None:
         still = {promise.test for promise in promises}
         cleared = [promise.test for promise in first.promises if promise.test not in still]
