@@ -50,7 +50,19 @@ class Goal(Struct, frozen=True, kw_only=True):
 
 @operation
 def plan(caller: Caller, request: PlanRequest) -> Answer:
-    _require_one_goal(request)
+    sources = {
+        "a goal": bool(request.goal),
+        "--file": bool(request.file),
+        "--issue": request.issue is not None,
+        "--revise": bool(request.revises),
+    }
+    given = [name for name, is_given in sources.items() if is_given]
+    if len(given) > 1:
+        raise UsageError(f"{' and '.join(given)}: a plan is written for one goal; leave out one of them")
+    if request.why and not request.revises:
+        raise UsageError("-m: only with --revise; else the goal says it")
+    if not given:
+        raise UsageError("the goal is empty; say what the plan is for")
     then = parse_words(request.then.split()) if request.then else None
     if then is not None and then.phase:
         raise UsageError(f"--then {then.phase}: the phases are not known yet; say finish, or nothing for the first")
@@ -81,23 +93,6 @@ def plan(caller: Caller, request: PlanRequest) -> Answer:
 
 
 # --- the goal -------------------------------------------------------------------------------------------
-
-
-def _require_one_goal(request: PlanRequest) -> None:
-    """Refuse two goals, none, and options that need another one."""
-    sources = {
-        "a goal": bool(request.goal),
-        "--file": bool(request.file),
-        "--issue": request.issue is not None,
-        "--revise": bool(request.revises),
-    }
-    given = [name for name, is_given in sources.items() if is_given]
-    if len(given) > 1:
-        raise UsageError(f"{' and '.join(given)}: a plan is written for one goal; leave out one of them")
-    if request.why and not request.revises:
-        raise UsageError("-m: only with --revise; else the goal says it")
-    if not given:
-        raise UsageError("the goal is empty; say what the plan is for")
 
 
 def _read_goal(context: RepositoryContext, request: PlanRequest) -> Goal:

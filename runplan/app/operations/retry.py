@@ -98,23 +98,19 @@ def _undo_phase(caller: Caller, context: RepositoryContext, path: str, wanted: s
     phase = preflight.require_phase(plan, wanted)
     unfinished = left[1].started if left is not None else None
     if unfinished is None:
-        _require_undoable(context, plan, phase)
+        if phase.status != "done":
+            raise RefusedEarly(f"phase {phase.id} of {plan.path} is not done; there is nothing to undo")
+        upon = [other.id for other in reversed(plan.phases) if other.status == "done" and phase.id in other.depends]
+        if upon:
+            first = command("runplan", "undo", plan.path, upon[0])
+            depend = f"phase {upon[0]} depends" if len(upon) == 1 else f"phases {', '.join(upon)} depend"
+            raise RefusedEarly(f"{depend} on phase {phase.id}; undo {upon[0]} first: {first}")
+        slug = slug_of(context, plan.path)
+        merged = modes.fetch_merged(context.repository, context.settings.run, slug, context.env)
+        landing_to_undo(context.tip(), plan, phase, target=context.target_name, objects=context.git, merged=merged)
     elif (unfinished.mode, unfinished.wanted) != (Mode.UNDO, phase.id):
         raise RefusedEarly(f"a run of {path} has not ended; end it first: {command('runplan', 'retry', path)}")
     context = runs.with_landing(context.with_committed_settings().for_plan(path), "")
     asked = runs.run_started(context, path, plan.title, Options(phase=phase.id, auto=True))
     request = RunRequest(started=context.record_settings(replace(asked, mode=Mode.UNDO)))
     return runs.run_here(caller, context, request)
-
-
-def _require_undoable(context: RepositoryContext, plan: Plan, phase: Phase) -> None:
-    if phase.status != "done":
-        raise RefusedEarly(f"phase {phase.id} of {plan.path} is not done; there is nothing to undo")
-    upon = [other.id for other in reversed(plan.phases) if other.status == "done" and phase.id in other.depends]
-    if upon:
-        first = command("runplan", "undo", plan.path, upon[0])
-        depend = f"phase {upon[0]} depends" if len(upon) == 1 else f"phases {', '.join(upon)} depend"
-        raise RefusedEarly(f"{depend} on phase {phase.id}; undo {upon[0]} first: {first}")
-    slug = slug_of(context, plan.path)
-    merged = modes.fetch_merged(context.repository, context.settings.run, slug, context.env)
-    landing_to_undo(context.tip(), plan, phase, target=context.target_name, objects=context.git, merged=merged)

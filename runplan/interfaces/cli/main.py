@@ -61,7 +61,23 @@ def main(argv: list[str]) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")  # file names may not be UTF-8
     debug = "--debug" in argv
     try:
-        return _run_words([word for word in argv if word != "--debug"])
+        words = [word for word in argv if word != "--debug"]
+        if words and words[0] in ("-V", "--version"):
+            print(f"runplan {__version__}")
+            return 0
+        if not words or words[0] in ("-h", "--help"):
+            print(usage())
+            return 0 if words else 2
+        verb, *rest = words
+        if verb == COMPLETE:
+            importlib.import_module("runplan.interfaces.cli.setup.completion").print_candidates(rest)
+            return 0
+        if "--repository" in rest[:-1] and verb != "fleet":
+            place = rest.index("--repository")
+            importlib.import_module("runplan.app.views.repositories").enter_repository(rest[place + 1])
+            name_repository(rest[place + 1])
+            rest[place : place + 2] = []
+        return run_verb(require_verb(verb), rest)
     except RunplanError as error:
         _say_error(str(error), debug=debug)
         return int(error.exit)
@@ -84,25 +100,6 @@ def _say_error(text: str, *, debug: bool = False) -> None:
         if debug:
             sys.excepthook(*sys.exc_info())
         say(text)
-
-
-def _run_words(words: list[str]) -> int:
-    if words and words[0] in ("-V", "--version"):
-        print(f"runplan {__version__}")
-        return 0
-    if not words or words[0] in ("-h", "--help"):
-        print(usage())
-        return 0 if words else 2
-    verb, *rest = words
-    if verb == COMPLETE:
-        importlib.import_module("runplan.interfaces.cli.setup.completion").print_candidates(rest)
-        return 0
-    if "--repository" in rest[:-1] and verb != "fleet":
-        place = rest.index("--repository")
-        importlib.import_module("runplan.app.views.repositories").enter_repository(rest[place + 1])
-        name_repository(rest[place + 1])
-        rest[place : place + 2] = []
-    return run_verb(require_verb(verb), rest)
 
 
 def require_verb(verb: str) -> str:
