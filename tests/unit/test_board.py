@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from runplan.app.views.board import Board, Card, Group, shorten_roots
-from runplan.app.views.status import PhaseOutline, PlanOutline, view_plan
+from runplan.app.views.board import Board, Card, shorten_roots
+from runplan.app.views.status import PhaseOutline, PlanOutline, PlanState, view_plan
 from runplan.domain.run.kinds import WaitKind
 from runplan.domain.run.rows import FailureRow, PlanFacts, RunRow, ScheduleRow, Work
 
@@ -43,19 +43,19 @@ FAILED = PlanFacts(run=at_work(state="failed").run, failures=(FailureRow("2", "t
 @pytest.mark.parametrize(
     ("facts", "group"),
     [
-        (PlanFacts(), Group.READY),
-        (at_work(), Group.RUNNING),
-        (at_work(owner=""), Group.NEEDS_YOU),
-        (waits(WaitKind.APPROVAL), Group.NEEDS_YOU),
-        (waits(WaitKind.PAUSED), Group.SCHEDULED),
-        (waits(WaitKind.LIMIT, wake="2026-01-01T13:00:00Z"), Group.RUNNING),
-        (FAILED, Group.NEEDS_YOU),
-        (PlanFacts(schedule=SCHEDULE), Group.SCHEDULED),
-        (PlanFacts(queued="start"), Group.RUNNING),
+        (PlanFacts(), PlanState.OPEN),
+        (at_work(), PlanState.RUNNING),
+        (at_work(owner=""), PlanState.WAITING),
+        (waits(WaitKind.APPROVAL), PlanState.WAITING),
+        (waits(WaitKind.PAUSED), PlanState.SCHEDULED),
+        (waits(WaitKind.LIMIT, wake="2026-01-01T13:00:00Z"), PlanState.RUNNING),
+        (FAILED, PlanState.WAITING),
+        (PlanFacts(schedule=SCHEDULE), PlanState.SCHEDULED),
+        (PlanFacts(queued="start"), PlanState.RUNNING),
     ],
     ids=["new", "running", "interrupted", "change", "paused", "limit", "failed", "schedule", "queued"],
 )
-def test_a_card_is_in_the_group_of_its_state(facts: PlanFacts, group: Group) -> None:
+def test_a_card_is_in_the_group_of_its_state(facts: PlanFacts, group: PlanState) -> None:
     assert a_card(facts).group is group
 
 
@@ -94,27 +94,27 @@ def test_a_phase_has_a_state_and_words_for_it(phase: dict[str, Any], facts: Plan
 @pytest.mark.parametrize(
     ("outline", "shown"),
     [
-        ({"status": "complete", "complete": True}, (Group.FINISHED, "finished", "Finished")),
-        ({"status": "deferred"}, (Group.FINISHED, "ready", "Deferred")),
-        ({"phases": (), "error": "two phases have the id 1"}, (Group.READY, "failed", "Unreadable")),
+        ({"status": "complete", "complete": True}, (PlanState.DONE, "finished", "Finished")),
+        ({"status": "deferred"}, (PlanState.DONE, "ready", "Deferred")),
+        ({"phases": (), "error": "two phases have the id 1"}, (PlanState.OPEN, "failed", "Unreadable")),
     ],
     ids=["complete", "deferred", "unreadable"],
 )
-def test_a_plan_that_cannot_be_worked_says_why(outline: dict[str, Any], shown: tuple[Group, str, str]) -> None:
+def test_a_plan_that_cannot_be_worked_says_why(outline: dict[str, Any], shown: tuple[PlanState, str, str]) -> None:
     card = a_card(PlanFacts(), **outline)
-    assert card.look == shown
+    assert (card.group, *card.look) == shown
     assert card.action is None
 
 
 def test_what_waits_is_listed_before_what_failed() -> None:
     board = Board(cards=(a_card(FAILED), a_card(waits(WaitKind.APPROVAL))))
-    assert [card.look[2] for card in board.list_group(Group.NEEDS_YOU)] == ["Needs you", "Failed"]
+    assert [card.look[1] for card in board.list_group(PlanState.WAITING)] == ["Needs you", "Failed"]
 
 
 def test_finished_plans_are_listed_newest_first_and_schedules_by_their_next_time() -> None:
     ended = [at_work(state="done", since=f"2026-01-01T{hour}:00:00Z") for hour in ("08", "10", "09")]
     board = Board(cards=tuple(a_card(facts, complete=True) for facts in ended))
-    assert [card.since[11:13] for card in board.list_group(Group.FINISHED)] == ["10", "09", "08"]
+    assert [card.since[11:13] for card in board.list_group(PlanState.DONE)] == ["10", "09", "08"]
     rows = [("4h", None), ("1h", "a person paused it"), ("2h", None)]
     cards = tuple(a_card(PlanFacts(schedule=replace(SCHEDULE, spec=spec, paused=why))) for spec, why in rows)
     shown = [card.view.schedule.spec for card in Board(cards=cards).schedules if card.view.schedule]

@@ -9,7 +9,7 @@ from runplan.app.operations.requests import RetryRequest, UndoRequest
 from runplan.app.operations.start import start_run
 from runplan.domain import names
 from runplan.domain.errors import Busy, NotFound, RefusedEarly
-from runplan.domain.plan.model import Phase, Plan, parse_plan
+from runplan.domain.plan.model import parse_plan
 from runplan.domain.run.events import Rows, RunStarted
 from runplan.domain.run.kinds import Mode, RunStatus
 from runplan.domain.run.requests import RunRequest

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from enum import StrEnum
 from pathlib import PurePath
 
 from msgspec import Struct
@@ -23,33 +22,13 @@ from runplan.hosts.daemon.state import Known
 MOST_RUNS = 1_000  #: whose cost is added up for a budget
 
 
-class Group(StrEnum):
-    """A part of the board; the most urgent first."""
-
-    NEEDS_YOU = "needs-you"
-    RUNNING = "running"
-    SCHEDULED = "scheduled"
-    READY = "ready"
-    FINISHED = "finished"
-
-
-HEADINGS = {
-    Group.NEEDS_YOU: "Needs you",
-    Group.RUNNING: "Running",
-    Group.READY: "Ready to start",
-    Group.SCHEDULED: "Scheduled",
-    Group.FINISHED: "Finished and set aside",
-}
-
-
-#: The group, the look and the badge of a plan, by its state.
-_GROUPS = {
-    PlanState.WAITING: (Group.NEEDS_YOU, "needs-you", "Needs you"),
-    PlanState.FAILED: (Group.NEEDS_YOU, "failed", "Failed"),
-    PlanState.RUNNING: (Group.RUNNING, "running", "Running"),
-    PlanState.SCHEDULED: (Group.SCHEDULED, "scheduled", "Scheduled"),
-    PlanState.OPEN: (Group.READY, "ready", "Ready"),
-    PlanState.DONE: (Group.FINISHED, "finished", "Finished"),
+#: The parts of the board, the most urgent first: the word for a page, and the heading. What failed is among what waits.
+GROUPS = {
+    PlanState.WAITING: ("needs-you", "Needs you"),
+    PlanState.RUNNING: ("running", "Running"),
+    PlanState.SCHEDULED: ("scheduled", "Scheduled"),
+    PlanState.OPEN: ("ready", "Ready to start"),
+    PlanState.DONE: ("finished", "Finished and set aside"),
 }
 
 
@@ -62,16 +41,20 @@ class Card(Struct, frozen=True, kw_only=True):
     most_usd: float = 0.0
 
     @property
-    def look(self) -> tuple[Group, str, str]:
-        """Its group, its class in a page, and its badge."""
-        if self.view.state is not PlanState.OPEN or self.view.next is not None:
-            return _GROUPS[self.view.state]
-        badge = self.view.status.capitalize()  # deferred, abandoned, proposed, or it cannot be read
-        return (Group.READY, "failed", badge) if self.view.error else (Group.FINISHED, "ready", badge)
+    def group(self) -> PlanState:
+        """The part of the board that shows it."""
+        if self.view.state is PlanState.FAILED:
+            return PlanState.WAITING
+        is_set_aside = self.view.state is PlanState.OPEN and self.view.next is None and not self.view.error
+        return PlanState.DONE if is_set_aside else self.view.state
 
     @property
-    def group(self) -> Group:
-        return self.look[0]
+    def look(self) -> tuple[str, str]:
+        """Its class in a page, and its badge."""
+        if self.view.state is PlanState.OPEN and self.view.next is None:  # set aside, or it cannot be read
+            return "failed" if self.view.error else "ready", self.view.status.capitalize()
+        look = "failed" if self.view.state is PlanState.FAILED else GROUPS[self.view.state][0]
+        return look, look.replace("-", " ").capitalize()
 
     @property
     def action(self) -> NextAction | None:
@@ -116,12 +99,12 @@ class Board(Struct, frozen=True, kw_only=True):
     missing: tuple[tuple[Known, str], ...] = ()  #: repositories that cannot be read, each with the reason
     notes: tuple[str, ...] = ()  #: broken settings, and why the daemon does not work
 
-    def list_group(self, group: Group) -> list[Card]:
+    def list_group(self, group: PlanState) -> list[Card]:
         """The cards of a group: what waits before what failed, and of finished plans the newest first."""
         cards = [card for card in self.cards if card.group is group]
-        if group is Group.FINISHED:
+        if group is PlanState.DONE:
             return sorted(cards, key=lambda card: card.since, reverse=True)
-        return sorted(cards, key=lambda card: card.look[1] == "failed")
+        return sorted(cards, key=lambda card: card.look[0] == "failed")
 
     @property
     def schedules(self) -> list[Card]:

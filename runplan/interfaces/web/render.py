@@ -1,20 +1,24 @@
 """Renders pages from templates. Text that is not of a template is escaped, and each of its characters is visible."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
+from starlette.routing import Route
 
 from runplan import __version__
 from runplan.domain.standing.usage import usage_of
 from runplan.domain.text import clock, cut_cells, elapsed, in_words, plain_line, visible
 from runplan.domain.times import parse_iso, zone as zone_of
 from runplan.interfaces.web.access import Site, make_form_token
+
+H = TypeVar("H", bound=Callable[..., Any])
 
 FOLDER = Path(__file__).parent
 #: The pages of the navigation: address, name, and the key that goes there after `g`.
@@ -34,6 +38,16 @@ PARENTS = {"/change": "/inbox", "/change/file": "/inbox", "/report": "/reports"}
 def site_of(request: Request) -> Site:
     site: Site = request.app.state.site
     return site
+
+
+def route(routes: list[Route], path: str, method: str = "GET") -> Callable[[H], H]:
+    """Have the function answer the requests for a path."""
+
+    def add(handler: H) -> H:
+        routes.append(Route(path, handler, methods=[method]))
+        return handler
+
+    return add
 
 
 def render(request: Request, template: str, *, status: int = 200, live: bool = False, **values: Any) -> HTMLResponse:

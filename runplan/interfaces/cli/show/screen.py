@@ -9,8 +9,8 @@ from typing import TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from runplan.app.views.board import HEADINGS, Board, Card, Group
-from runplan.app.views.status import describe_schedule
+from runplan.app.views.board import GROUPS, Board, Card
+from runplan.app.views.status import PlanState, describe_schedule
 from runplan.domain.text import count_cells, counted, cut_cells, elapsed, fit_cells, in_words, plain_line
 
 #: Parts of a line with their colours.
@@ -41,7 +41,7 @@ class Screen(Struct, frozen=True, kw_only=True):
     @property
     def rows(self) -> list[Card]:
         """The cards that can be selected, from top to bottom; finished plans are only counted."""
-        return [card for group in Group if group is not Group.FINISHED for card in self.list_group(group)]
+        return [card for group in GROUPS if group is not PlanState.DONE for card in self.list_group(group)]
 
     @property
     def card(self) -> Card | None:
@@ -52,7 +52,7 @@ class Screen(Struct, frozen=True, kw_only=True):
         """Of the selected card among the rows."""
         return next((place for place, card in enumerate(self.rows) if row_of(card) == self.selected), 0)
 
-    def list_group(self, group: Group) -> list[Card]:
+    def list_group(self, group: PlanState) -> list[Card]:
         return Board(cards=self.cards).list_group(group)
 
 
@@ -106,7 +106,7 @@ NARROWEST = 20
 SMALL = 4  #: fewer lines show nothing but plans
 BAR = 8  #: cells
 _LEVELS = {"fine": "", "slow": "yellow", "look": "red"}
-_COLOURS = {Group.NEEDS_YOU: "yellow bold", Group.RUNNING: "cyan bold"}
+_COLOURS = {PlanState.WAITING: "yellow bold", PlanState.RUNNING: "cyan bold"}
 
 
 def lay_out(screen: Screen, *, width: int, height: int, now: datetime) -> list[Line]:
@@ -117,7 +117,7 @@ def lay_out(screen: Screen, *, width: int, height: int, now: datetime) -> list[L
         keys = [((f"  {key:<14}", "bold"), (words, "")) for key, words in [("j, k, arrows", "move"), *tasks]]
         lines: list[Line] = [(("runplan watch", "bold"),), (), *keys]
     else:
-        counts = [(len(screen.list_group(group)), group.replace("-", " ")) for group in Group]
+        counts = [(len(screen.list_group(group)), word.replace("-", " ")) for group, (word, _) in GROUPS.items()]
         groups = ", ".join(f"{count} {words}" for count, words in counts if count) or "no plans yet"
         head: list[Line] = [(("runplan watch  ", "bold"), (groups, ""))]
         last: list[Line] = [((screen.message, "yellow"),) if screen.message else ((KEYS, "dim"),)]
@@ -141,13 +141,13 @@ def _lay_out_body(screen: Screen, width: int, now: datetime) -> tuple[list[Line]
     title_width = max(min(max(titles, default=0), width - name_width - 40), 8)
     lines: list[Line] = [((plain_line(note), "red"),) for note in screen.notes]
     selection = range(len(lines))
-    for group in Group:
+    for group, (_, heading) in GROUPS.items():
         cards = screen.list_group(group)
         names = ", ".join(plain_line(card.view.title) for card in cards)
-        finished: Line = ((f"  {names}", "dim"),) if group is Group.FINISHED else ()
+        finished: Line = ((f"  {names}", "dim"),) if group is PlanState.DONE else ()
         if cards:
-            lines += [(), ((f"{HEADINGS[group]} ({len(cards)})", _COLOURS.get(group, "bold")), *finished)]
-        for card in cards if group is not Group.FINISHED else ():
+            lines += [(), ((f"{heading} ({len(cards)})", _COLOURS.get(group, "bold")), *finished)]
+        for card in cards if group is not PlanState.DONE else ():
             is_selected = row_of(card) == screen.selected
             start = len(lines)
             lines += _lay_out_card(card, title_width, name_width, now, is_selected=is_selected)
@@ -165,13 +165,13 @@ def _lay_out_card(card: Card, title_width: int, name_width: int, now: datetime, 
     age = ""
     if card.current and card.since:
         seconds = (now - datetime.fromisoformat(card.since)).total_seconds()
-        age = elapsed(seconds) if card.group is Group.RUNNING else in_words(seconds)
+        age = elapsed(seconds) if card.group is PlanState.RUNNING else in_words(seconds)
     limit = f"/{card.most_usd:.2f}" if card.most_usd else ""
     cost = f"{card.usage.cost if card.usage.usd else '$0.00'}{limit}" if card.usage.usd or limit else ""
     lines: list[Line] = [((f"{title}{bar} {count:<5} {cost:<11} {age:>7}", "reverse" if is_selected else ""),)]
-    label = f"{card.action.label}: " if card.action and card.group is Group.NEEDS_YOU else ""
-    about = plain_line(f"{label}{card.current or view.words}") if card.group is not Group.READY else ""
-    if card.group is Group.SCHEDULED and view.schedule:
+    label = f"{card.action.label}: " if card.action and card.group is PlanState.WAITING else ""
+    about = plain_line(f"{label}{card.current or view.words}") if card.group is not PlanState.OPEN else ""
+    if card.group is PlanState.SCHEDULED and view.schedule:
         about = describe_schedule(view.schedule, now=now)
     return [*lines, ((f"    {about}", _LEVELS.get(card.level, "")),)] if about else lines
 

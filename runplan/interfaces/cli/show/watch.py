@@ -20,9 +20,10 @@ from typing import Any
 from runplan.app.operations.model import Caller, Where
 from runplan.app.operations.requests import AnswerRequest, ApproveRequest, RejectRequest, StopRequest
 from runplan.app.operations.table import try_operation
-from runplan.app.views.board import Card, Group, read_board
+from runplan.app.views.board import Card, read_board
 from runplan.app.views.changes import find_change, view_change
 from runplan.app.views.repositories import list_with_current, open_known
+from runplan.app.views.status import PlanState
 from runplan.app.watch import Topic, Watch
 from runplan.domain.errors import RunplanError, Unreachable, UsageError
 from runplan.domain.text import command, plain
@@ -181,7 +182,7 @@ class BoardLoop:
             return
         self._known = {known.key: known for known in list_with_current(self._env)}
         board = read_board(list(self._known.values()), datetime.now(UTC))
-        is_running = any(card.group is Group.RUNNING for card in board.cards)
+        is_running = any(card.group is PlanState.RUNNING for card in board.cards)
         self._next_s = time.monotonic() + (RUNNING_S if is_running else IDLE_S)
         missing = (f"{repository.root}: {error}" for repository, error in board.missing)
         self._screen = replace_cards(self._screen, board.cards, (*missing, *board.notes))

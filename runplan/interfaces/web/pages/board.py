@@ -6,32 +6,38 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from runplan.app.views.board import HEADINGS, Group, read_board, shorten_roots
+from runplan.app.views.board import GROUPS, read_board, shorten_roots
 from runplan.app.views.costs import read_costs
 from runplan.app.views.repositories import label_of, list_known, list_with_current, read_inboxes
 from runplan.interfaces.web.drawing import draw_columns
-from runplan.interfaces.web.render import render, site_of
+from runplan.interfaces.web.render import render, route, site_of
 
 MOST_FINISHED = 12  #: finished plans on the board
 
+ROUTES: list[Route] = []
 
+
+@route(ROUTES, "/")
 def show_board(request: Request) -> Response:
     board = read_board(list_with_current(site_of(request).env), datetime.now(UTC))
-    groups = [(group, HEADINGS[group], board.list_group(group)) for group in Group]
+    groups = [(word, heading, board.list_group(group)) for group, (word, heading) in GROUPS.items()]
     return render(request, "board.html", live=True, board=board, groups=groups, most_finished=MOST_FINISHED)
 
 
+@route(ROUTES, "/inbox")
 def show_inbox(request: Request) -> Response:
     known = {label_of(repository): repository for repository in list_with_current(site_of(request).env)}
     inbox = read_inboxes(known.values())
     return render(request, "inbox.html", live=True, inbox=inbox, known=known, names=shorten_roots(list(known)))
 
 
+@route(ROUTES, "/schedules")
 def show_schedules(request: Request) -> Response:
     board = read_board(list_with_current(site_of(request).env), datetime.now(UTC))
     return render(request, "schedules.html", live=True, board=board)
 
 
+@route(ROUTES, "/costs")
 def show_costs(request: Request) -> Response:
     known = {repository.root: repository for repository in list_known(site_of(request).env)}
     costs = read_costs({root: repository.journal for root, repository in known.items()}, today=datetime.now(UTC).date())
@@ -47,11 +53,3 @@ def show_costs(request: Request) -> Response:
         tables={"Plan": costs.plans, "Agent": costs.agents, "Role": costs.roles},
         known=known,
     )
-
-
-ROUTES = (
-    Route("/", show_board),
-    Route("/inbox", show_inbox),
-    Route("/schedules", show_schedules),
-    Route("/costs", show_costs),
-)

@@ -16,12 +16,15 @@ from runplan.app.views.plan_page import require_plan
 from runplan.app.views.repositories import find_known, open_known
 from runplan.domain.errors import Busy, NotFound, UsageError
 from runplan.interfaces.web.actions import Form, carry_out, read_form, show_outcome
-from runplan.interfaces.web.render import link, read_number, render, site_of
+from runplan.interfaces.web.render import link, read_number, render, route, site_of
 
 MOST_FILES = 300  #: that are listed
 MOST_LINES = 2_000  #: of a file at once
 
+ROUTES: list[Route] = []
 
+
+@route(ROUTES, "/change")
 def show_change(request: Request) -> Response:
     query = request.query_params
     repo, plan, phase = (query.get(name, "") for name in ("repo", "plan", "phase"))
@@ -35,6 +38,7 @@ def show_change(request: Request) -> Response:
     return _render_change(request, "change.html", view, most=most, live=True, questions=questions, action="/act")
 
 
+@route(ROUTES, "/a/{token}")
 def show_link(request: Request) -> Response:
     """GET /a/TOKEN: the change of a signed link, without a sign-in, and the forms that answer it."""
     view = open_link(site_of(request).env, request.path_params["token"], time.time()).view
@@ -49,6 +53,7 @@ def _render_change(
     return render(request, template, change=view, **more)
 
 
+@route(ROUTES, "/change/file")
 def show_file(request: Request) -> Response:
     """The lines of one file of a large diff; the script takes the element `lines` of it."""
     query = request.query_params
@@ -77,6 +82,7 @@ def show_file(request: Request) -> Response:
     )
 
 
+@route(ROUTES, "/a/{token}", "POST")
 async def answer_link(request: Request) -> Response:
     """POST /a/TOKEN: answer the change of the link, and nothing else."""
     site = site_of(request)
@@ -87,11 +93,3 @@ async def answer_link(request: Request) -> Response:
     link = linked.link
     bound = Form(verb=form.verb, plan=link.plan, phase=link.phase, tree=link.tree, text=form.text)
     return show_outcome(request, bound, await run_in_threadpool(carry_out, bound, linked.root, site.env, link.by))
-
-
-ROUTES = (
-    Route("/change", show_change),
-    Route("/change/file", show_file),
-    Route("/a/{token}", show_link),
-    Route("/a/{token}", answer_link, methods=["POST"]),
-)

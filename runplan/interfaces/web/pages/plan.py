@@ -14,14 +14,17 @@ from runplan.app.views.status import PhaseView
 from runplan.domain.text import cut_cells, elapsed, plain_line
 from runplan.domain.times import parse_iso
 from runplan.interfaces.web.drawing import Bar, draw_graph, draw_timeline
-from runplan.interfaces.web.render import link, read_number, render, site_of
+from runplan.interfaces.web.render import link, read_number, render, route, site_of
 
 MOST_PHASES = 36  #: that are drawn and listed
 LONGEST_TITLE = 120
 MOST_ROWS = 20  #: phases of the timeline
 MOST_EVENTS = 200  #: on one page of the journal
 
+ROUTES: list[Route] = []
 
+
+@route(ROUTES, "/plan")
 def show_plan(request: Request) -> Response:
     query = request.query_params
     repo, plan = query.get("repo", ""), query.get("plan", "")
@@ -83,6 +86,7 @@ def make_bars(dispatches: Sequence[Dispatch]) -> list[Bar]:
     return bars
 
 
+@route(ROUTES, "/journal")
 def show_journal(request: Request) -> Response:
     repo, plan, run, page = (request.query_params.get(name, "") for name in ("repo", "plan", "run", "page"))
     with open_known(find_known(site_of(request).env, repo), warn=lambda _: None) as context:
@@ -95,6 +99,3 @@ def read_page(text: str, count: int) -> int:
     """The number of a page, from 0, of so many events; the first page for anything else."""
     number = read_number(text)
     return number if number * MOST_EVENTS < count else 0
-
-
-ROUTES = (Route("/plan", show_plan), Route("/journal", show_journal))

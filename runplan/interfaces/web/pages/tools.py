@@ -20,7 +20,9 @@ from runplan.domain.errors import RunplanError, UsageError
 from runplan.domain.settings.options import parse_words
 from runplan.domain.settings.schema import LANDINGS
 from runplan.domain.text import command
-from runplan.interfaces.web.render import render, site_of
+from runplan.interfaces.web.render import render, route, site_of
+
+ROUTES: list[Route] = []
 
 # --- start ------------------------------------------------------------------------------------------------
 
@@ -49,6 +51,7 @@ def read_choice(query: Mapping[str, str]) -> Choice | None:
     return Choice(**fields) if "scope" in fields else None
 
 
+@route(ROUTES, "/start")
 def show_start(request: Request) -> Response:
     query = request.query_params
     env = site_of(request).env
@@ -88,12 +91,14 @@ def show_start(request: Request) -> Response:
 # --- reports ----------------------------------------------------------------------------------------------
 
 
+@route(ROUTES, "/reports")
 def show_reports(request: Request) -> Response:
     board = read_board(list_with_current(site_of(request).env), datetime.now(UTC))
     cards = sorted((card for card in board.cards if card.view.run), key=lambda card: card.since, reverse=True)
     return render(request, "reports.html", cards=cards)
 
 
+@route(ROUTES, "/report")
 def show_report(request: Request) -> Response:
     query = request.query_params
     env = site_of(request).env
@@ -110,6 +115,7 @@ def show_report(request: Request) -> Response:
 # --- health -----------------------------------------------------------------------------------------------
 
 
+@route(ROUTES, "/health")
 def show_health(request: Request) -> Response:
     """The daemon and the disks; the checks of a repository when it is chosen."""
     env = site_of(request).env
@@ -126,11 +132,3 @@ def show_health(request: Request) -> Response:
         chosen=chosen,
         examination=examine_repository(chosen, env) if chosen else None,
     )
-
-
-ROUTES = (
-    Route("/start", show_start),
-    Route("/reports", show_reports),
-    Route("/report", show_report),
-    Route("/health", show_health),
-)
