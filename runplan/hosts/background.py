@@ -5,22 +5,28 @@ import threading
 from contextlib import closing, suppress
 from datetime import datetime, timedelta
 
+from msgspec.structs import replace
+
 from runplan.adapters.git.command import CALLS
-from runplan.adapters.store.protocol import open_store
+from runplan.adapters.store.protocol import open_store, store_exists
 from runplan.domain.errors import RunplanError, Unreachable, refused_by_system
 from runplan.domain.run.kinds import WaitKind
+from runplan.domain.run.requests import refused
+from runplan.domain.run.rows import Answer, Command, ScheduleRow, WaitRow
 from runplan.domain.run.state import RunState
-from runplan.domain.times import delay_s, iso
+from runplan.domain.settings.schedule import what_is_due
+from runplan.domain.times import delay_s, iso, parse_iso
 from runplan.engine.loop.repository import Environments
 from runplan.engine.loop.runs import ActiveRun
 from runplan.engine.steps.context import OpenRepository
-from runplan.hosts.commands import Agenda
+from runplan.hosts.commands import BEGINNING, Executor, fire_schedule, look_for_retry, request_of
 from runplan.hosts.daemon.protocol import Closed
 from runplan.hosts.daemon.state import Known
 from runplan.hosts.owner import Limit, RunOwner, RunRules
 from runplan.hosts.reports import Reporter, Services
 
 PIPE_BYTES = 1 << 20  #: more than a pipe holds
+FIRST_RETRY_S = 2.0  #: after a slot could not be answered
 
 
 class BackgroundHost:
@@ -38,7 +44,8 @@ class BackgroundHost:
         self.tell = self.reporter.tell
         self.tell_wait = self.reporter.tell_wait
         self.tell_trouble = self.reporter.tell_trouble
-        self.agenda = Agenda(self.owner, self.reporter, services.clock, self.adopt)
+        self.executor = Executor(self.owner)
+        self._retries: dict[str, tuple[int, datetime]] = {}  #: by plan: failures to fire its schedule, and the next try
         self.is_idle = True
         self.is_closing = False
         self.trouble: Closed | None = None
@@ -72,7 +79,7 @@ class BackgroundHost:
 
     def finish(self, wake: datetime | None) -> datetime | None:
         """Nothing is left to do until `wake`; when to open the repository again."""
-        return self.agenda.find_earliest(wake)
+        return self.find_earliest(wake)
 
     def leave(self, active: ActiveRun) -> None:
         """The next process that asks continues the run."""
@@ -150,7 +157,7 @@ class BackgroundHost:
             self.trouble = Closed(root=self.root, error=str(trouble), since=since, again=iso(wake))
             self.reporter.log.warning("closed", error=str(trouble), again=iso(wake))
             self.limit.release_permit(self.root)  # else an unplugged one would hold up the others
-            self.agenda.refuse_starts(trouble, self._journal)
+            self._refuse_starts(trouble)
         if wake is not None:
             self.wake_at(wake)
 
@@ -159,12 +166,21 @@ class BackgroundHost:
         if self._ending:
             self._ending = False
             self.owner.end_agents()
-        self.agenda.do_due()
+        store = self.owner.repository.store
+        for row in store.list_waits():
+            if self.is_mine(row.plan) and parse_iso(row.wake or row.since) <= self.services.clock.now():
+                self._look_for_retry(row) if row.kind == WaitKind.REVIEW else self.adopt(row.plan)
+        for command, answer in self.executor.execute_queued(begins=self.may_begin()):
+            self._log_answer(command, answer)
+        if self.may_begin():  # else slots stay due
+            for schedule in store.list_schedules():
+                if self.is_mine(schedule.plan):
+                    self._fire_schedule(schedule)
 
     def wait(self, dispatches: list[str], wake: datetime | None) -> bool:
         self._failures = 0  # a step was taken
         self.trouble = None
-        until = self.agenda.find_earliest(wake)
+        until = self.find_earliest(wake)
         with self.lock:
             if self.is_closing or not (dispatches or self._asked or self.stays_until(until)):
                 return False
@@ -178,3 +194,82 @@ class BackgroundHost:
 
     def tell_end(self, plan: str, run: str, state: RunState) -> None:
         self.reporter.tell_end(plan, run, state)
+
+    # --- what is due besides steps -----------------------------------------------------------------------
+
+    def find_earliest(self, wake: datetime | None) -> datetime | None:
+        """When something is due, and not later than `wake`."""
+        store = self.owner.repository.store
+        moments = [parse_iso(row.wake) for row in store.list_waits() if row.wake and self.is_mine(row.plan)]
+        for row in store.list_schedules() if self.may_begin() else ():
+            if not self.is_mine(row.plan):
+                continue
+            if row.plan in self._retries:
+                moments.append(self._retries[row.plan][1])
+            elif row.next is not None:
+                moments.append(parse_iso(row.next))
+        return min([*moments, *([wake] if wake else [])], default=None)
+
+    def _refuse_starts(self, trouble: RunplanError) -> None:
+        """Refuse the commands that begin something; stop and pause stay queued."""
+        if not store_exists(self._journal):  # the repository is gone; do not create it
+            return
+        with suppress(RunplanError, OSError), closing(open_store(self._journal)) as store:
+            for command in store.list_queued_commands():
+                if command.verb in BEGINNING and self.is_mine(command.plan):
+                    answer = refused(trouble, self.name)
+                    store.answer_command(command.seq, answer)
+                    self.owner.environments.forget(command)
+                    self._log_answer(command, answer)
+
+    def _log_answer(self, command: Command, answer: Answer) -> None:
+        result = answer.error or answer.why or " ".join(answer.lines) or answer.run or "scheduled"
+        self.reporter.log.info("command", plan=command.plan, verb=command.verb, answer=result)
+
+    def _look_for_retry(self, row: WaitRow) -> None:
+        """Look at the pull request of a failed run for a person who wants a retry, with growing delays."""
+        owner = self.owner
+        store = owner.repository.store
+        now = self.services.clock.now()
+        try:
+            answer = look_for_retry(row, owner, now) if self.may_begin() else True
+        except RunplanError as error:  # the forge, the remote or the settings; tried again at the next look
+            self.reporter.log.info("retry-not-looked-for", plan=row.plan, error=str(error))
+            answer = True
+        if answer is True:
+            first_s = owner.context.for_run(owner.newest(row.plan).options).settings.pull_request.poll_s
+            wait_s = delay_s(row.times, first_s=first_s, longest_s=600, factor=1.5)
+            store.put_wait(replace(row, wake=iso(now + timedelta(seconds=wait_s)), times=row.times + 1))
+            return
+        store.drop_wait(row.plan)
+        if answer:
+            self.reporter.log.info("retried-by-comment", plan=row.plan, answer=answer.run or answer.why)
+            self.executor.halt_without_keys(owner.newest(row.plan).options)
+
+    def _fire_schedule(self, row: ScheduleRow) -> None:
+        """Fire the due slot of a schedule and record the next one; an error is tried again, with growing delays."""
+        store = self.owner.repository.store
+        now = self.services.clock.now()
+        failures, again = self._retries.get(row.plan, (0, now))
+        if now < again:
+            return
+        try:
+            for firing in fire_schedule(row, self.owner, now):
+                self.reporter.log.info("slot", plan=row.plan, answer=firing.answer, slot=firing.slot, why=firing.why)
+                if firing.answer == "fired":
+                    self.executor.halt_without_keys(request_of(row).started)
+        except RunplanError as error:
+            again = now + timedelta(seconds=delay_s(failures + 1, first_s=FIRST_RETRY_S))
+            self._retries[row.plan] = (failures + 1, again)
+            self.reporter.log.warning("trouble", plan=row.plan, error=str(error), again=iso(again))
+            return
+        self._retries.pop(row.plan, None)
+        was_paused = row.paused
+        row = store.get_schedule(row.plan) or row
+        if row.paused and not was_paused:
+            self.reporter.log.info("schedule-paused", plan=row.plan, why=row.paused)
+            missing = self.owner.environments.missing(request_of(row).started)
+            self.reporter.tell_lost_keys(missing, row.plan, "")
+        following = iso(what_is_due(row, now).next.at)
+        if row.next != following:
+            store.arm_schedule(row.plan, following)

@@ -1,16 +1,13 @@
 """What is due in a repository besides steps: commands, each verb implemented once, schedules and waits for others."""
 
-import contextlib
 import json
 from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from msgspec.structs import replace
 
 from runplan.adapters.agents.environment import describe_missing
-from runplan.adapters.clock import SystemClock
-from runplan.adapters.store.location import Location
-from runplan.adapters.store.protocol import Store, open_store, store_exists
+from runplan.adapters.store.protocol import Store
 from runplan.domain.decoding import convert
 from runplan.domain.errors import Fenced, NotFound, RefusedEarly, RunplanError, Unreachable
 from runplan.domain.names import WATCH, pull_branch
@@ -18,23 +15,20 @@ from runplan.domain.plan.model import parse_plan
 from runplan.domain.run import events as e
 from runplan.domain.run.attempt_parts import MessagesHandled
 from runplan.domain.run.decide import pending_answer, rejected_phase
-from runplan.domain.run.kinds import WaitKind
 from runplan.domain.run.recorded import to_json
 from runplan.domain.run.requests import RunRequest, Timing, refused, unexpected
 from runplan.domain.run.rows import Answer, Command, FiringRow, ScheduleRow, WaitRow
 from runplan.domain.settings.schedule import Slot, parse_schedule, what_is_due
 from runplan.domain.text import command
-from runplan.domain.times import delay_s, iso, parse_iso
+from runplan.domain.times import iso, parse_iso
 from runplan.engine.landing import modes
 from runplan.engine.landing.conversation import find_due
 from runplan.engine.loop import issues, runs
 from runplan.engine.loop.runs import state_of
 from runplan.engine.steps.conclude import list_answers
 from runplan.hosts.owner import RunOwner
-from runplan.hosts.reports import Reporter
 
 RETRY_S = 7 * 24 * 3600.0  #: after which a failed run is not retried by a comment
-FIRST_RETRY_S = 2.0  #: after a slot could not be answered
 LOCK_S = 5.0  #: for another process that executes commands
 #: Verbs that begin something; a later stop of the plan refuses them while they wait.
 BEGINNING = ("start", "now", "resume")
@@ -255,111 +249,6 @@ class Executor:
             raise RefusedEarly(describe_missing(names, plan=plan))
 
 
-class Agenda:
-    """The commands, schedules and waits of the plans that this process works on."""
-
-    def __init__(self, owner: RunOwner, reporter: Reporter, clock: SystemClock, adopt: Callable[[str], None]) -> None:
-        """`adopt` owns the unfinished run of a plan, or looks at it again later."""
-        self._owner = owner
-        self._host = owner.host
-        self._reporter = reporter
-        self._log = reporter.log
-        self._clock = clock
-        self._adopt = adopt
-        self._executor = Executor(owner)
-        self.halt_without_keys = self._executor.halt_without_keys
-        self._retries: dict[str, tuple[int, datetime]] = {}  #: by plan: failures to fire its schedule, and the next try
-
-    def do_due(self) -> None:
-        store = self._owner.repository.store
-        for row in store.list_waits():
-            if self._host.is_mine(row.plan) and parse_iso(row.wake or row.since) <= self._clock.now():
-                self._look_for_retry(row) if row.kind == WaitKind.REVIEW else self._adopt(row.plan)
-        for executed, answer in self._executor.execute_queued(begins=self._host.may_begin()):
-            self._log_answer(executed, answer)
-        if self._host.may_begin():  # else slots stay due
-            for schedule in store.list_schedules():
-                if self._host.is_mine(schedule.plan):
-                    self._fire_schedule(schedule)
-
-    def find_earliest(self, wake: datetime | None) -> datetime | None:
-        """When something is due, and not later than `wake`."""
-        store = self._owner.repository.store
-        moments = [parse_iso(row.wake) for row in store.list_waits() if row.wake and self._host.is_mine(row.plan)]
-        for row in store.list_schedules() if self._host.may_begin() else ():
-            if not self._host.is_mine(row.plan):
-                continue
-            if row.plan in self._retries:
-                moments.append(self._retries[row.plan][1])
-            elif row.next is not None:
-                moments.append(parse_iso(row.next))
-        return min([*moments, *([wake] if wake else [])], default=None)
-
-    def refuse_starts(self, trouble: RunplanError, journal: Location) -> None:
-        """Refuse the commands that begin something; stop and pause stay queued."""
-        if not store_exists(journal):  # the repository is gone; do not create it
-            return
-        with contextlib.suppress(RunplanError, OSError), contextlib.closing(open_store(journal)) as store:
-            for command in store.list_queued_commands():
-                if command.verb in BEGINNING and self._host.is_mine(command.plan):
-                    answer = refused(trouble, self._host.name)
-                    store.answer_command(command.seq, answer)
-                    self._owner.environments.forget(command)
-                    self._log_answer(command, answer)
-
-    def _log_answer(self, command: Command, answer: Answer) -> None:
-        result = answer.error or answer.why or " ".join(answer.lines) or answer.run or "scheduled"
-        self._log.info("command", plan=command.plan, verb=command.verb, answer=result)
-
-    def _look_for_retry(self, row: WaitRow) -> None:
-        """Look at the pull request of a failed run for a person who wants a retry, with growing delays."""
-        owner = self._owner
-        store = owner.repository.store
-        now = self._clock.now()
-        try:
-            answer = look_for_retry(row, owner, now) if self._host.may_begin() else True
-        except RunplanError as error:  # the forge, the remote or the settings; tried again at the next look
-            self._log.info("retry-not-looked-for", plan=row.plan, error=str(error))
-            answer = True
-        if answer is True:
-            first_s = owner.context.for_run(owner.newest(row.plan).options).settings.pull_request.poll_s
-            wait_s = delay_s(row.times, first_s=first_s, longest_s=600, factor=1.5)
-            store.put_wait(replace(row, wake=iso(now + timedelta(seconds=wait_s)), times=row.times + 1))
-            return
-        store.drop_wait(row.plan)
-        if answer:
-            self._log.info("retried-by-comment", plan=row.plan, answer=answer.run or answer.why)
-            self.halt_without_keys(owner.newest(row.plan).options)
-
-    def _fire_schedule(self, row: ScheduleRow) -> None:
-        """Fire the due slot of a schedule and record the next one; an error is tried again, with growing delays."""
-        store = self._owner.repository.store
-        now = self._clock.now()
-        failures, again = self._retries.get(row.plan, (0, now))
-        if now < again:
-            return
-        try:
-            for firing in fire_schedule(row, self._owner, now):
-                self._log.info("slot", plan=row.plan, answer=firing.answer, slot=firing.slot, why=firing.why)
-                if firing.answer == "fired":
-                    self.halt_without_keys(request_of(row).started)
-        except RunplanError as error:
-            again = now + timedelta(seconds=delay_s(failures + 1, first_s=FIRST_RETRY_S))
-            self._retries[row.plan] = (failures + 1, again)
-            self._log.warning("trouble", plan=row.plan, error=str(error), again=iso(again))
-            return
-        self._retries.pop(row.plan, None)
-        was_paused = row.paused
-        row = store.get_schedule(row.plan) or row
-        if row.paused and not was_paused:
-            self._log.info("schedule-paused", plan=row.plan, why=row.paused)
-            missing = self._owner.environments.missing(request_of(row).started)
-            self._reporter.tell_lost_keys(missing, row.plan, "")
-        following = iso(what_is_due(row, now).next.at)
-        if row.next != following:
-            store.arm_schedule(row.plan, following)
-
-
 # --- schedules: each slot is answered once, by a run or by a recorded reason ---------------------------------
 
 
@@ -424,19 +313,17 @@ def _answer_slots(
 
 
 def _begin_run(row: ScheduleRow, owner: RunOwner, now: datetime) -> Answer | None:
+    """Begin the run of a plan, or of the next issue of a watch; declined when there is none, or one is under way."""
     request = request_of(row)
-    if row.plan.startswith(WATCH):
-        return _begin_next_issue(row.plan, request.started, owner, now)
-    return owner.begin(request)
-
-
-def _begin_next_issue(watch: str, asked: e.RunStarted, owner: RunOwner, now: datetime) -> Answer | None:
-    """Take the next issue of the watch and begin its run; declined when there is none, or one is under way."""
+    watch = row.plan
+    if not watch.startswith(WATCH):
+        return owner.begin(request)
+    asked = request.started
     repository = owner.repository
-    for row in repository.store.list_unfinished_runs():
-        if state_of(repository.store, row).options.watch == watch:
-            see = command("runplan", "status", row.plan)
-            return Answer(declined=True, why=f"the run of {row.plan} has not ended; see: {see}")
+    for run in repository.store.list_unfinished_runs():
+        if state_of(repository.store, run).options.watch == watch:
+            see = command("runplan", "status", run.plan)
+            return Answer(declined=True, why=f"the run of {run.plan} has not ended; see: {see}")
     if missing := owner.environments.missing(asked):
         why = describe_missing(missing, plan=watch)
         repository.store.pause_schedule(watch, why)

@@ -128,7 +128,7 @@ class DaemonHost(BackgroundHost):
         if row is None or declined is None:
             store.drop_wait(plan)
             if started is not None and started.daemon:
-                self.agenda.halt_without_keys(started)
+                self.executor.halt_without_keys(started)
             if plan in owner.runs and list_running(owner.runs[plan].state):  # before others take their turn
                 self.limit.count_run((self.root, plan))
             return

@@ -137,7 +137,7 @@ class FleetHost(BackgroundHost):
         plans += [command.plan for command in self._store.list_queued_commands()]
         if not self.may_begin() and any(map(self.is_mine, plans)):
             self._store.queue_plan(self.only)
-        elif (due := self.agenda.find_earliest(None)) is not None:
+        elif (due := self.find_earliest(None)) is not None:
             self._store.wake_plan_at(self.only, due)
 
     def tell_end(self, plan: str, run: str, state: RunState) -> None:
