@@ -12,7 +12,7 @@ from runplan.adapters.notify.channels import deliver, list_channels
 from runplan.adapters.notify.links import LinkMaker
 from runplan.adapters.notify.notices import of_test
 from runplan.app.operations.model import Caller
-from runplan.domain.errors import RefusedEarly
+from runplan.domain.errors import RefusedEarly, Unreachable
 from runplan.engine.report.metrics import collect_samples, render_samples
 from runplan.hosts.daemon import client, service
 from runplan.hosts.daemon.protocol import Metrics, MetricsText
@@ -97,10 +97,20 @@ def change_service(caller: Caller, action: str, *, dry_run: bool) -> str:
     if dry_run:
         text = manager.text.splitlines() if is_install else []
         return "\n".join([f"# {manager.file}", *text, *(f"# {line}" for line in commands)])
-    if not is_install:
-        is_removed = service.uninstall_service(manager, caller.env)
-        return f"removed {manager.file}" if is_removed else f"there is no {manager.file}"
-    if service.install_service(manager, caller.env):
-        return f"wrote {manager.file}\nthe daemon runs, and starts at each login"
-    later = f"no {manager.asks[0]} user session here. Once you have one, run: {' && '.join(commands)}"
-    return f"wrote {manager.file}\nNot started: {later}"
+    if is_install:
+        try:
+            manager.file.parent.mkdir(parents=True, exist_ok=True)
+            manager.file.write_text(manager.text, encoding="utf-8")
+        except OSError as error:
+            raise Unreachable(f"{manager.file} cannot be written: {error.strerror}") from error
+        if service.run_all(manager, manager.enables, caller.env):
+            return f"wrote {manager.file}\nthe daemon runs, and starts at each login"
+        later = f"no {manager.asks[0]} user session here. Once you have one, run: {' && '.join(commands)}"
+        return f"wrote {manager.file}\nNot started: {later}"
+    if not manager.file.exists():
+        return f"there is no {manager.file}"
+    within_s = service.STOP_S + service.ANSWER_S  # agents may finish first
+    service.run_all(manager, manager.disables[:1], caller.env, within_s=within_s)
+    manager.file.unlink(missing_ok=True)
+    service.run_all(manager, manager.disables[1:], caller.env)
+    return f"removed {manager.file}"

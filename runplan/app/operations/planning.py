@@ -115,7 +115,15 @@ def _read_goal(context: RepositoryContext, request: PlanRequest) -> Goal:
         text = require_size(request.goal.encode("utf-8", "surrogateescape"))
         return Goal(text=text, title=title_of_goal(text))
     path = Path(context.cwd, request.file)
-    files = _list_spec_texts(path, request.file) if path.is_dir() else [path]
+    files = [path]
+    if path.is_dir():  # a spec folder that has no tasks yet
+        if (path / names.PLAN_FILE).exists():
+            start = command("runplan", "start", request.file)
+            raise UsageError(f"{request.file} has a {names.PLAN_FILE}, which is a plan already; work on it: {start}")
+        files = [path / name for name in SPEC_TEXTS if (path / name).is_file()]
+        if not files:
+            lacks = f"{request.file} is a folder without {', '.join(SPEC_TEXTS)}"
+            raise UsageError(f"{lacks}; say the goal in more words, or name a file: --file")
     try:
         text = require_size(b"\n".join(file.read_bytes() for file in files))
     except OSError as error:
@@ -134,19 +142,6 @@ def require_size(content: bytes) -> str:
     if not text.strip():
         raise UsageError("the goal is empty; say what the plan is for")
     return text
-
-
-def _list_spec_texts(folder: Path, word: str) -> list[Path]:
-    """The texts of a spec folder that has no tasks yet."""
-    if (folder / names.PLAN_FILE).exists():
-        start = command("runplan", "start", word)
-        raise UsageError(f"{word} has a {names.PLAN_FILE}, which is a plan already; work on it: {start}")
-    files = [folder / name for name in SPEC_TEXTS if (folder / name).is_file()]
-    if not files:
-        raise UsageError(
-            f"{word} is a folder without {', '.join(SPEC_TEXTS)}; say the goal in more words, or name a file: --file"
-        )
-    return files
 
 
 # --- the request ----------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from runplan.adapters.configuration.load import environment, load_user
@@ -65,12 +65,8 @@ def list_journals(env: Mapping[str, str]) -> dict[str, Location]:
     return {label_of(known): known.journal for known in list_with_current(env)}
 
 
-def read_inboxes(repositories: Iterable[Known]) -> Inbox:
-    return read_inbox({label_of(known): known.journal for known in repositories})
-
-
 def read_all_inboxes(env: Mapping[str, str]) -> Inbox:
-    return read_inboxes(list_with_current(env))
+    return read_inbox(list_journals(env))
 
 
 def list_fleet(env: Mapping[str, str]) -> dict[str, Known]:

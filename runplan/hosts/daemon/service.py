@@ -148,26 +148,6 @@ def _quote_text(text: str) -> str:
     return f'"{text}"'
 
 
-def install_service(manager: Manager, env: Mapping[str, str]) -> bool:
-    """Write the file and enable the service; False when the manager does not serve this user."""
-    try:
-        manager.file.parent.mkdir(parents=True, exist_ok=True)
-        manager.file.write_text(manager.text, encoding="utf-8")
-    except OSError as error:
-        raise Unreachable(f"{manager.file} cannot be written: {error.strerror}") from error
-    return _run_all(manager, manager.enables, env)
-
-
-def uninstall_service(manager: Manager, env: Mapping[str, str]) -> bool:
-    """Disable the service and remove the file; False when there was none."""
-    if not manager.file.exists():
-        return False
-    _run_all(manager, manager.disables[:1], env, within_s=STOP_S + ANSWER_S)  # agents may finish first
-    manager.file.unlink(missing_ok=True)
-    _run_all(manager, manager.disables[1:], env)
-    return True
-
-
 def find_installed(env: Mapping[str, str]) -> Manager | None:
     try:
         service_manager = find_manager(env)
@@ -180,7 +160,7 @@ def succeeds(command: Words, env: Mapping[str, str]) -> bool:
     return run_program(command, env, within_s=ANSWER_S)[0] == 0
 
 
-def _run_all(manager: Manager, commands: Sequence[Words], env: Mapping[str, str], within_s: float = ANSWER_S) -> bool:
+def run_all(manager: Manager, commands: Sequence[Words], env: Mapping[str, str], within_s: float = ANSWER_S) -> bool:
     if not succeeds(manager.asks, env):
         return False
     for command in commands:

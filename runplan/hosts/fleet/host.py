@@ -6,7 +6,7 @@ in the queue, now or at a time. So a wait occupies no host.
 
 import contextlib
 import select
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -57,13 +57,8 @@ class FleetHost(BackgroundHost):
         self.limit = FleetLimit(name_owner(fleet.host))
         self._fleet = fleet
         self._kept: set[str] = set()  #: plans that it owned when it was last open
-        self._lost: frozenset[str] = frozenset()  #: plans that another host has taken over
+        self.lost: frozenset[str] = frozenset()  #: plans that another host has taken over
         self._is_declined = False  #: another host owns the plan
-
-    def lose_plans(self, plans: Collection[str]) -> None:
-        """Another host owns these plans: end their agents, and record nothing."""
-        self._lost |= frozenset(plans)
-        self.poke()
 
     def is_mine(self, plan: str) -> bool:
         return not self._is_declined and (plan == self.only or plan in self.owner.runs or plan in self._kept)
@@ -90,10 +85,10 @@ class FleetHost(BackgroundHost):
             self.limit.count_run((self.root, plan))
 
     def execute_commands(self) -> None:
-        for plan in self._lost & self.owner.runs.keys():
+        for plan in self.lost & self.owner.runs.keys():
             if not self.owner.repository.claims.owns_plan(plan):
                 self.owner.lose(plan)
-        self._lost = frozenset()
+        self.lost = frozenset()
         super().execute_commands()
 
     def lose(self, active: ActiveRun) -> None:

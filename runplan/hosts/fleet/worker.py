@@ -227,7 +227,8 @@ class FleetWorker:
         for (schema, _), worker in self._list_plans():
             # A plan that it is about to take over still belongs to the dead owner.
             if lost := heartbeat.list_lost(schema, list(worker.owner.runs)):
-                worker.lose_plans(lost)
+                worker.lost |= frozenset(lost)  # it ends their agents, and records nothing
+                worker.poke()
 
     def _on_notice(self, channel: str, text: str) -> None:
         if channel != CHANNEL:

@@ -130,11 +130,22 @@ def run_start(args: argparse.Namespace) -> Exit:
 
 
 def run_plan(args: argparse.Namespace) -> Exit:
+    caller = _caller(args)
     if not args.goal and not args.file and args.issue is None and not args.revise:
         if args.why:
             raise UsageError("-m: only with --revise; else the goal says it")
-        return _show_proposals(_caller(args))
-    caller = _caller(args)
+        with caller.open() as context:
+            pending = list_pending(context, None, None, "approve")
+        changes = [change for change in pending if not change.attempt.chosen.phase]
+        if not changes:
+            raise UsageError(
+                'say what the plan is for: runplan plan "GOAL", or --file, --issue, --revise; no proposal waits for you'
+            )
+        for change in changes:
+            plan = change.state.options.plan
+            print(f"{plan}: {plain(change.attempt.chosen.title)}")
+            print(f"  {describe_actions(actions_of_wait(change.waiting, plan, is_proposal=True))}")
+        return Exit.DONE
     _read_goal(args)
     answer = _submit(caller, "plan", _make_request("plan", args))
     code = _conclude(caller, answer, wait=not args.no_wait, asks=not args.no_wait)
@@ -159,21 +170,6 @@ def _read_goal(args: argparse.Namespace) -> None:
         args.file, args.goal = args.goal, ""
     if words == ["-"]:
         args.goal = planning.require_size(sys.stdin.buffer.read(planning.LONGEST_GOAL + 1))
-
-
-def _show_proposals(caller: Caller) -> Exit:
-    """Print the proposed plans that wait for an answer, with the commands to read and edit them."""
-    with caller.open() as context:
-        changes = [change for change in list_pending(context, None, None, "approve") if not change.attempt.chosen.phase]
-    if not changes:
-        raise UsageError(
-            'say what the plan is for: runplan plan "GOAL", or --file, --issue, --revise; no proposal waits for you'
-        )
-    for change in changes:
-        plan = change.state.options.plan
-        print(f"{plan}: {plain(change.attempt.chosen.title)}")
-        print(f"  {describe_actions(actions_of_wait(change.waiting, plan, is_proposal=True))}")
-    return Exit.DONE
 
 
 def run_edit(args: argparse.Namespace) -> Exit:

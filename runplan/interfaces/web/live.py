@@ -24,7 +24,7 @@ class Watcher:
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
-        self._watches: dict[Topic, tuple[Watch, set[asyncio.Event]]] = {}  #: with the open pages
+        self.watches: dict[Topic, tuple[Watch, set[asyncio.Event]]] = {}  #: with the open pages
         self._task: asyncio.Task[None] | None = None
         self._looking = asyncio.Lock()
         self._is_closed = False
@@ -33,18 +33,14 @@ class Watcher:
     def is_watching(self) -> bool:
         return self._task is not None
 
-    @property
-    def is_full(self) -> bool:
-        return sum(len(pages) for _, pages in self._watches.values()) >= MOST_STREAMS
-
     def close(self) -> None:
         self._is_closed = True
-        for _, pages in self._watches.values():
+        for _, pages in self.watches.values():
             _notify_pages(pages)
 
     async def stream(self, topic: Topic, seen_ns: int) -> AsyncIterator[bytes]:
         """Events for a page that was made at `seen_ns`."""
-        watch, pages = self._watches.setdefault(topic, (Watch(self._caller, topic), set()))
+        watch, pages = self.watches.setdefault(topic, (Watch(self._caller, topic), set()))
         changed = asyncio.Event()
         pages.add(changed)
         if self._task is None:
@@ -66,15 +62,15 @@ class Watcher:
         finally:
             pages.remove(changed)
             if not pages:
-                del self._watches[topic]
-            if not self._watches:
+                del self.watches[topic]
+            if not self.watches:
                 self._task.cancel()
                 self._task = None
 
     async def _look_forever(self) -> None:
         while True:
             await asyncio.sleep(INTERVAL_S)
-            await self._look_at(list(self._watches.values()))
+            await self._look_at(list(self.watches.values()))
 
     async def _look_at(self, watches: list[tuple[Watch, set[asyncio.Event]]]) -> None:
         """Look in a thread, because a disk may not answer, and notify the pages of what has changed."""
@@ -92,7 +88,7 @@ def _notify_pages(pages: set[asyncio.Event]) -> None:
 async def stream_events(request: Request) -> Response:
     """GET /live: server-sent events of one plan, one repository, or all."""
     watcher: Watcher = request.app.state.watcher
-    if watcher.is_full:
+    if sum(len(pages) for _, pages in watcher.watches.values()) >= MOST_STREAMS:
         return PlainTextResponse(f"more than {MOST_STREAMS} pages are open", 503)
     query = request.query_params
     seen_ns = read_number(query.get("seen", ""), request.state.began_ns)

@@ -48,8 +48,8 @@ def run_status(args: argparse.Namespace) -> None:
         with caller.open(lenient=True) as context:
             root_here = str(context.root)
             if is_one or not args.all:
-                plans = read_plans(context, args.plan or "", now, warn=warn)
-                shown[root_here] = *plans, context.settings.paths.plans
+                read = read_plans(context, args.plan or "", now, warn=warn)
+                shown[root_here] = *read, context.settings.paths.plans
     except RefusedEarly:  # outside of a repository
         shown = {} if is_one else _read_repositories(caller, now)
         if not shown:
@@ -64,7 +64,18 @@ def run_status(args: argparse.Namespace) -> None:
     for number, (root, (views, host, folder)) in enumerate(shown.items()):
         head = style.paint(f"== {command('cd', root)}", "cyan") + "\n\n" if [*shown] != [root_here] else ""
         print(end="\n" if number else "")
-        print(head + _render_page(Page(style, now), views, host, folder, is_all=args.all or is_one))
+        is_short = not (args.all or is_one)
+        pages = [view.plan for view in views if view.state is PlanState.PAGE and is_short]
+        finished = [view.plan for view in views if view.state is PlanState.DONE and is_short]
+        if len(finished) == len(views) - len(pages) <= FEW:
+            finished = []
+        page = Page(style, now)
+        plans = [page.render_plan(view) for view in views if view.plan not in {*pages, *finished}]
+        foot = page.foot(finished, pages, host)
+        if not plans and not finished:
+            write = f"Write one under {folder}/ (paths.plans) and commit it"
+            foot.insert(0, f'No plans yet. {write}, or have one written: runplan plan "GOAL"')
+        print(head + "\n\n".join([*plans, *foot]))
 
 
 def _read_repositories(caller: Caller, now: datetime) -> dict[str, Plans]:
@@ -78,19 +89,6 @@ def _read_repositories(caller: Caller, now: datetime) -> dict[str, Plans]:
         except (RunplanError, OSError) as error:
             warn(f"{known.root} cannot be read: {error}")
     return shown
-
-
-def _render_page(page: Page, views: list[PlanView], host: HostView | None, folder: str, *, is_all: bool) -> str:
-    pages = [view.plan for view in views if view.state is PlanState.PAGE and not is_all]
-    finished = [view.plan for view in views if view.state is PlanState.DONE and not is_all]
-    if len(finished) == len(views) - len(pages) <= FEW:
-        finished = []
-    shown = [page.render_plan(view) for view in views if view.plan not in {*pages, *finished}]
-    foot = page.foot(finished, pages, host)
-    if not shown and not finished:
-        write = f"Write one under {folder}/ (paths.plans) and commit it"
-        foot.insert(0, f'No plans yet. {write}, or have one written: runplan plan "GOAL"')
-    return "\n\n".join([*shown, *foot])
 
 
 _COLOURS = {

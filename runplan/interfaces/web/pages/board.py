@@ -8,7 +8,7 @@ from starlette.routing import Route
 
 from runplan.app.views.board import GROUPS, read_board, shorten_roots
 from runplan.app.views.costs import read_costs
-from runplan.app.views.repositories import label_of, list_known, list_with_current, read_inboxes
+from runplan.app.views.repositories import label_of, list_known, list_with_current, read_all_inboxes
 from runplan.interfaces.web.drawing import draw_columns
 from runplan.interfaces.web.render import render, route, site_of
 
@@ -26,8 +26,9 @@ def show_board(request: Request) -> Response:
 
 @route(ROUTES, "/inbox")
 def show_inbox(request: Request) -> Response:
-    known = {label_of(repository): repository for repository in list_with_current(site_of(request).env)}
-    inbox = read_inboxes(known.values())
+    env = site_of(request).env
+    known = {label_of(repository): repository for repository in list_with_current(env)}
+    inbox = read_all_inboxes(env)
     return render(request, "inbox.html", live=True, inbox=inbox, known=known, names=shorten_roots(list(known)))
 
 
