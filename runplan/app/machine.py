@@ -1,12 +1,15 @@
 """The daemon of this machine, its login service (systemd or launchd), and its channels of notifications."""
 
+import signal
 import socket
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 
 from msgspec import Struct
 
-from runplan.adapters.configuration.places import key_directory, user_file
+from runplan.adapters import processes
+from runplan.adapters.configuration.places import key_directory, state_directory, user_file
 from runplan.adapters.git.command import ANY
 from runplan.adapters.notify.channels import deliver, list_channels
 from runplan.adapters.notify.links import LinkMaker
@@ -16,6 +19,7 @@ from runplan.domain.errors import RefusedEarly, Unreachable
 from runplan.engine.report.metrics import collect_samples, render_samples
 from runplan.hosts.daemon import client, service
 from runplan.hosts.daemon.protocol import Metrics, MetricsText
+from runplan.hosts.daemon.state import read_holder
 
 
 def read_metrics(caller: Caller) -> str:
@@ -46,13 +50,25 @@ def control_daemon(caller: Caller, action: str | None) -> None:
 
         process.run_daemon(caller.env)
         return
-    pid = client.stop_daemon(caller.env, caller.say)
+    holder = read_holder(state_directory(caller.env))
+    daemon = processes.living(holder.identity) if holder else None
+    if daemon is not None:  # drain it as SIGTERM does, and wait until it has ended
+        is_draining = False
+        with suppress(Unreachable), client.connect_daemon(caller.env) as connection:
+            is_draining = bool(connection.hello.draining)  # then another SIGTERM would end its agents
+        for number in () if is_draining else (signal.SIGTERM, signal.SIGCONT):  # Ctrl-Z may have stopped it
+            processes.send(daemon, number)
+        caller.say(f"Stopping the daemon (process {daemon.pid}); agents have daemon.grace to finish, and survive it")
+        while processes.await_gone([daemon], timeout_s=client.ANSWER_S):
+            pass
     if action == "restart":
         with client.reach_daemon(caller.env) as connection:
             caller.say(f"the daemon runs as process {connection.hello.pid}")
         return
     login = "at the next login, or " if service.find_installed(caller.env) else ""
-    caller.say(f"The daemon {'has ended' if pid else 'is not running'}. Start it {login}with: runplan daemon restart")
+    caller.say(
+        f"The daemon {'has ended' if daemon else 'is not running'}. Start it {login}with: runplan daemon restart"
+    )
 
 
 def send_test_notice(caller: Caller) -> Iterator[tuple[str, str]]:

@@ -3,7 +3,7 @@
 import pytest
 
 from runplan.domain.settings.options import parse_words
-from runplan.interfaces.web.pages.tools import Choice, read_choice
+from runplan.interfaces.web.pages.tools import Choice
 
 
 @pytest.mark.parametrize(
@@ -19,12 +19,10 @@ from runplan.interfaces.web.pages.tools import Choice, read_choice
     ids=["all", "next", "phase", "unknown landing", "schedule", "schedule with its word"],
 )
 def test_the_words_of_a_choice_can_be_read(query: dict[str, str], words: str) -> None:
-    choice = read_choice(query)
-    assert choice is not None
+    choice = Choice(**query)
     assert " ".join(choice.list_words()) == words
     parse_words(choice.list_words())
 
 
-def test_nothing_is_chosen_before_the_form_is_sent() -> None:
-    assert read_choice({"repo": "1", "plan": "plans/X.md"}) is None
+def test_the_form_offers_to_finish_the_plan() -> None:
     assert Choice().list_words() == ["finish"]

@@ -18,7 +18,7 @@ TAIL_BYTES = 100_000  #: of the output of an agent, for a page
 class Transcript:
     """The output of one agent, for people: messages joined to whole lines, tools with their files and commands."""
 
-    def __init__(self, outputs: Outputs, started: e.DispatchStarted) -> None:
+    def __init__(self, outputs: Outputs, started: e.DispatchStarted, *, most_bytes: int = 0) -> None:
         self.took_s: float | None = None  #: None while the agent runs
         self._outputs = outputs
         self._id = started.id
@@ -32,6 +32,10 @@ class Transcript:
         self._rest = b""  #: of an incomplete line
         self._message = ""  #: the end of the message, until its line is complete
         self._is_prompt = False
+        output, end = outputs.read(self._id, "out.log", -most_bytes - 1) if most_bytes else (b"", 0)
+        if len(output) > most_bytes:
+            self._read = end - len(output.partition(b"\n")[2])
+            self._head = ""
 
     def read_new(self, *, is_last: bool) -> Iterator[str]:
         """The lines since the last time; all of them when the agent has ended."""
@@ -52,13 +56,6 @@ class Transcript:
             yield from self._end_message()
         if self.took_s is not None:
             yield from self._lines_of(f"== {self._name} ended after {elapsed(self.took_s)}")
-
-    def skip_beginning(self, most_bytes: int) -> None:
-        """Begin with the first whole line of the last bytes of the log."""
-        output, end = self._outputs.read(self._id, "out.log", -most_bytes - 1)
-        if len(output) > most_bytes:
-            self._read = end - len(output.partition(b"\n")[2])
-            self._head = ""
 
     def _read_line(self, line: bytes) -> Iterator[str]:
         if self._agent is not None and self._is_prompt:
@@ -93,9 +90,8 @@ class Transcript:
 
 
 def read_tail(outputs: Outputs, started: e.DispatchStarted, *, most_bytes: int = TAIL_BYTES) -> list[str]:
-    transcript = Transcript(outputs, started)
-    transcript.skip_beginning(most_bytes)
-    return list(transcript.read_new(is_last=True))
+    """The lines of an agent's output, from the first whole one in its last bytes on."""
+    return list(Transcript(outputs, started, most_bytes=most_bytes).read_new(is_last=True))
 
 
 def _describe_output(event: u.AgentEvent) -> str:

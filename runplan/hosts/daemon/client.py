@@ -2,11 +2,10 @@
 
 import contextlib
 import os
-import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -132,23 +131,6 @@ def connect_daemon(env: Mapping[str, str]) -> Client:
         pid = daemon.pid if (daemon := read_holder(directory)) else 0
         raise Silent(f"the daemon (process {pid}) does not listen at {path}; see its log, or end it: kill {pid}")
     return client
-
-
-def stop_daemon(env: Mapping[str, str], say: Callable[[str], None]) -> int:
-    """Drain the daemon as SIGTERM does, and wait until it has ended; its process, 0 when none runs."""
-    daemon = read_holder(state_directory(env))
-    process = processes.living(daemon.identity) if daemon else None
-    if process is None:
-        return 0
-    is_draining = False
-    with contextlib.suppress(Unreachable), connect_daemon(env) as client:
-        is_draining = bool(client.hello.draining)  # then another SIGTERM would end its agents
-    for number in () if is_draining else (signal.SIGTERM, signal.SIGCONT):  # Ctrl-Z may have stopped it
-        processes.send(process, number)
-    say(f"Stopping the daemon (process {process.pid}); agents have daemon.grace to finish, and survive it")
-    while processes.await_gone([process], timeout_s=ANSWER_S):
-        pass
-    return process.pid
 
 
 def reach_daemon(env: Mapping[str, str], *, argv: Sequence[str] = service.DAEMON, ready_s: float = LISTENS_S) -> Client:

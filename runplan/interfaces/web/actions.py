@@ -12,6 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from runplan.app.operations.model import Caller, Where
 from runplan.app.operations.table import OPERATIONS, OperationResult, try_operation
@@ -19,10 +20,11 @@ from runplan.app.views.repositories import find_known
 from runplan.domain.errors import Exit, UsageError
 from runplan.domain.text import command
 from runplan.interfaces.web import access
-from runplan.interfaces.web.render import link, render, site_of
+from runplan.interfaces.web.render import link, render, route, site_of
 
 MOST_FIELDS = 20
 LIMIT_S = 120.0  #: for an answer of the daemon; a request stays queued after it
+ROUTES: list[Route] = []
 
 
 class Form(Struct, frozen=True, kw_only=True):
@@ -76,6 +78,7 @@ def carry_out(form: Form, root: Path, env: Mapping[str, str], by: str) -> Operat
     return try_operation(form.verb, caller, read_request(form))
 
 
+@route(ROUTES, "/act", "POST")
 async def act(request: Request) -> Response:
     """POST /act: carry it out, and show what became of it."""
     form = await read_form(request)

@@ -10,7 +10,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
-from starlette.routing import Mount, Route
+from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -23,7 +23,7 @@ from runplan.interfaces.web.pages import board, change, plan, tools
 from runplan.interfaces.web.render import FOLDER, render
 
 #: Each module of pages adds its ROUTES here.
-PAGES = (*board.ROUTES, *plan.ROUTES, *change.ROUTES, *tools.ROUTES)
+PAGES = (*board.ROUTES, *plan.ROUTES, *change.ROUTES, *tools.ROUTES, *actions.ROUTES, *live.ROUTES)
 
 LARGEST = 64 * 1024  #: bytes of a form
 ENTER = "/enter"
@@ -44,12 +44,7 @@ STATUSES = {Exit.NOT_FOUND: 404, Exit.WAITING: 409, Exit.UNREACHABLE: 503}
 
 
 def make_app(site: Site, entry: EntryToken) -> AccessControl:
-    routes = [
-        *PAGES,
-        Route("/act", actions.act, methods=["POST"]),
-        Route("/live", live.stream_events),
-        Mount(STATIC.rstrip("/"), StaticFiles(directory=FOLDER / "static")),
-    ]
+    routes = [*PAGES, Mount(STATIC.rstrip("/"), StaticFiles(directory=FOLDER / "static"))]
     handlers = dict.fromkeys((HTTPException, RunplanError, OSError, Exception), show_error)
     app = Starlette(routes=routes, exception_handlers=handlers)
     app.state.site = site

@@ -5,10 +5,11 @@ from collections.abc import AsyncIterator
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
 
 from runplan.app.operations.model import Caller
 from runplan.app.watch import Topic, Watch
-from runplan.interfaces.web.render import read_number
+from runplan.interfaces.web.render import read_number, route
 
 INTERVAL_S = 0.25  #: between two looks at the files
 HEARTBEAT_S = 15.0  #: between two lines that keep the connection open
@@ -17,6 +18,7 @@ CHANGED = b"event: changed\ndata: 1\n\n"
 ALIVE = b": alive\n\n"
 #: An open page begins again this many milliseconds after it has lost the connection.
 RETRY = b"retry: 1000\n\n"
+ROUTES: list[Route] = []
 
 
 class Watcher:
@@ -85,6 +87,7 @@ def _notify_pages(pages: set[asyncio.Event]) -> None:
         changed.set()
 
 
+@route(ROUTES, "/live")
 async def stream_events(request: Request) -> Response:
     """GET /live: server-sent events of one plan, one repository, or all."""
     watcher: Watcher = request.app.state.watcher

@@ -104,16 +104,12 @@ def _time_element(moment: str, text: str, more: str = "") -> str:
     return Markup('<time datetime="{0}" title="{0}"{1}>{2}</time>').format(exact, Markup(more), text)  # noqa: S704
 
 
-def _make_inert(value: object) -> object:
-    """The text of an expression with every character visible; escaping comes after it."""
-    return visible(value, is_prose=True) if type(value) is str else value
-
-
 TEMPLATES = Environment(
     loader=FileSystemLoader(FOLDER / "templates"),
     autoescape=True,
     undefined=StrictUndefined,
-    finalize=_make_inert,
+    # Every character of a text is visible; escaping comes after it.
+    finalize=lambda value: visible(value, is_prose=True) if type(value) is str else value,
     trim_blocks=True,
     lstrip_blocks=True,
     auto_reload=False,

@@ -176,20 +176,15 @@ class BoardLoop:
         self._next_s = 0.0  #: when the times that the board shows are out of date
         self._known = {known.key: known for known in list_with_current(self._env)}
 
-    def _read_board(self) -> None:
-        """Read the board of all repositories, again when their files have changed."""
-        if not self._files.look() and time.monotonic() < self._next_s:
-            return
-        self._known = {known.key: known for known in list_with_current(self._env)}
-        board = read_board(list(self._known.values()), datetime.now(UTC))
-        is_running = any(card.group is PlanState.RUNNING for card in board.cards)
-        self._next_s = time.monotonic() + (RUNNING_S if is_running else IDLE_S)
-        missing = (f"{repository.root}: {error}" for repository, error in board.missing)
-        self._screen = replace_cards(self._screen, board.cards, (*missing, *board.notes))
-
     def run(self) -> None:
         while True:
-            self._read_board()
+            if self._files.look() or time.monotonic() >= self._next_s:
+                self._known = {known.key: known for known in list_with_current(self._env)}
+                board = read_board(list(self._known.values()), datetime.now(UTC))
+                is_running = any(card.group is PlanState.RUNNING for card in board.cards)
+                self._next_s = time.monotonic() + (RUNNING_S if is_running else IDLE_S)
+                missing = (f"{repository.root}: {error}" for repository, error in board.missing)
+                self._screen = replace_cards(self._screen, board.cards, (*missing, *board.notes))
             self._terminal.draw(self._screen)
             for key in split_keys(self._terminal.read_keys(LOOK_S)):
                 self._screen, task = press_key(self._screen, key)

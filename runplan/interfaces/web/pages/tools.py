@@ -1,7 +1,6 @@
 """The pages that run a command when they are asked for: start, reports and health."""
 
 import shlex
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -45,12 +44,6 @@ class Choice(Struct, frozen=True, kw_only=True):
         return [*scope, *(["auto"] if self.auto else []), *landing]
 
 
-def read_choice(query: Mapping[str, str]) -> Choice | None:
-    """The choice in an address; None before it is made."""
-    fields = {name: query[name] for name in Choice.__struct_fields__ if name in query}
-    return Choice(**fields) if "scope" in fields else None
-
-
 @route(ROUTES, "/start")
 def show_start(request: Request) -> Response:
     query = request.query_params
@@ -61,8 +54,9 @@ def show_start(request: Request) -> Response:
         idle = [card for card in board.cards if card.view.next and not (card.view.is_active or card.view.queued)]
         return render(request, "choose.html", cards=idle)
     known, card = find_card(env, query.get("repo", ""), query["plan"], now)
-    choice = read_choice(query)
-    words = choice.list_words() if choice else []
+    is_made = "scope" in query  # the form was sent
+    choice = Choice(**{name: query[name] for name in Choice.__struct_fields__ if is_made and name in query})
+    words = choice.list_words() if is_made else []
     problem = error = ""
     checked = None
     try:
@@ -79,8 +73,8 @@ def show_start(request: Request) -> Response:
         card=card,
         checked=checked,
         error=error,
-        choice=choice or Choice(),
-        is_chosen=choice is not None and not problem,
+        choice=choice,
+        is_chosen=is_made and not problem,
         problem=problem,
         words=shlex.join(words),
         command=command("runplan", "start", card.view.plan, *words),
