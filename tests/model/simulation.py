@@ -4,6 +4,7 @@
 night. Time is virtual. A crash leaves what is recorded and what the world has seen, and nothing else.
 """
 
+import functools
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -38,6 +39,11 @@ from runplan.hosts.owner import RunOwner, RunRules
 
 PLAN = "plans/x.md"
 Choose = Callable[[Sequence[str]], str]
+
+
+@functools.cache
+def read_text(text: bytes) -> Plan:
+    return parse_plan(text, path=PLAN)
 
 
 class Crash(BaseException):
@@ -156,7 +162,7 @@ class World:
 
     @property
     def plan(self) -> Plan:
-        return parse_plan(self.texts[self.tip], path=PLAN)
+        return read_text(self.texts[self.tip])
 
     def commit(self, text: bytes | None = None) -> str:
         """Move the target, with another text of the plan."""
@@ -210,7 +216,7 @@ class SimulatedContext(Struct, frozen=True, kw_only=True):
 
     def plan_at(self, commit: str) -> tuple[Plan, bytes]:
         text = self.world.texts[commit]
-        return parse_plan(text, path=self.plan), text
+        return read_text(text), text
 
     def failures(self, phase: str) -> list[Recorded[e.PhaseFailed]]:
         failed = [fact for fact in self.store.list_facts(e.PhaseFailed, plan=self.plan) if fact.event.phase == phase]
@@ -486,7 +492,7 @@ def _land(_action: a.Action, state: RunState, context: SimulatedContext) -> Iter
         status = Status.TODO if is_undo else Status.DONE
         text = tracker.set_status(text, path=PLAN, phase=row.id, status=status)
         text = tracker.mark_active(text, path=PLAN) if is_undo else text
-    rows = parse_plan(text, path=PLAN).phases
+    rows = read_text(text).phases
     if not is_undo and all(phase.status is Status.DONE for phase in rows):
         text = tracker.mark_complete(text, path=PLAN, completed=iso(context.clock.now()))
     world.texts[recorded.new] = text

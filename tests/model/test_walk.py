@@ -23,6 +23,7 @@ from runplan.adapters.notify.notices import of_waiting
 from runplan.app.views.status import PlanOutline, PlanState, view_plan
 from runplan.domain.plan.model import Status
 from runplan.domain.run import events as e
+from runplan.domain.run.attempt_parts import StepCrashed
 from runplan.domain.run.attempts import open_questions
 from runplan.domain.run.decide import decide
 from runplan.domain.run.kinds import FOR_ANSWER, Mode
@@ -35,7 +36,7 @@ from tests.support.builders import a_plan
 LUCK = 0.9
 SEEDS = st.integers(0, 2**16)
 WALKS = int(os.environ.get("WALKS", "200"))
-STEPS = int(os.environ.get("WALK_STEPS", "30"))
+STEPS = int(os.environ.get("WALK_STEPS", "20"))
 
 
 class Walk(RuleBasedStateMachine):
@@ -205,22 +206,19 @@ class Walk(RuleBasedStateMachine):
     @invariant()
     def a_rejected_change_lands_only_by_a_person(self) -> None:
         store = self.simulation.store
-        built = {fact.event.tree: fact.event.patch for fact in store.list_facts(e.CandidateBuilt, plan=PLAN)}
         answers = store.list_facts(e.Answered, plan=PLAN)
+        if all(fact.event.approved for fact in answers):
+            return
+        built = {fact.event.tree: fact.event.patch for fact in store.list_facts(e.CandidateBuilt, plan=PLAN)}
         for landed in store.list_facts(e.Landed, plan=PLAN):
-            landing = next(one for one in self.simulation.world.landings if one.id == landed.event.id)
+            landing = next(known for known in self.simulation.world.landings if known.id == landed.event.id)
             earlier = [fact.event for fact in answers if fact.seq < landed.seq]
             verdicts = [answer.approved for answer in earlier if built.get(answer.tree) == landing.change]
             assert not verdicts or verdicts[-1], f"{landing} was rejected"
 
     @invariant()
     def nothing_crashes(self) -> None:
-        assert not [
-            row
-            for run in self.simulation.store.list_runs()
-            for row in self.simulation.store.list_events(run.id)
-            if row.type == "StepCrashed"
-        ]
+        assert not self.simulation.store.list_facts(StepCrashed)
         errors = [answer.error for _, answer in self.simulation.answers if answer.error]
         assert not [error for error in errors if "unexpected" in error], errors
 
