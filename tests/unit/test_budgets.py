@@ -9,8 +9,9 @@ from hypothesis import given, strategies as st
 
 from runplan.adapters.agents.budgets import Cost, GivenOut, Left, UsedUp, is_estimate, meter_usage, remaining_budget
 from runplan.adapters.agents.clis import agent_of
-from runplan.adapters.agents.invocation import has_unknown_cost
+from runplan.adapters.agents.invocation import require_agent
 from runplan.adapters.supervise.output import EventCollector
+from runplan.domain.errors import RefusedEarly
 from runplan.domain.run.dispatch import Tally, Usage
 from runplan.domain.settings.schema import AgentTable
 from tests.support.samples import lines, outcome, outcome_of
@@ -95,8 +96,12 @@ def test_reported_usage_overrides_an_estimate() -> None:
         (AgentTable(name="own", kind="command", argv=("x",)), False),
     ],
 )
-def test_agents_without_price_and_reported_dollars_are_unwatched(table: AgentTable, is_unwatched: bool) -> None:
-    assert has_unknown_cost(table) is is_unwatched
+def test_agents_without_price_and_reported_dollars_are_unwatched(
+    table: AgentTable, is_unwatched: bool, tmp_path: Path
+) -> None:
+    with pytest.raises(RefusedEarly) as refused:  # none of the programs is installed here
+        require_agent(table, "implementer", root=tmp_path, caller={"PATH": ""}, in_dollars=True)
+    assert ("reports no dollars" in str(refused.value)) is is_unwatched
 
 
 # --- what is left ---------------------------------------------------------------------------------------

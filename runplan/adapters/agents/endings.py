@@ -108,13 +108,20 @@ def judge_ending(outcome: Outcome, agent: Agent, *, writes: bool, zone: tzinfo |
     if outcome.ending is Ending.MISSING:
         return AgentEnding(kind=EndingKind.SETUP, words=_shorten_line(outcome.message))
     if tally.finished is not None and tally.finished.ok:
-        return _judge_finished(outcome, agent, writes=writes)
+        if outcome.ending is Ending.SIGNALLED:
+            return AgentEnding(kind=EndingKind.KILLED, words=_describe_exit(outcome))
+        if outcome.code:
+            words = f"{_describe_exit(outcome)}, although it reported success"
+            return AgentEnding(kind=EndingKind.CRASHED, words=words)
+        if writes and tally.denied and tally.uses <= tally.denials:
+            tools = ", ".join(dict.fromkeys(tool.tool for tool in tally.denied))
+            return AgentEnding(kind=EndingKind.DENIED, words=_shorten_line(f"not allowed to use {tools}"))
+        return _judge_answer(outcome, agent)
     if tally.troubles:
         return _judge_troubles(outcome, zone)
     if tally.finished is not None:
-        return AgentEnding(
-            kind=EndingKind.CRASHED, words=_shorten_line(tally.finished.words) or _describe_exit(outcome)
-        )
+        words = _shorten_line(tally.finished.words) or _describe_exit(outcome)
+        return AgentEnding(kind=EndingKind.CRASHED, words=words)
     if outcome.ending is Ending.SIGNALLED:
         return AgentEnding(kind=EndingKind.KILLED, words=_describe_exit(outcome))
     if outcome.code:
@@ -133,17 +140,6 @@ def quote_error(ending: AgentEnding, outcome: Outcome, agent: Agent) -> str:
         return ending.words
     error = _shorten_line(outcome.error) or ("" if agent.program else _shorten_line(outcome.message))
     return error or ("" if ending.words in bare else ending.words)
-
-
-def _judge_finished(outcome: Outcome, agent: Agent, *, writes: bool) -> AgentEnding:
-    if outcome.ending is Ending.SIGNALLED:
-        return AgentEnding(kind=EndingKind.KILLED, words=_describe_exit(outcome))
-    if outcome.code:
-        return AgentEnding(kind=EndingKind.CRASHED, words=f"{_describe_exit(outcome)}, although it reported success")
-    if writes and outcome.tally.denied and outcome.tally.uses <= outcome.tally.denials:
-        tools = ", ".join(dict.fromkeys(tool.tool for tool in outcome.tally.denied))
-        return AgentEnding(kind=EndingKind.DENIED, words=_shorten_line(f"not allowed to use {tools}"))
-    return _judge_answer(outcome, agent)
 
 
 def _judge_answer(outcome: Outcome, agent: Agent) -> AgentEnding:

@@ -211,11 +211,6 @@ def lacks_login(table: AgentTable, caller: Mapping[str, str]) -> str:
     return f"{unset}, and there is no login"
 
 
-def has_unknown_cost(table: AgentTable) -> bool:
-    """Whether its cost in dollars is unknown: it reports none and has no price."""
-    return not (agent_of(table.kind).reports_usd or table.usd_per_mtok_in or table.usd_per_mtok_out)
-
-
 def version_of(table: AgentTable, caller: Mapping[str, str]) -> str:
     """The version of an agent's program; "" when it is unknown. A user's own command is not asked."""
     agent = agent_of(table.kind)
@@ -274,7 +269,8 @@ def sandbox_modes(agents: AgentsSettings) -> dict[str, str]:
 def require_agent(
     table: AgentTable, role: str, *, root: Path, caller: Mapping[str, str], in_dollars: bool = False
 ) -> None:
-    if in_dollars and has_unknown_cost(table):
+    has_cost = agent_of(table.kind).reports_usd or table.usd_per_mtok_in or table.usd_per_mtok_out
+    if in_dollars and not has_cost:
         raise RefusedEarly(
             f"agents.{role}: {table.name} reports no dollars, and [limits] are in dollars; set usd_per_mtok_in and "
             f"usd_per_mtok_out under [agents.{table.name}], or limit tokens instead of dollars"

@@ -63,7 +63,15 @@ def load_settings(root: Path, *, env: Mapping[str, str], committed: tuple[str, b
     """The settings for the repository at `root`; a `committed` file counts instead of that of the checkout."""
     if committed is None and (path := repository_file(root)):
         committed = (path.relative_to(root).as_posix(), path.read_bytes())
-    repository = [_own_layer(*committed, env)] if committed else []
+    repository = [_parse_file(*committed)] if committed else []
+    for layer in repository:  # it may not set the values of the user
+        for section in filter(layer.values.get, schema.USER_SECTIONS):
+            why = f"applies to all repositories of a user; move it to {user_file(env)}"
+            raise _key_error(layer.origin, f"[{section}]", why)
+        for section in ("agents", "tests"):
+            for key, place in list_secret_places(layer.values.get(section), env):
+                why = f"{place} holds keys of yours, so only {user_file(env)} may name it"
+                raise _key_error(layer.origin, f"[{section}] {key}", why)
     return merge_layers([*_user_layers(env), *repository, *_from_environment(env)])
 
 
@@ -89,21 +97,6 @@ def settings_from_json(text: str) -> schema.Settings:
 def _user_layers(env: Mapping[str, str]) -> list[Layer]:
     path = user_file(env)
     return [_parse_file(str(path), path.read_bytes())] if path.is_file() else []
-
-
-def _own_layer(name: str, content: bytes, env: Mapping[str, str]) -> Layer:
-    """The values of the repository's file, which may not set those of the user."""
-    layer = _parse_file(name, content)
-    for section in schema.USER_SECTIONS:
-        if layer.values.get(section):
-            raise _key_error(
-                name, f"[{section}]", f"applies to all repositories of a user; move it to {user_file(env)}"
-            )
-    for section in ("agents", "tests"):
-        for key, place in list_secret_places(layer.values.get(section), env):
-            why = f"{place} holds keys of yours, so only {user_file(env)} may name it"
-            raise _key_error(name, f"[{section}] {key}", why)
-    return layer
 
 
 def list_secret_places(section: object, env: Mapping[str, str]) -> Iterator[tuple[str, str]]:

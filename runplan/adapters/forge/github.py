@@ -165,11 +165,14 @@ class GitHub:
         required = [check["context"] for rule in checks for check in rule.get("required_status_checks", ())]
         reviews = [rule.get("required_approving_review_count", 0) for rule in rules.get("pull_request", ())]
         opinions = f.list_nodes(facts.get("pullRequest"), "latestOpinionatedReviews")
+        pulls = f.list_nodes(facts, "pullRequests")
+        commits = (node["commit"] for pull in pulls for node in f.list_nodes(pull, "commits"))
+        usual = (check for commit in commits for check in f.list_nodes(commit.get("statusCheckRollup"), "contexts"))
         return m.Target(
             methods=tuple(method for method in m.METHODS if method in methods),
             auto_merge=bool(facts.get("autoMergeAllowed")),
             checks=tuple(dict.fromkeys([*required, *(classic.get("requiredStatusCheckContexts") or ())])),
-            usual_checks=f.check_names(facts),
+            usual_checks=tuple(dict.fromkeys(check.get("name") or check.get("context") or "" for check in usual)),
             strict=any(rule.get("strict_required_status_checks_policy") for rule in checks),
             reviews=max([*reviews, classic.get("requiredApprovingReviewCount") or 0]),
             queue="merge_queue" in rules,
@@ -355,11 +358,16 @@ class GitHub:
     def read_activity(self, number: int, head: Oid) -> m.Activity:
         cursors = dict.fromkeys(("contexts", "reviews", "reviewThreads", "comments"), "")
         pages: list[f.Node] = []
-        following: dict[str, str] | None = cursors
-        while following is not None:
-            wanted = {name: cursor or None for name, cursor in following.items()} | {"number": number, "head": head}
-            pages.append(self._query_repository(f"read the activity of pull request {number}", f.ACTIVITY, wanted))
-            following = f.next_cursors(pages[-1], following)
+        has_next = True
+        while has_next:
+            wanted = {name: cursor or None for name, cursor in cursors.items()} | {"number": number, "head": head}
+            page = self._query_repository(f"read the activity of pull request {number}", f.ACTIVITY, wanted)
+            pages.append(page)
+            rollup = (page.get("object") or {}).get("statusCheckRollup") or {}
+            connections = {**(page.get("pullRequest") or {}), **rollup}
+            infos = {name: (connections.get(name) or {}).get("pageInfo") or {} for name in cursors}
+            has_next = any(info.get("hasNextPage") for info in infos.values())
+            cursors = {name: info.get("endCursor") or cursors[name] for name, info in infos.items()}
         # Some tokens may read checks by REST alone.
         checks = self.list_checks(head) if any(IS_PARTIAL in page for page in pages) else f.to_checks(pages)
         return m.Activity(checks=checks, messages=f.to_messages(pages))

@@ -128,12 +128,6 @@ def to_pull_request(pull: PullRequest) -> m.PullRequest:
     )
 
 
-def check_names(facts: Node) -> tuple[str, ...]:
-    commits = (node["commit"] for pull in list_nodes(facts, "pullRequests") for node in list_nodes(pull, "commits"))
-    checks = (check for commit in commits for check in list_nodes(commit.get("statusCheckRollup"), "contexts"))
-    return tuple(dict.fromkeys(check.get("name") or check.get("context") or "" for check in checks))
-
-
 def user_login(user: NamedUser | Organization | None) -> str:
     return user.login if user else GHOST
 
@@ -147,16 +141,6 @@ def to_issue(issue: Issue) -> m.Issue:
         url=issue.html_url,
         author=user_login(issue.user),
     )
-
-
-def next_cursors(page: Node, cursors: Mapping[str, str]) -> dict[str, str] | None:
-    """Where the next page of each connection begins, behind the last one where there is none; None after all."""
-    rollup = (page.get("object") or {}).get("statusCheckRollup") or {}
-    connections = {**(page.get("pullRequest") or {}), **rollup}
-    infos = {name: (connections.get(name) or {}).get("pageInfo") or {} for name in cursors}
-    if not any(info.get("hasNextPage") for info in infos.values()):
-        return None
-    return {name: info.get("endCursor") or cursors[name] for name, info in infos.items()}
 
 
 def to_checks(pages: Sequence[Node]) -> tuple[m.PullCheck, ...]:

@@ -231,7 +231,10 @@ class Workspace:
         packs = self.common_dir / "objects" / "pack"
         kept = [file for file in packs.glob("*.keep") if first_line(file) == LANDING_KEEP]
         listed = dict.fromkeys([*(read_file(self._landed) or b"").decode().split(), *(file.stem for file in kept)])
-        names = [name for name in listed if _is_small(packs / f"{name}.pack")]
+        names = list[str]()
+        for name in listed:
+            with suppress(FileNotFoundError):  # a `git gc` of the user's may have removed it
+                names += [name] if (packs / f"{name}.pack").stat().st_size < LARGEST_LANDED else []
         for file in kept:
             file.unlink(missing_ok=True)
         # A multi-pack index is a sign of `git maintenance`, which merges packs itself, and may name these.
@@ -288,12 +291,6 @@ class Workspace:
         if keep:
             keep.unlink(missing_ok=True)
         return ref
-
-
-def _is_small(pack: Path) -> bool:
-    with suppress(FileNotFoundError):  # a `git gc` of the user's may have removed it
-        return pack.stat().st_size < LARGEST_LANDED
-    return False
 
 
 def merge_packs(git: Git, packs: Path, names: Sequence[str]) -> str:

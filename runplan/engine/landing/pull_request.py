@@ -155,7 +155,14 @@ class PullRequestLander(RemoteLander):
         """Bring the pull request one step closer to its merge; what it waits for, or that it is merged."""
         tip = self._branch_tip()
         if tip is None:
-            return self._conclude_without_branch(progress)
+            if self.closed is not None:
+                return self.closed
+            pull = self._find_landing()
+            if pull is not None and pull.is_merged:
+                return self._finish_merge(pull, pull.merge_commit)
+            if not progress.pushed or self._is_complete(self.target.tip() or ""):
+                return Landed(tip="")
+            return self._fail_for_deleted(progress.pushed[-1])
         forge = self._forge()
         pull = self._publish_pull_request(tip)
         if pull.is_merged:
@@ -252,17 +259,6 @@ class PullRequestLander(RemoteLander):
             return (f"other open pull requests were not compared: {error}",)
         name = f"{pull.noun} {pull.sign}" if pull else "pull request #"
         return tuple(f"{name}{number} is open and changes {path} too" for number, path in conflicts.items())
-
-    def _conclude_without_branch(self, progress: Progress) -> Conclusion:
-        """The branch is gone from the remote: deleted after the merge, or by a person instead of it."""
-        if self.closed is not None:
-            return self.closed
-        pull = self._find_landing()
-        if pull is not None and pull.is_merged:
-            return self._finish_merge(pull, pull.merge_commit)
-        if not progress.pushed or self._is_complete(self.target.tip() or ""):
-            return Landed(tip="")
-        return self._fail_for_deleted(progress.pushed[-1])
 
     def _is_complete(self, tip: Oid) -> bool:
         return all(phase.status is Status.DONE for phase in self._read_plan(tip).phases)

@@ -42,7 +42,7 @@ def _find_result(action: Start, state: RunState, context: RunContext) -> tuple[e
     if action.dispatch.role is not Role.DELEGATE:
         return proof.already_known(action, state, context)
     if phase.dispatches.newest is not None and phase.dispatches.newest.role is Role.DELEGATE:
-        taken = _look_at_target(phase, context)
+        taken = take_delegated(action, state, context)
         return taken if len(taken) > 1 else ()
     # The files of the command that landings have changed since the plan began.
     assert isinstance(phase.chosen, e.DelegateChosen)
@@ -60,11 +60,8 @@ def _find_result(action: Start, state: RunState, context: RunContext) -> tuple[e
 
 
 def take_delegated(action: Action, state: RunState, context: RunContext) -> tuple[e.Event, ...]:  # noqa: ARG001
-    return _look_at_target(state.work, context)
-
-
-def _look_at_target(phase: WorkAttempt, context: RunContext) -> tuple[e.Event, ...]:
     """The work and the candidate: all commits that the target got since the phase began; or that it got none."""
+    phase = state.work
     base = phase.base
     tip = context.tip()
     tree = context.objects.commit(tip).tree

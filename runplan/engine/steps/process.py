@@ -15,7 +15,6 @@ from runplan.adapters.agents.clis import agent_of
 from runplan.adapters.agents.endings import FARTHEST_S
 from runplan.adapters.configuration.places import state_directory
 from runplan.adapters.git.zones import Extra
-from runplan.adapters.store.files import is_directory
 from runplan.adapters.supervise.dispatches import claim_ports
 from runplan.domain.checks import results, returns
 from runplan.domain.errors import RunplanError, Unreachable
@@ -105,12 +104,6 @@ def number_lane(context: RunContext, *, is_for_agents: bool) -> dict[str, str]:
     return {"RUNPLAN_LANE": lane or "0", "RUNPLAN_PORT": str(claim_ports(state_directory(context.env), path))}
 
 
-def find_removed(started: e.DispatchStarted, context: RunContext) -> Path | None:
-    """The worktree of a command or a reader that is gone, so that its result says nothing."""
-    places = (place_of(started, context)[0], *([context.zone.path] if started.agents else []))
-    return None if started.role.is_writer else next((path for path in places if not is_directory(path)), None)
-
-
 def is_for_writers(started: e.DispatchStarted) -> bool:
     """Whether it runs in the worktree of implementers and fixers; else in the proof worktree."""
     return started.role.is_writer or (started.role is Role.SETUP and not started.tree)
@@ -150,8 +143,8 @@ def prepare_writer(started: e.DispatchStarted, state: RunState, context: RunCont
         text = prompts.fix_prompt(template, brief, failed=failed, why=started.complaint, gates=red, diff=diff)
     rejections = [why for failure in context.failures(phase.chosen.phase) if (why := failure.event.rejected)]
     handover = f"\n{phase.handovers[-1].note}" if phase.handovers else ""
-    answers = prompts.answers_note(context.answers(phase.chosen.phase))
-    text += as_utf8(prompts.rejections_note([*rejections, *phase.rejections]) + answers + handover)
+    answers = context.answers(phase.chosen.phase)
+    text += as_utf8(prompts.history_notes([*rejections, *phase.rejections], answers) + handover)
     if phase.handovers or phase.dispatches.questions or started.again:  # it continues the notes of its predecessor
         context.dispatches.write(started.id, d.NOTES, context.dispatches.read(phase.written, d.NOTES) or "")
     launch = launch_agent(started, context, text, base=phase.base, attempt=phase.leased.attempt)

@@ -47,7 +47,17 @@ def read_plan(action: Action, state: RunState, context: RunContext) -> e.Event: 
     limit = started.parallel - (count_busy(state) if worked else 0) if is_parallel else 0
     startable = list_startable(plan, worked, limit=limit)
     if worked or len(startable) > 1:
-        return _choose_lanes(plan, startable, worked, state, tip=tip)
+        names = map(str, count(len(state.lanes) + 1))
+        begun = [(next(names), phase.id, phase.touches) for phase in startable]
+        bases = list_bases(state) if may_begin_ahead(state) else {}
+        worked |= {phase.id: phase.touches for phase in startable}
+        ahead: list[tuple[str, str, str]] = []
+        below = {lane.phase: lane.state.after for lane in lanes}
+        for later, after in list_ahead(plan, worked, bases, below, limit=started.pipeline - count_ahead(state)):
+            name = next(names)
+            begun.append((name, later.id, later.touches))
+            ahead.append((name, after, bases[after]))  # it can begin on a phase that is being proven
+        return e.LanesChosen(tip=tip, lanes=tuple(begun), ahead=tuple(ahead))
     if state.after:  # what it depends on is below the commit that it begins on
         plan = tracker.assume_done(plan, *(row.depends if (row := plan.phase(wanted)) else ()))
     read = choose_work(plan, text, tip=tip, wanted=wanted)
@@ -59,23 +69,6 @@ def read_plan(action: Action, state: RunState, context: RunContext) -> e.Event: 
         if read.direct and isinstance(context.direct, Direct) and (why := context.direct.describe_missing()):
             raise Unreachable(why)  # the phase may have landed there already
     return read
-
-
-def _choose_lanes(
-    plan: Plan, startable: list[Phase], worked: dict[str, tuple[str, ...]], state: RunState, *, tip: str
-) -> e.LanesChosen:
-    """These phases, and those that can begin on a phase that is being proven."""
-    names = map(str, count(len(state.lanes) + 1))
-    lanes = [(next(names), phase.id, phase.touches) for phase in startable]
-    bases = list_bases(state) if may_begin_ahead(state) else {}
-    worked = worked | {phase.id: phase.touches for phase in startable}
-    ahead: list[tuple[str, str, str]] = []
-    below = {lane.phase: lane.state.after for lane in open_lanes(state)}
-    for phase, after in list_ahead(plan, worked, bases, below, limit=state.options.pipeline - count_ahead(state)):
-        name = next(names)
-        lanes.append((name, phase.id, phase.touches))
-        ahead.append((name, after, bases[after]))
-    return e.LanesChosen(tip=tip, lanes=tuple(lanes), ahead=tuple(ahead))
 
 
 def choose_work(plan: Plan, text: bytes, *, tip: str, wanted: str) -> e.Chosen | e.NoWork:

@@ -57,8 +57,7 @@ def prepare_verifier(started: e.DispatchStarted, state: RunState, context: RunCo
         brief = replace(brief, chosen=replace(brief.chosen, **of_plan))
     changed = _list_changed(phase, context, started.scope)
     template = context.prompts[prompts.FINAL if started.scope else started.role]
-    missing = prompts.missing_note(_list_missing(phase, context, started.scope))
-    doubted = prompts.doubted_note(phase.proof.doubted) if phase.proof.doubted else ""
+    missing = _list_missing(phase, context, started.scope)
     rows = []  # changed instructions of agents, which a verifier gets as files of its own
     for number, path in enumerate(_find_instructions(phase, context, started.scope), 1):
         content = context.objects.blob(phase.built.commits[-1], path)
@@ -67,7 +66,7 @@ def prepare_verifier(started: e.DispatchStarted, state: RunState, context: RunCo
             context.dispatches.write(started.id, copy, content.decode("utf-8", "surrogateescape"))
         rows.append((path, "removed" if content is None else str(context.dispatches.directory(started.id) / copy)))
     text = prompts.verify_prompt(template, brief, diff=diff, changed=changed, gates=gates, proofs=proofs)
-    text += as_utf8(missing + doubted + prompts.instructions_note(rows))
+    text += as_utf8(prompts.verifier_notes(missing, phase.proof.doubted, rows))
     launch = launch_agent(started, context, text, base=phase.base, attempt=phase.leased.attempt)
     fill = partial(fill_files, started, phase, context, diff=diff, commit=commit)
     return Prepared(started=started, launch=launch, fill=fill, diff=diff)
