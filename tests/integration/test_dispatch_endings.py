@@ -460,9 +460,11 @@ except KeyboardInterrupt:
     [("claude", "SIGINT"), ("codex", "SIGINT"), ("gemini", "SIGTERM")],
 )
 def test_a_stop_uses_the_signal_for_a_clean_end(on: Stage, reader: str, asked: str) -> None:
-    dispatch = on.python(f"{DEAF}print(os.getpid(), file=open('agent', 'w')){STAYS}", reader=reader, grace_s=60)
+    # It ends only after it has noted a signal: a fixed grace would be too short on a busy machine.
+    ends = "\nwhile not os.path.exists('signals'): time.sleep(0.01)\ntime.sleep(0.1)"
+    dispatch = on.python(f"{DEAF}print(os.getpid(), file=open('agent', 'w')){ends}", reader=reader, grace_s=60)
     pid_in(on.path / "agent")
-    on.dispatches.end([dispatch], grace_s=0.2)
+    on.dispatches.end([dispatch], grace_s=PATIENCE_S)
 
     assert signals(on) == [asked]
 
