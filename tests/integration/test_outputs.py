@@ -101,9 +101,8 @@ def test_a_host_that_takes_over_reads_the_files_of_a_dispatch(store: PostgresSto
         here.dispatches.write(dispatch, RETURN, f"say {SECRET}")
         (here.dispatches.directory(dispatch) / NOTES).symlink_to("/etc/passwd")
         (here.dispatches.directory(dispatch) / OWN / "TESTS-a.xml").write_text("<testsuite/>")
-        here.dispatches.store_end(
-            dispatch, (RETURN, NOTES, f"{OWN}/TESTS-*.xml"), lambda text: text.replace(SECRET, "***")
-        )
+        names = (RETURN, NOTES, f"{OWN}/TESTS-*.xml")
+        store.outputs.add_end(here.dispatches.directory(dispatch), names, lambda text: text.replace(SECRET, "***"))
         used = """echo 'runplan:tell {"tokens": 1234}'"""
         lost = here.sh(f"{used}; sleep 60", reader="script")
         until(lambda: Outputs(tmp_path / "dispatch", None).read(lost, "out.log")[0])

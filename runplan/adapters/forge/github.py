@@ -18,7 +18,7 @@ from jwt import PyJWTError
 
 from runplan.adapters.forge import github_facts as f, model as m
 from runplan.adapters.forge.access import Ask, Token, ask_with, find_stored_token, header_settings
-from runplan.adapters.forge.github_calls import CLIENT, TIMEOUT_S, GitHubCalls, check_answers, describe_error
+from runplan.adapters.forge.github_calls import CLIENT, TIMEOUT_S, GitHubCalls, describe_error
 from runplan.adapters.forge.retry import Calls, OwnComment, repeatable
 from runplan.adapters.git.command import Git
 from runplan.domain.errors import NotAllowed, NotFound, RefusedEarly
@@ -100,7 +100,6 @@ class GitHub:
         self, address: m.Address, auth: Auth.Auth, token: Token, *, api: str, calls: Calls | None = None
     ) -> None:
         logging.getLogger("github").setLevel(logging.CRITICAL)  # else it writes to standard error
-        check_answers()
         self.calls = calls or GitHubCalls()
         self.address = address
         self.token_source = token.source

@@ -84,10 +84,6 @@ class CheckedAnswers:
         return response
 
 
-@functools.cache
-def check_answers() -> None:
-    """Have every later client of PyGithub use checked answers."""
-    classes = (HTTPRequestsConnectionClass, HTTPSRequestsConnectionClass)
-    Requester.injectConnectionClasses(
-        *(type(f"Checked{base.__name__}", (CheckedAnswers, base), {}) for base in classes)
-    )
+# Every client of PyGithub uses checked answers from here on.
+_CLASSES = (HTTPRequestsConnectionClass, HTTPSRequestsConnectionClass)
+Requester.injectConnectionClasses(*(type(f"Checked{base.__name__}", (CheckedAnswers, base), {}) for base in _CLASSES))

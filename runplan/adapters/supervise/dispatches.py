@@ -12,7 +12,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from itertools import chain
 from pathlib import Path
 from zlib import crc32
@@ -150,11 +150,6 @@ class Dispatches:
     def write(self, dispatch: str, name: str, text: str) -> None:
         # Not synced: a power cut that loses the file also ends its reader.
         publish(self.directory(dispatch) / name, text.encode("utf-8", "surrogateescape"), sync=False)
-
-    def store_end(self, dispatch: str, names: Collection[str], redact: Callable[[str], str]) -> None:
-        """Store the output of a dispatch that has ended, and the named files, for other hosts."""
-        if self.stored is not None:
-            self.stored.add_end(self.directory(dispatch), names, redact)
 
     def start(self, launch: Launch) -> None:
         """Start the process under a shim, and return as soon as the shim runs. An id is started once."""

@@ -205,18 +205,48 @@ class PullRequestLander(RemoteLander):
         return self._seen.held[1]
 
     def _try_merge(self, pull: m.PullRequest, checks: Sequence[m.PullCheck], *, is_stable: bool) -> Conclusion:
-        target = self._forge().read_target(pull.base, number=pull.number)
+        """Merge by an allowed method, or have the forge merge it when the rules of the target are met."""
+        forge = self._forge()
+        target = forge.read_target(pull.base, number=pull.number)
         waiting = before_merge(pull, checks, target, is_stable=is_stable)
         if self._seen.status is None and m.STATUS in target.checks and pull.state is m.MergeState.BLOCKED:
             self._seen.status = ("", "")  # the next look tries again
             why = f"{pull.base} requires the commit status {m.STATUS}, which the token may not set"
             merge = f"allow it to, or merge {pull.name} yourself: {pull.url}"
             return Waiting(kind=WaitKind.MERGE, why=f"{why}; {merge}")
-        if waiting is None:
-            return self._merge_pull_request(pull, checks, target)
-        if target.objections and pull.auto_merge:
-            self._forge().cancel_merge(pull.number)
-        return waiting
+        if waiting is not None:
+            if target.objections and pull.auto_merge:
+                forge.cancel_merge(pull.number)
+            return waiting
+        wanted = self._settings.method
+        method = target.choose_method(wanted)
+        trailers = self._read_trailers(pull.head)
+        if not method and not target.queue:
+            why = f"{pull.base} allows no merge method; allow one in its settings: {pull.url}"
+            return Waiting(kind=WaitKind.MERGE, why=why)
+        # No phase: `undo` would take the merge for the landing of one.
+        message = "\n".join(f"{key}: {trailers[key]}" for key in (PLAN, RUN) if key in trailers)
+        how = m.Merge(head=pull.head, method=method, title=f"{pull.title} ({pull.sign}{pull.number})", message=message)
+        missing = missing_checks(checks, target.checks)
+        red = [check.name for check in checks if check.state is m.CheckState.FAILED]
+        # An administrator's merge would bypass the rules.
+        is_blocked = pull.state is m.MergeState.BLOCKED or bool(missing) or any(name in target.checks for name in red)
+        answer = None if is_blocked or target.queue else forge.merge_pull_request(pull.number, how)
+        if isinstance(answer, str):
+            notes = [f"it was merged by {method}: {pull.base} does not allow {wanted}"] if method != wanted else []
+            if unseen := missing_checks(checks, target.usual_checks):
+                notes.append(f"no result of {', '.join(unseen)}, which ran on earlier pull requests, was waited for")
+            if red:
+                notes.append(f"{', '.join(red)} failed, on {pull.base} too")
+            return self._finish_merge(pull, answer, notes)
+        # The queue of a classic rule shows only in a refused merge.
+        later = forge.merge_later(pull.number, how, queue=target.queue or answer is not None)
+        if later is None:
+            return Waiting(kind=WaitKind.MERGE, why=f"{pull.name} is merged when the rules of {pull.base} are met")
+        if answer is not None:
+            return Waiting(kind=WaitKind.MERGE, why=f"{pull.name} was not merged: {answer.said}")
+        rules = f"{pull.base} requires {target.requirements or 'more than its rules show'}"
+        return Waiting(kind=WaitKind.CHECKS if missing else WaitKind.REVIEW, why=f"{pull.name}: {rules}: {pull.url}")
 
     def _converse(self, pull: m.PullRequest, messages: Sequence[m.PullMessage], progress: Progress) -> DueMessages:
         """Answer the messages that were handled, after asking for a new review; those that are due."""
@@ -413,39 +443,6 @@ class PullRequestLander(RemoteLander):
 
     def _read_trailers(self, oid: Oid) -> dict[str, str]:
         return read_trailers(self._git.commit(oid).message)
-
-    def _merge_pull_request(self, pull: m.PullRequest, checks: Sequence[m.PullCheck], target: m.Target) -> Conclusion:
-        """Merge by an allowed method, or have the forge merge it when the rules of the target are met."""
-        forge = self._forge()
-        wanted = self._settings.method
-        method = target.choose_method(wanted)
-        trailers = self._read_trailers(pull.head)
-        if not method and not target.queue:
-            why = f"{pull.base} allows no merge method; allow one in its settings: {pull.url}"
-            return Waiting(kind=WaitKind.MERGE, why=why)
-        # No phase: `undo` would take the merge for the landing of one.
-        message = "\n".join(f"{key}: {trailers[key]}" for key in (PLAN, RUN) if key in trailers)
-        how = m.Merge(head=pull.head, method=method, title=f"{pull.title} ({pull.sign}{pull.number})", message=message)
-        missing = missing_checks(checks, target.checks)
-        red = [check.name for check in checks if check.state is m.CheckState.FAILED]
-        # An administrator's merge would bypass the rules.
-        is_blocked = pull.state is m.MergeState.BLOCKED or bool(missing) or any(name in target.checks for name in red)
-        answer = None if is_blocked or target.queue else forge.merge_pull_request(pull.number, how)
-        if isinstance(answer, str):
-            notes = [f"it was merged by {method}: {pull.base} does not allow {wanted}"] if method != wanted else []
-            if unseen := missing_checks(checks, target.usual_checks):
-                notes.append(f"no result of {', '.join(unseen)}, which ran on earlier pull requests, was waited for")
-            if red:
-                notes.append(f"{', '.join(red)} failed, on {pull.base} too")
-            return self._finish_merge(pull, answer, notes)
-        # The queue of a classic rule shows only in a refused merge.
-        later = forge.merge_later(pull.number, how, queue=target.queue or answer is not None)
-        if later is None:
-            return Waiting(kind=WaitKind.MERGE, why=f"{pull.name} is merged when the rules of {pull.base} are met")
-        if answer is not None:
-            return Waiting(kind=WaitKind.MERGE, why=f"{pull.name} was not merged: {answer.said}")
-        rules = f"{pull.base} requires {target.requirements or 'more than its rules show'}"
-        return Waiting(kind=WaitKind.CHECKS if missing else WaitKind.REVIEW, why=f"{pull.name}: {rules}: {pull.url}")
 
     def _finish_merge(self, pull: m.PullRequest, merged: Oid, remarks: Sequence[str] = ()) -> Landed:
         """The local target follows, issues are closed, and last the branch goes: without it nothing is left to do."""

@@ -102,8 +102,9 @@ def _running_dispatch(state: RunState) -> e.DispatchStarted:
 
 def _record_result(started: e.DispatchStarted, context: RunContext, outcome: d.Outcome) -> e.DispatchEnded:
     """How the process ended, what it said and what it used, by its output or by its return."""
-    names = (f"{d.OWN}/{file}" for file in FILES.values())
-    context.dispatches.store_end(started.id, (d.RETURN, d.NOTES, *names), context.agents.redacted)
+    if (stored := context.dispatches.stored) is not None:  # for other hosts
+        names = (d.RETURN, d.NOTES, *(f"{d.OWN}/{file}" for file in FILES.values()))
+        stored.add_end(context.dispatches.directory(started.id), names, context.agents.redacted)
     usage = outcome.tally.usage
     seconds = outcome.seconds
     table = context.settings.agents.agent(started.agent) if started.agent else None
