@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
@@ -40,7 +39,7 @@ LATE_S = 300.0  #: the end of a dispatch is recorded this long after its time li
 class Prepared(Struct, frozen=True, kw_only=True):
     started: e.DispatchStarted
     launch: d.Launch
-    fill: Callable[[], str | None]  #: puts the files of its worktree right; why products of run.setup cannot be used
+    fill: Callable[[], str]  #: puts the files of its worktree right; why products of run.setup cannot be used, or ""
     diff: str = ""  #: the change that a fixer continues or a verifier judges
 
 
@@ -149,7 +148,11 @@ def prepare_writer(started: e.DispatchStarted, state: RunState, context: RunCont
     if phase.handovers or phase.dispatches.questions or started.again:  # it continues the notes of its predecessor
         context.dispatches.write(started.id, d.NOTES, context.dispatches.read(phase.written, d.NOTES) or "")
     launch = launch_agent(started, context, text, base=phase.base, attempt=phase.leased.attempt)
-    fill = partial(lend_worktree, started, phase, context, extra_files(started, context, diff=diff))
+
+    def fill() -> str:
+        lend_worktree(started, phase, context, extra_files(started, context, diff=diff))
+        return ""
+
     return Prepared(started=started, launch=launch, fill=fill, diff=diff)
 
 
