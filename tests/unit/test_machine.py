@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from runplan.domain.plan.marks import NoWorkKind
 from runplan.domain.run import actions as a, events as e
-from runplan.domain.run.attempt_parts import SetupDoubted, SetupReused
+from runplan.domain.run.attempt_parts import Setup, SetupDoubted, SetupReused
 from runplan.domain.run.attempts import WorkAttempt, open_questions
 from runplan.domain.run.decide import decide
 from runplan.domain.run.dispatch import Ending
@@ -751,6 +751,15 @@ def test_set_up_whose_products_cannot_be_used_is_repeated_three_times_at_most() 
     failed = failing(state)
     assert failed.reason is Reason.SETUP_FAILED
     assert "3 times on the same tree, and its products could not be used: the worktree had to be made" in failed.detail
+
+
+def test_set_ups_of_the_base_and_of_the_code_in_turn_are_no_repetition() -> None:
+    setup = Setup()
+    for number, tree in enumerate(["t0", "t1"] * 4):
+        set_up = e.DispatchStarted(id=f"s{number}", role=Role.SETUP, cycle=1, tree=tree, why="package.json changed")
+        ended = e.DispatchEnded(id=set_up.id, role=Role.SETUP, ending=Ending.EXITED, code=0)
+        setup = setup.record(ended, set_up)
+    assert setup.ran == (("t1", "package.json changed"),)
 
 
 def test_a_run_that_finds_every_phase_done_has_nothing_to_do_and_one_that_landed_is_done() -> None:

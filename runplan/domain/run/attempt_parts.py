@@ -146,7 +146,7 @@ class Setup(Struct, frozen=True, kw_only=True):
     doubt: str = ""  #: why it has to run on this tree itself
     renewed: str = ""  #: the tree on which it ran again, because a check failed with reused products
     notes: tuple[str, ...] = ()  #: why it ran, each time
-    ran: tuple[tuple[str, str], ...] = ()  #: the tree of the checks and the reason, each time
+    ran: tuple[tuple[str, str], ...] = ()  #: the newest tree of the checks and the reason, each time in a row
 
     def record(self, event: e.Event, newest: e.DispatchStarted | None) -> Setup:
         """`newest` is the dispatch that an ending belongs to."""
@@ -166,7 +166,7 @@ class Setup(Struct, frozen=True, kw_only=True):
                 if not newest.tree:
                     return setup
                 renewed = newest.tree if newest.again else self.renewed
-                ran = (*self.ran, (newest.tree, newest.why))
+                ran = (*(row for row in self.ran if row[0] == newest.tree), (newest.tree, newest.why))
                 return replace(setup, tree=newest.tree, is_reused=False, doubt="", renewed=renewed, ran=ran)
             case _:
                 return self

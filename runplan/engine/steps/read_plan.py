@@ -122,7 +122,8 @@ def _examine_numbers(plan: Plan, phase: Phase, context: RunContext) -> tuple[str
     texts = set[str]()
     for commit in commits:
         with suppress(PlanUnreadable):
-            texts |= {row.text for row in context.plan_at(commit)[0].phases if row.id == phase.id}
+            earlier = context.plan_at(commit)[0].phase(phase.id)
+            texts |= {earlier.text} if earlier is not None else set()
     if words and (not commits or phase.text in texts):
         return f"{place}: phase {phase.id} says {words!r}; revise its text and commit it", ()
     return "", tuple(words for _, words in contradictions)
