@@ -1,4 +1,4 @@
-"""Settings of all tests: an environment of their own, fixed hypothesis examples, the number of workers."""
+"""Settings of all tests: an environment of their own, fixed hypothesis examples, the number of workers, the tiers."""
 
 import contextlib
 import functools
@@ -6,7 +6,7 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Generator
+from collections.abc import Generator, Sequence, Set
 from pathlib import Path
 
 import pytest
@@ -38,6 +38,9 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 #: Run only when they are named: real agents and Chromium are no part of the test tools, and take minutes.
 APART = ("tests/agents", "tests/web")
 
+#: `make test` runs only what is marked here; `make test-rest` runs the others.
+REST = ("tests/chaos/", "tests/corpus/", "tests/e2e/", "tests/fleet/")
+
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     apart = next((name for name in APART if collection_path == config.rootpath / name), None)
@@ -49,6 +52,40 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--zoo", action="store_true", help="play every attack of an agent, not a sample")
     parser.addoption("--corpus", action="store_true", help="play every phase of the corpus, not a sample")
     parser.addoption("--no-skips", action="store_true", help="a skipped test fails")
+    parser.addoption(
+        "--tier", choices=("test", "rest"), help="run the tests of `make test` or of `make test-rest` alone"
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if (tier := config.getoption("--tier")) is None:
+        return
+    ends = _ends_of_matrices(items)
+    tiers = [_tier_of(item, ends) for item in items]
+    config.hook.pytest_deselected(items=[item for item, its in zip(items, tiers, strict=True) if its != tier])
+    items[:] = [item for item, its in zip(items, tiers, strict=True) if its == tier]
+
+
+def _tier_of(item: pytest.Item, ends: Set[pytest.Item]) -> str:
+    mark = _mark_of(item)
+    return "test" if mark == "promise" or (mark == "matrix" and item in ends) else "rest"
+
+
+def _mark_of(item: pytest.Item) -> str:
+    """The nearest mark: that of the case or function, of the module, of the directory."""
+    for node in reversed(item.listchain()):
+        marks = {mark.name for mark in node.own_markers}
+        if found := [name for name in ("rest", "matrix", "promise") if name in marks]:
+            return found[0]
+    return "rest" if item.nodeid.startswith(REST) else "promise"
+
+
+def _ends_of_matrices(items: Sequence[pytest.Item]) -> set[pytest.Item]:
+    """The first and the last case of each test that is marked `matrix`, without cases that are marked `rest`."""
+    cases = [item for item in items if _mark_of(item) == "matrix"]
+    first = {item.nodeid.partition("[")[0]: item for item in reversed(cases)}
+    last = {item.nodeid.partition("[")[0]: item for item in cases}
+    return {*first.values(), *last.values()}
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -10,6 +10,8 @@ import pytest
 from tests.support.documents import ROOT, fences, read
 from tests.support.tools import link_tools
 
+pytestmark = pytest.mark.promise
+
 
 def ran(*command: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
@@ -84,3 +86,57 @@ def test_a_skipped_test_fails_the_full_run(tmp_path: Path, options: tuple[str, .
     answer = ran(sys.executable, *words)
     assert answer.returncode == code, answer.stdout
     assert ("no bwrap" in answer.stdout) is bool(options)
+
+
+TIERS = {
+    "tests/unit/test_x.py": """
+import pytest
+
+def test_plain(): pass
+
+@pytest.mark.rest
+def test_slow(): pass
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("case", [1, 2, 3, pytest.param(4, marks=pytest.mark.rest)])
+def test_many(case): pass
+""",
+    "tests/e2e/test_y.py": """
+import pytest
+
+def test_plain(): pass
+
+@pytest.mark.promise
+@pytest.mark.parametrize("case", [1, 2, 3])
+def test_shown(case): pass
+""",
+    "tests/forge/test_z.py": """
+import pytest
+
+pytestmark = pytest.mark.rest
+
+def test_plain(): pass
+
+@pytest.mark.promise
+def test_rule(): pass
+""",
+}
+
+
+def test_every_test_is_in_one_tier(tmp_path: Path) -> None:
+    for name, text in TIERS.items():
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+
+    def collected(*options: str) -> list[str]:
+        words = ("-m", "pytest", "-q", "--collect-only", "--rootdir", str(tmp_path), "-c", os.devnull)
+        answer = ran(sys.executable, *words, "-W", "ignore", "-p", "tests.conftest", *options, str(tmp_path / "tests"))
+        assert answer.returncode == 0, answer.stdout
+        return [line.rpartition("/")[2] for line in answer.stdout.splitlines() if "::" in line]
+
+    test, rest = collected("--tier", "test"), collected("--tier", "rest")
+    assert sorted(test) == [
+        *("test_x.py::test_many[1]", "test_x.py::test_many[3]", "test_x.py::test_plain"),
+        *("test_y.py::test_shown[1]", "test_y.py::test_shown[2]", "test_y.py::test_shown[3]", "test_z.py::test_rule"),
+    ]
+    assert sorted(test + rest) == sorted(collected())
