@@ -32,7 +32,7 @@ class Stage:
         return ran.returncode, ran.stdout + ran.stderr
 
 
-@pytest.fixture(params=["none", pytest.param("bwrap", marks=NO_BWRAP)])
+@pytest.fixture(params=["none", pytest.param("bwrap", marks=[pytest.mark.rest, NO_BWRAP])])
 def stage(tmp_path: Path, request: pytest.FixtureRequest) -> Stage:
     return Stage(tmp_path, request.param)
 
@@ -68,6 +68,7 @@ def test_no_process_outlives_a_killed_one(stage: Stage) -> None:
         assert process.stdout.read() == b""  # the pipe is closed by the last process
 
 
+@pytest.mark.rest
 @NO_BWRAP
 @pytest.mark.parametrize("is_copy", [False, True])
 def test_what_it_changes_on_a_layer_is_dropped(tmp_path: Path, *, is_copy: bool) -> None:

@@ -37,6 +37,8 @@ from tests.forge.conftest import BRANCH, git
 from tests.support.github.hub import Answer, Hub
 from tests.support.github.server import Fault, StandIn, an_app, environment
 
+pytestmark = pytest.mark.rest
+
 LATE = 2_000_000_000.0  #: long after the push
 
 
@@ -166,6 +168,7 @@ def test_a_merge_does_not_wait_when_all_usual_checks_have_passed(conclude: Concl
     merged(conclude(now=datetime.now(UTC).timestamp()), hub)
 
 
+@pytest.mark.promise
 def test_a_required_check_is_waited_for_even_if_it_is_late(conclude: Conclude, stand_in: StandIn, hub: Hub) -> None:
     hub.required, hub.allow_auto_merge = ["ci"], False
     assert "main requires checks ci" in waits(conclude(4), "checks")
@@ -191,6 +194,7 @@ def test_a_base_that_was_modified_during_the_merge_is_tried_again(conclude: Conc
 # --- rules of the repository -------------------------------------------------------------------------------
 
 
+@pytest.mark.promise
 def test_a_draft_is_not_merged(conclude: Conclude, hub: Hub) -> None:
     conclude(1)
     hub.set_draft(is_draft=True)
@@ -328,6 +332,7 @@ def test_a_check_that_fails_on_the_target_too_is_passed_by_if_so_set(
         assert "lint failed, on main too" in merged(conclude(), hub)
 
 
+@pytest.mark.promise
 def test_auto_merge_is_asked_for_where_a_rule_is_not_met_yet(conclude: Conclude, stand_in: StandIn, hub: Hub) -> None:
     hub.reviews = 1
     waits(conclude(4), "merge")
@@ -344,11 +349,13 @@ def test_without_auto_merge_a_review_is_waited_for(conclude: Conclude, hub: Hub)
     merged(conclude(), hub)
 
 
+@pytest.mark.promise
 def test_a_merge_queue_is_used_where_there_is_one(conclude: Conclude, hub: Hub) -> None:
     hub.merge_queue = True
     merged(conclude(), hub)
 
 
+@pytest.mark.promise
 @pytest.mark.parametrize("method", ["squash", "rebase"])
 def test_a_method_that_the_repository_allows_is_used(conclude: Conclude, hub: Hub, method: str) -> None:
     hub.methods = {method}
@@ -381,6 +388,7 @@ def test_changes_requested_by_somebody_who_may_write_block_the_merge(
     merged(conclude(), hub)
 
 
+@pytest.mark.promise
 def test_without_auto_a_person_merges(conclude: Conclude, stand_in: StandIn, hub: Hub) -> None:
     assert "review and merge it" in waits(conclude(auto=False), "review")
     hub.do_merge(hub.pulls[1], "merge")
@@ -461,6 +469,7 @@ def amend(hub: Hub) -> None:
     hub.pushed(before)
 
 
+@pytest.mark.promise
 @pytest.mark.parametrize(
     "act", [amend, lambda hub: hub.commit(BRANCH, {"theirs.txt": "theirs\n"})], ids=["amended", "added"]
 )
@@ -565,6 +574,7 @@ def test_a_local_target_with_commits_of_its_own_stays(conclude: Conclude, clone:
     assert git("rev-parse", "main", cwd=clone) == before
 
 
+@pytest.mark.promise
 def test_a_push_that_the_server_refuses_is_named(
     a_lander: Callable[[], PullRequestLander], clone: Path, hub: Hub
 ) -> None:
@@ -581,6 +591,7 @@ def test_a_push_that_the_server_refuses_is_named(
     assert "GH006" in answer.reason.why
 
 
+@pytest.mark.promise
 def test_a_closed_pull_request_is_a_failure_that_keeps_the_commits(conclude: Conclude, clone: Path, hub: Hub) -> None:
     conclude(1, auto=False)
     hub.pulls[1].state = "closed"
@@ -590,6 +601,7 @@ def test_a_closed_pull_request_is_a_failure_that_keeps_the_commits(conclude: Con
     assert git("for-each-ref", "--format=%(objectname)", "refs/runplan/parked", cwd=clone) == hub.tip(BRANCH)
 
 
+@pytest.mark.promise
 @pytest.mark.parametrize("default", ["main", "trunk"])
 def test_issues_of_the_plan_are_closed_with_one_comment(
     conclude: Conclude, hub: Hub, issues: list[int], default: str
@@ -602,6 +614,7 @@ def test_issues_of_the_plan_are_closed_with_one_comment(
     assert (issue.state, len(issue.comments)) == ("closed", 1)
 
 
+@pytest.mark.promise
 def test_a_renamed_repository_is_followed(conclude: Conclude, hub: Hub) -> None:
     hub.renamed_from, hub.name = hub.name, "product"
     merged(conclude(), hub)

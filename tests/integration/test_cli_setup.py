@@ -75,6 +75,7 @@ def test_init_writes_what_it_found_and_names_the_next_command(
     assert output.endswith(f"Next: runplan doctor; then commit it: {commit}\n")
 
 
+@pytest.mark.rest
 @pytest.mark.skipif(bool(find_obstacle(os.environ)), reason="no bubblewrap")
 def test_init_and_doctor_say_in_five_lines_what_the_processes_of_a_run_see(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -212,6 +212,7 @@ def test_the_keys_of_a_start_that_a_stop_refuses_are_forgotten(bench: Bench) -> 
     assert bench.environments.of(B) == {}
 
 
+@pytest.mark.rest
 def test_commands_stay_queued_while_another_process_holds_their_lock(bench: Bench) -> None:
     pause = bench.queue("pause")
     with bench.runs.repository.claims.command_lock(), pytest.raises(match="the request stays queued"):

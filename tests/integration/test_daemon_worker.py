@@ -187,6 +187,7 @@ def test_a_run_of_another_process_is_continued_when_that_releases_it(project: Pr
     assert project.dispatched().count("implement") == 1
 
 
+@pytest.mark.rest
 def test_a_closed_repository_keeps_its_time_and_is_retried_less_often(project: Project, tmp_path: Path) -> None:
     """It can be opened each time, and then no step can be taken."""
     meanwhile, timers, log, clock = Meanwhile(tmp_path), Timers(), Log(), Moving()

@@ -343,6 +343,7 @@ def test_a_push_that_the_server_lost_before_it_counted_is_trouble_and_lands_late
     assert pair.landed() == 1
 
 
+@pytest.mark.rest
 def test_a_push_that_times_out_is_checked_on_the_remote(pair: Pair) -> None:
     here, go_on = pair.there.path / "here", pair.there.path / "go-on"
     pair.hook("post-receive", f"touch {here}; until [ -e {go_on} ]; do sleep 0.01; done")

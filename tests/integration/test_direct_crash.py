@@ -22,6 +22,8 @@ from tests.support import landings
 from tests.support.landings import candidate, files_of, leftovers
 from tests.support.repos import MAIN, TRACKED, Pair, make_pair
 
+pytestmark = pytest.mark.rest
+
 _UP = "cut -d' ' -f4 /proc/$pid/stat"
 #: For a script that git runs at the other end: kill the git that the lander has started.
 KILL_GIT = f"pid=$PPID; until [ $({_UP}) = $LANDER ]; do pid=$({_UP}); done; kill -9 $pid"

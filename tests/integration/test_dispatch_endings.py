@@ -48,6 +48,7 @@ def test_output_on_standard_error_is_a_sign_of_life(on: Stage) -> None:
     assert (outcome.ending, outcome.code) == (Ending.EXITED, 0)
 
 
+@pytest.mark.rest
 def test_silent_work_is_a_sign_of_life_also_in_a_child(on: Stage) -> None:
     busy = "import time\nend = time.monotonic() + 2.0\nwhile time.monotonic() < end: pass"
     dispatch = on.python(
@@ -69,6 +70,7 @@ with open("copy", "wb", buffering=0) as copy:
 """
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("move", ["copy.write(block); copy.seek(0)", "os.read(null, 1 << 20)"], ids=["write", "read"])
 def test_silent_input_and_output_is_a_sign_of_life(on: Stage, move: str) -> None:
     outcome = on.outcome(on.python(MOVES.format(move=move), silence_s=1.5))
@@ -91,6 +93,7 @@ def test_an_agent_whose_processes_take_too_much_memory_is_ended(on: Stage) -> No
     assert 150_000_000 < outcome.memory < 300_000_000
 
 
+@pytest.mark.rest
 def test_memory_that_processes_share_counts_once(on: Stage) -> None:
     share = "import os, time; eaten = bytearray(90_000_000); os.fork(); os.fork(); time.sleep(2.5)"
 
@@ -113,6 +116,7 @@ def test_a_process_that_ignores_the_request_is_killed_after_the_grace(on: Stage)
     assert (outcome.ending, outcome.signal) == (Ending.TIMEOUT, signal.SIGKILL)
 
 
+@pytest.mark.rest
 def test_last_words_within_the_grace_are_kept(on: Stage) -> None:
     dispatch = on.sh("trap 'echo bye; exit 3' TERM; while :; do sleep 0.01; done", wall_s=1.0, grace_s=PATIENCE_S)
 
@@ -201,6 +205,7 @@ def test_a_shim_that_is_stopped_again_and_again_is_killed_with_all_it_watched(
     assert gone(agent)
 
 
+@pytest.mark.rest
 def test_a_dispatch_is_ended_in_the_very_moment_of_its_start(on: Stage) -> None:
     for _ in range(10):
         dispatch = on.sh("sleep 30")
@@ -265,6 +270,7 @@ def test_a_process_whose_first_thread_has_ended_is_ended(on: Stage) -> None:
     assert not Path(f"/proc/{pid_in(on.path / 'child')}").exists()
 
 
+@pytest.mark.rest
 def test_a_limit_ends_the_descendants_too(on: Stage) -> None:
     dispatch = on.sh("setsid sh -c 'echo $$ >child; exec sleep 30' & sleep 30", wall_s=1.0)
 
@@ -325,6 +331,7 @@ COST = r"Cost: \$1.00 message, \$$n.00 session."
 ENDLESS = f'n=0; while :; do n=$((n + 1))\necho "Tokens: 10k sent, 1k received. {COST}"\ndone'
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(
     "limit", [pytest.param({"usd": 2.0}, id="dollars"), pytest.param({"tokens": 20_000}, id="tokens")]
 )
@@ -428,6 +435,7 @@ def test_an_agent_with_a_full_context_is_asked_to_end_and_then_killed(on: Stage)
     assert signals(on) == ["SIGTERM"]
 
 
+@pytest.mark.rest
 def test_an_interrupt_reaches_the_agents_own_session_and_the_rest_is_ended_after_it(on: Stage) -> None:
     """A process that an agent starts in a session of its own is ended by the agent, as at a terminal."""
     child = "import os, time; os.setsid()\n" + DEAF + "open('ready', 'w')" + STAYS
@@ -469,6 +477,7 @@ def test_a_stop_uses_the_signal_for_a_clean_end(on: Stage, reader: str, asked: s
     assert signals(on) == [asked]
 
 
+@pytest.mark.rest
 def test_a_limit_asks_the_same_way(on: Stage) -> None:
     outcome = on.outcome(on.python(f"{DEAF}{STAYS}", reader="claude", wall_s=1.5))
 

@@ -84,6 +84,7 @@ def test_a_program_that_cannot_be_started_is_missing_and_named(
     assert named in outcome.message
 
 
+@pytest.mark.rest
 def test_a_long_log_keeps_its_head_and_its_tail_and_says_what_was_left_out(on: Stage) -> None:
     cap = 1024 * 1024
     dispatch = on.python(
@@ -119,6 +120,7 @@ def test_commands_that_run_side_by_side_have_capped_logs_without_secrets(on: Sta
     assert types == b"it is [redacted]\n"
 
 
+@pytest.mark.rest
 def test_64_megabytes_of_output_take_the_shim_less_than_60_megabytes_of_memory(on: Stage) -> None:
     dispatch = on.python(
         "import os, sys, time\n"
@@ -146,6 +148,7 @@ def test_a_log_under_its_cap_is_whole_also_when_it_reaches_into_the_tail(on: Sta
     assert on.out(dispatch) == b"x" * (size - 1) + b"\n"
 
 
+@pytest.mark.rest
 def test_a_line_of_12_megabytes_is_logged_whole_and_what_follows_is_read(on: Stage) -> None:
     dispatch = on.python("print('x' * 12_000_000); print('after', end='')")
 
@@ -426,12 +429,14 @@ def test_a_process_that_probes_the_lock_is_not_its_holder(on: Stage) -> None:
         assert on.dispatches.standing(dispatch) == over
 
 
+@pytest.mark.rest
 def test_many_dispatches_run_side_by_side(on: Stage) -> None:
     started = [on.sh(f"exit {number}") for number in range(20)]
 
     assert [on.outcome(dispatch).code for dispatch in started] == list(range(20))
 
 
+@pytest.mark.rest
 def test_no_shim_stays_behind_as_a_zombie(on: Stage) -> None:
     dispatch = on.sh("exit 0")
     shim = on.shim(dispatch)

@@ -16,6 +16,8 @@ from tests.support.cli import Project, a_plan, a_project, with_remote
 from tests.support.postgres import a_location, create_database
 from tests.support.repos import Repo
 
+pytestmark = pytest.mark.rest
+
 NO_WORKER = "the request is queued, and no worker of the fleet is running; start one on any host: runplan worker"
 _numbers = count(1)
 
@@ -57,6 +59,7 @@ def jobs_of(location: FleetLocation) -> list[tuple[str, str, str, str | None]]:
         return db.execute(query, (location.schema,)).fetchall()
 
 
+@pytest.mark.promise
 def test_no_daemon_works_beside_a_fleet(machines: tuple[Project, Project]) -> None:
     for words in (("daemon",), ("daemon", "restart")):
         ran = machines[0].runplan(*words)
@@ -92,6 +95,7 @@ def test_messages_name_the_repository_to_a_person_without_a_clone(machines: tupl
     assert ran.last.endswith(f"start one: runplan start plans/X.md --repository {url}")
 
 
+@pytest.mark.promise
 def test_a_wrong_database_names_the_setting(machines: tuple[Project, Project]) -> None:
     ran = machines[0].runplan("status", RUNPLAN_FLEET_DSN=f"{machines[0].extra['RUNPLAN_FLEET_DSN']}-nowhere")
     assert (ran.code, "its address is RUNPLAN_FLEET_DSN" in ran.last) == (5, True), ran.err

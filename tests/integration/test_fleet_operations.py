@@ -6,6 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 import psycopg
+import pytest
 from psycopg import sql
 
 from runplan.adapters.store.location import FleetLocation
@@ -15,6 +16,8 @@ from tests.integration.test_fleet_worker import Fleet, begin, fleet
 from tests.support.cli import a_plan, until, writes
 from tests.support.documents import fences, read
 from tests.support.postgres import create_database, create_member, find_program
+
+pytestmark = pytest.mark.rest
 
 __all__ = ["fleet"]
 

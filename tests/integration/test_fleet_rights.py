@@ -57,6 +57,7 @@ def run(dsn: str, statement: str) -> list[tuple[object, ...]]:
         return cursor.fetchall() if cursor.description else []
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     "statement",
     [

@@ -78,6 +78,7 @@ def test_status_shows_hosts_their_plans_and_why_others_wait(fleet: Fleet) -> Non
     ]
 
 
+@pytest.mark.rest
 def test_a_plan_in_hand_does_not_count_as_waiting(fleet: Fleet) -> None:
     fleet.add_worker("alpha")
     with fleet.store() as store:
@@ -88,6 +89,7 @@ def test_a_plan_in_hand_does_not_count_as_waiting(fleet: Fleet) -> None:
     assert fleet.run("status", "--json").json["queue"] == []
 
 
+@pytest.mark.rest
 def test_a_plan_of_a_dead_host_is_in_the_queue(fleet: Fleet) -> None:
     fleet.add_worker("alpha", silent_s=120)
     with fleet.store() as store:
@@ -103,6 +105,7 @@ def test_a_plan_of_a_dead_host_is_in_the_queue(fleet: Fleet) -> None:
     assert left["why"] == "its host alpha is dead; a host takes it now"
 
 
+@pytest.mark.rest
 def test_drain_and_up_change_one_host_and_tell_it(fleet: Fleet) -> None:
     fleet.add_worker("alpha")
     fleet.add_worker("beta")
@@ -123,6 +126,7 @@ def test_the_exit_code_of_a_hosts_status_is_for_health_checks(fleet: Fleet) -> N
     assert (fleet.run("status", "alpha").code, fleet.run("status", "beta").code) == (0, 5)
 
 
+@pytest.mark.rest
 def test_an_unknown_host_is_refused_with_the_known_ones(fleet: Fleet) -> None:
     ran = fleet.run("drain", "gamma")
     said = "runplan: gamma: no such host; no worker has registered; start one: runplan worker"

@@ -18,6 +18,8 @@ from tests.support.forks import Process
 from tests.support.postgres import create_database
 from tests.support.repos import USER_EMAIL, USER_NAME, Repo, init_repo
 
+pytestmark = pytest.mark.rest
+
 LEASE = "CREATE OR REPLACE FUNCTION runplan.lease() RETURNS INTERVAL LANGUAGE sql STABLE RETURN INTERVAL '3 s'"
 
 
@@ -162,6 +164,7 @@ def test_a_restarted_worker_continues_its_agent(fleet: Fleet, tmp_path: Path) ->
     assert fleet.landed() == ["1"]
 
 
+@pytest.mark.promise
 def test_two_workers_land_each_phase_once_and_fire_a_schedule_once(fleet: Fleet) -> None:
     plans = [str(number) for number in range(1, 6)]
     begin(fleet, *plans)

@@ -4,6 +4,8 @@ import signal
 import subprocess
 import sys
 
+import pytest
+
 from runplan.hosts.foreground import Interruption
 
 WAITS = """
@@ -25,6 +27,7 @@ with Interruption(30.0) as interruption:
 """
 
 
+@pytest.mark.rest
 def test_a_signal_that_another_thread_receives_ends_the_wait() -> None:
     ran = subprocess.run([sys.executable, "-c", WAITS], capture_output=True, text=True, timeout=60, check=True)
     assert ran.stdout == "True True\n"

@@ -25,6 +25,7 @@ def repo(tmp_path: Path) -> Repo:
     return make_repo(tmp_path / "repo", **START)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(
     "words", [["--kills", "0", "--step", str(STEP)], ["--kills", "12", "--step", "1000", "--seed", "7"]]
 )
@@ -41,6 +42,7 @@ def test_a_killed_landing_is_recovered_and_nothing_of_the_users_is_lost(words: l
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("point", ["begin", "land.staged", "land.prepared", "land.swapped"])
 def test_a_disk_that_becomes_full_leaves_the_checkout_whole_and_the_landing_to_be_retried(
     tmp_path: Path, point: str

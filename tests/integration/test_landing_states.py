@@ -145,6 +145,7 @@ def other_entries(repo: Repo) -> list[str]:
     return [line for line in lines if line.partition("\t")[2] not in PHASE]
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("state", STATES)
 def test_the_landing_arrives_or_waits_and_nothing_of_the_users_is_lost(repo: Repo, state: str) -> None:
     said = arrange(repo, state)
@@ -390,6 +391,7 @@ def land(repo: Repo, new: str) -> LandingAnswer:
 # --- a user who is at work in the same instant --------------------------------------------------------
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("point", ["land.staged", "land.prepared"])
 @pytest.mark.parametrize("name", ["a.txt", "gone.txt", "new.txt"])
 def test_a_file_saved_after_the_look_is_kept_and_holds(repo: Repo, name: str, point: str) -> None:

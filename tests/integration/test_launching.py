@@ -92,6 +92,7 @@ def test_a_daemon_that_fails_is_reported_with_the_last_output_of_this_start(env:
         reach(env, "fails")
 
 
+@pytest.mark.rest
 def test_a_daemon_that_never_answers_is_not_waited_for_for_ever(env: Env) -> None:
     with pytest.raises(
         Unreachable, match=r"did not answer within 3 s; last output: thinking; full output: .*/daemon\.out"

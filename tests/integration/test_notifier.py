@@ -146,6 +146,7 @@ def test_a_service_gets_what_is_needed_and_the_link_or_the_command(log: Log) -> 
     assert by_type["success"]["message"] == "Landed: 1.\n\nhttps://pc.example/plan?plan=x"
 
 
+@pytest.mark.rest
 def test_a_service_gets_the_notices_of_its_entry_only(log: Log) -> None:
     with served() as (address, got):
         base = address.replace("http:", "json:")
@@ -155,6 +156,7 @@ def test_a_service_gets_the_notices_of_its_entry_only(log: Log) -> None:
     assert sorted((path.split()[1], body["type"]) for path, body in got) == [("/all", "failure"), ("/own", "success")]
 
 
+@pytest.mark.rest
 def test_the_address_of_a_service_is_in_no_argument_and_no_variable(log: Log) -> None:
     waits = threading.Event()
     with served(wait=waits) as (address, got):
@@ -182,6 +184,7 @@ def _children(pid: int) -> list[int]:
     ]
 
 
+@pytest.mark.rest
 def test_a_service_that_fails_is_named_without_its_address(log: Log) -> None:
     urls = ("json://me:passw0rd@127.0.0.1:1/t0ken?x=s3cret", "tgram://t0ken", "nothing://t0ken")
     sender = Sender(log, NotifySettings(urls=urls, on=ALL))

@@ -18,6 +18,8 @@ from tests.support.cli import RUNPLAN, SETTINGS, until, writes
 from tests.support.dispatching import stage
 from tests.support.postgres import a_location
 
+pytestmark = pytest.mark.rest
+
 __all__ = ["fleet"]
 SECRET = "hunter2hunter2"
 

@@ -103,6 +103,7 @@ def test_an_edit_of_a_tracked_file_that_keeps_its_size_and_time_is_put_right(tmp
         assert path.read_text() == "a\n"
 
 
+@pytest.mark.rest
 def test_a_verifier_does_not_get_products_that_git_would_show(place: Place, proof: Path) -> None:
     place.proof.reuse(place.base, clean=True, extra=extra(place))
     assert place.proof.changed(place.base, ["conf/.env"]) == []

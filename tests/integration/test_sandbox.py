@@ -24,6 +24,8 @@ from tests.support.dispatching import PATIENCE_S, Stage, gone, stage, until
 from tests.support.mounts import obstacle
 from tests.support.repos import init_repo
 
+pytestmark = pytest.mark.rest
+
 
 @pytest.fixture(autouse=True)
 def works() -> None:

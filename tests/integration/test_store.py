@@ -169,6 +169,7 @@ def _open(directory: Path, at_once: Barrier) -> None:
     SqliteStore(directory).close()
 
 
+@pytest.mark.rest
 def test_several_processes_may_make_the_journal_at_once(tmp_path: Path) -> None:
     forking = multiprocessing.get_context("fork")
     for number in range(8):

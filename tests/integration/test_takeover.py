@@ -38,6 +38,8 @@ from tests.support.cli import (
 from tests.support.postgres import a_location
 from tests.support.repos import Repo
 
+pytestmark = pytest.mark.rest
+
 PLAN = "plans/X.md"
 GATED = '[tests]\ncommand = "echo 1 passed"\n'
 

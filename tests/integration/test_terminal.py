@@ -55,6 +55,7 @@ def pending(tmp_path_factory: pytest.TempPathFactory) -> Project:
     return project
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     ("words", "env", "is_paged"),
     [
@@ -115,6 +116,7 @@ progress.show_event(e.DispatchEnded(id="r.1", role="implement", agent="claude", 
 """
 
 
+@pytest.mark.rest
 def test_a_running_agent_has_a_live_line_with_its_elapsed_time(tmp_path: Path) -> None:
     shown = on_terminal([sys.executable, "-c", RUN], cwd=tmp_path, env={**os.environ, "TERM": "xterm"})
     live, _, last = shown.partition("\r\x1b[K")
@@ -138,6 +140,7 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.rest
 def test_an_error_replaces_the_live_line(tmp_path: Path) -> None:
     shown = on_terminal([sys.executable, "-c", ERROR], cwd=tmp_path, env={**os.environ, "TERM": "xterm"})
     assert shown.endswith("\r\x1b[Kinterrupted\r\n")

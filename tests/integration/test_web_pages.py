@@ -57,6 +57,7 @@ def list_pages(project: Project) -> list[str]:
     ]
 
 
+@pytest.mark.rest
 def test_a_hostile_title_is_text_on_every_page(browser: Browser, project: Project) -> None:
     answers = {path: browser.get(path) for path in list_pages(project)}
     assert {path: answer.status for path, answer in answers.items() if answer.status != 200} == {}

@@ -231,6 +231,7 @@ def test_a_pack_above_its_limit_is_refused_by_the_name_of_the_limit(place: Place
         place.take()
 
 
+@pytest.mark.rest
 def test_a_large_file_is_handed_over_and_delivered_without_being_held_in_memory(place: Place) -> None:
     size = 24_000_000
     tree = place.lease()

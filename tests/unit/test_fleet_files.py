@@ -58,6 +58,7 @@ def test_the_compose_file_names_services_volumes_and_commands_that_are_there() -
         require_command(test[1:])
 
 
+@pytest.mark.rest
 def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     text = read(f"{FOLDER}/runplan-worker.service")
     (line,) = re.findall(r"^ExecStart=(.*)$", text, re.MULTILINE)

@@ -151,6 +151,7 @@ CASES = [
 ]
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(("read", "text"), CASES)
 def test_hostile_text_is_read_in_linear_time(read: Callable[[str], object], text: Text) -> None:
     began = time.process_time()

@@ -138,6 +138,7 @@ def count_calls(raw: bytes) -> int:
     return sum(entry.callcount for entry in profile.getstats())
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     "line",
     [
