@@ -335,6 +335,7 @@ WORDS = {
 }
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     "bad",
     [
@@ -371,6 +372,7 @@ def everything(project: Project) -> dict[str, str]:
     return {str(path): hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest() for path in files}
 
 
+@pytest.mark.promise
 @pytest.mark.parametrize(
     ("words", "setting"), [(("finish", "auto"), "cherry-pick"), (("2",), "cherry-pick"), (("2", "cherry-pick"), "pr")]
 )
@@ -387,6 +389,7 @@ def test_a_dry_run_lists_the_phases_and_changes_nothing(project: Project, words:
     assert everything(project) == before
 
 
+@pytest.mark.promise
 @pytest.mark.parametrize(
     ("text", "words", "says"),
     [

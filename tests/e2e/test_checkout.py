@@ -9,6 +9,8 @@ from tests.support.cli import Project, a_project, copied
 from tests.support.landings import files_of
 from tests.support.repos import Repo
 
+pytestmark = pytest.mark.promise
+
 #: Changes, adds and deletes, next to what the landing itself writes: the plan's row and the report.
 AGENT = """\
 [[phase."1".implement]]

@@ -221,6 +221,7 @@ def orphaned_agent(project: Project, meanwhile: Meanwhile, *words: str) -> None:
     assert processes_of(project.home)
 
 
+@pytest.mark.promise
 def test_a_stop_without_a_daemon_ends_the_orphaned_agent_and_keeps_its_work(
     project: Project, meanwhile: Meanwhile
 ) -> None:
@@ -268,6 +269,7 @@ def test_a_foreground_run_that_ctrl_z_stopped_is_ended(
     until(lambda: processes_of(project.home) == [])
 
 
+@pytest.mark.promise
 def test_a_pause_without_a_daemon_is_obeyed_by_the_next_one(project: Project, meanwhile: Meanwhile) -> None:
     orphaned_agent(project, meanwhile, "1", "auto")
     ran = project.runplan("pause", "X")
@@ -282,6 +284,7 @@ def test_a_pause_without_a_daemon_is_obeyed_by_the_next_one(project: Project, me
     assert project.landed() == ["1"]
 
 
+@pytest.mark.promise
 def test_a_pause_of_a_plan_without_run_and_schedule_is_refused(project: Project) -> None:
     ran = project.runplan("pause", "X")
     assert (ran.code, "plans/X.md has no daemon run and no schedule" in ran.last) == (3, True), ran.err
@@ -379,6 +382,7 @@ def test_a_stop_ends_the_agents_of_a_frozen_daemon_and_is_queued(project: Projec
     assert (schedules(project), project.landed(), project.dispatched()) == ([], [], ["implement"])
 
 
+@pytest.mark.promise
 def test_the_first_answer_to_a_pending_change_counts_and_later_ones_are_declined(project: Project) -> None:
     with in_foreground(project) as daemon:
         assert project.runplan("start", "X", "1").code == 0
@@ -410,6 +414,7 @@ def test_a_start_right_after_an_answer_begins_when_the_run_has_ended(
     assert project.landed() == landed
 
 
+@pytest.mark.promise
 def test_status_shows_a_queued_start_and_why_it_was_refused(project: Project) -> None:
     """The daemon died before it executed the start, and a stop came first."""
     with in_foreground(project) as daemon:
@@ -427,6 +432,7 @@ def test_status_shows_a_queued_start_and_why_it_was_refused(project: Project) ->
     assert (seen["queued"], seen["refused"]) == (None, "plans/X.md was stopped before it began")
 
 
+@pytest.mark.promise
 def test_status_names_the_verb_that_was_refused(project: Project) -> None:
     with closing(SqliteStore(project.path / ".git/runplan")) as store:
         seq = store.add_command(

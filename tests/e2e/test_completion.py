@@ -41,6 +41,7 @@ def in_shell(project: Project, shell: str, script: str, *options: str) -> list[s
     return ran.stdout.decode().splitlines()
 
 
+@pytest.mark.promise
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
 def test_bash_completes_verbs_options_plans_and_phases(project: Project) -> None:
     script = "source <(runplan completion bash)\n"

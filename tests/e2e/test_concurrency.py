@@ -14,6 +14,8 @@ from runplan.domain.run.rows import ClaimRow
 from tests.support.cli import Project, a_plan, a_project, end_processes_of, ended, until
 from tests.support.forks import Process
 
+pytestmark = pytest.mark.promise
+
 ROUNDS = 2
 
 

@@ -29,6 +29,7 @@ from tests.support.daemons import (
 )
 
 
+@pytest.mark.promise
 def test_a_start_returns_when_accepted_and_the_daemon_lands_the_phase(project: Project, meanwhile: Meanwhile) -> None:
     project.agent(steps(*meanwhile.pause("agent"), 'write = "1.txt"'))
     ran = project.runplan("start", "X", "1", "auto")
@@ -43,6 +44,7 @@ def test_a_start_returns_when_accepted_and_the_daemon_lands_the_phase(project: P
     assert project.leftovers() == []
 
 
+@pytest.mark.promise
 def test_simultaneous_starts_make_one_daemon_and_one_run(project: Project, meanwhile: Meanwhile) -> None:
     project.agent(steps(*meanwhile.pause("agent"), 'write = "1.txt"'))
     answers = [ended(process) for process in [project.popen("start", "X", "1", "auto") for _ in range(4)]]
@@ -55,12 +57,14 @@ def test_simultaneous_starts_make_one_daemon_and_one_run(project: Project, meanw
     assert len(log_of(project, "started")) == 1
 
 
+@pytest.mark.promise
 def test_a_bad_start_is_refused_before_a_daemon_is_started(project: Project) -> None:
     ran = project.runplan("start", "X", "9", "auto")
     assert (ran.code, ran.last) == (3, "runplan: 9: no such phase; the phases are 1, 2")
     assert not daemon_of(project)
 
 
+@pytest.mark.promise
 def test_start_wait_exits_with_the_outcome_of_the_run(project: Project) -> None:
     ran = project.runplan("start", "X", "1", "auto", "--wait")
     assert ran.code == 0, ran.err
@@ -69,12 +73,14 @@ def test_start_wait_exits_with_the_outcome_of_the_run(project: Project) -> None:
     assert project.landed() == ["1"]
 
 
+@pytest.mark.promise
 def test_start_wait_prints_the_failure_reason_on_the_last_line(project: Project) -> None:
     project.agent(steps("exit = 3"))
     ran = project.runplan("start", "X", "1", "auto", "--wait")
     assert (ran.code, ran.last) == (1, "runplan: failed: agent-failed"), ran.err
 
 
+@pytest.mark.promise
 def test_start_wait_exits_4_when_the_run_needs_an_approval(project: Project) -> None:
     ran = project.runplan("start", "X", "1", "--wait")
     assert ran.code == 4, ran.err
@@ -91,6 +97,7 @@ def waits_for_approval(project: Project) -> None:
     assert (view["waiting_for"], view["wake"]) == ("approval", None)
 
 
+@pytest.mark.promise
 def test_a_run_waiting_for_approval_holds_no_process(project: Project) -> None:
     waits_for_approval(project)
     until(lambda: processes_of(project.home) == [daemon_of(project)])
@@ -103,6 +110,7 @@ def test_a_run_waiting_for_approval_holds_no_process(project: Project) -> None:
     assert {int(owner.partition(":")[0]) for owner in owners} == {daemon_of(project)}
 
 
+@pytest.mark.promise
 def test_a_stop_ends_agents_keeps_the_work_and_lists_what_it_stopped(project: Project, meanwhile: Meanwhile) -> None:
     project.agent(work(*meanwhile.pause("agent")))
     assert project.runplan("start", "X", "auto", "every", "4h", "now").code == 0
@@ -137,6 +145,7 @@ def test_a_stop_of_one_plan_leaves_the_claims_of_others(project: Project, meanwh
     assert project.landed() == ["2"]
 
 
+@pytest.mark.promise
 def test_a_stop_reaches_a_foreground_run_in_another_terminal(project: Project, meanwhile: Meanwhile) -> None:
     project.agent(work(*meanwhile.pause("agent")))
     foreground = project.popen("start", "X", "1", "auto", "--foreground")
@@ -154,6 +163,7 @@ def test_a_stop_reaches_a_foreground_run_in_another_terminal(project: Project, m
     until(lambda: set(processes_of(project.home)) <= {daemon_of(project)})
 
 
+@pytest.mark.promise
 def test_runs_beyond_max_parallel_are_queued_in_order(project: Project, meanwhile: Meanwhile) -> None:
     user_settings(project, "[daemon]\nmax_parallel = 1\n")
     plans = several_plans(project, 3)
@@ -174,6 +184,7 @@ def test_runs_beyond_max_parallel_are_queued_in_order(project: Project, meanwhil
     assert project.landed() == ["1", "2", "3"]
 
 
+@pytest.mark.promise
 def test_start_wait_exits_4_when_an_edited_file_holds_the_landing(project: Project) -> None:
     """Like an approval it waits for a person; unlike one it goes on by itself when that is settled."""
     project.repo.write("1.txt", "mine\n")
@@ -198,6 +209,7 @@ def test_start_wait_follows_a_run_that_is_already_running(project: Project, mean
     assert (ran.code, "Done: 1 phase landed" in ran.err) == (0, True), ran.err
 
 
+@pytest.mark.promise
 def test_other_work_is_declined_while_a_phase_runs_and_unknown_words_are_refused(
     project: Project, meanwhile: Meanwhile
 ) -> None:
@@ -227,6 +239,7 @@ def test_a_run_that_waits_for_a_usage_limit_is_not_stopped_for_other_work(projec
     assert project.runplan("status", "X", "--json").json["refused"] is None
 
 
+@pytest.mark.promise
 def test_a_start_after_a_crash_says_that_it_resumes_the_run(project: Project, meanwhile: Meanwhile) -> None:
     project.agent(work(*meanwhile.pause("agent")))
     assert project.runplan("start", "X", "1", "auto").code == 0
@@ -239,6 +252,7 @@ def test_a_start_after_a_crash_says_that_it_resumes_the_run(project: Project, me
     until_runs_are(project, "done")
 
 
+@pytest.mark.promise
 def test_a_daemon_that_died_is_told_once_and_status_says_that_nobody_works(
     project: Project, meanwhile: Meanwhile
 ) -> None:
@@ -263,6 +277,7 @@ def test_a_daemon_that_died_is_told_once_and_status_says_that_nobody_works(
     assert project.landed() == ["1"]
 
 
+@pytest.mark.promise
 def test_retry_wait_follows_the_daemon_and_exits_with_the_outcome(project: Project) -> None:
     project.agent(steps("exit = 3"))
     assert project.start("1", "auto").code == 1
@@ -274,6 +289,7 @@ def test_retry_wait_follows_the_daemon_and_exits_with_the_outcome(project: Proje
     assert (ran.code, "Done: 1 phase landed" in ran.err, "Accepted" in ran.err) == (0, True, False), ran.err
 
 
+@pytest.mark.promise
 def test_a_foreground_run_that_waits_is_continued_by_the_daemon(project: Project, meanwhile: Meanwhile) -> None:
     """As a page or another agent does, which cannot wait for the run."""
     project.agent(work() + work(*meanwhile.pause("second"), phase="2"))
@@ -290,6 +306,7 @@ def test_a_foreground_run_that_waits_is_continued_by_the_daemon(project: Project
     assert project.landed() == ["1", "2"]
 
 
+@pytest.mark.promise
 def test_an_interrupted_start_wait_says_that_the_run_continues(project: Project, meanwhile: Meanwhile) -> None:
     project.agent(work(*meanwhile.pause("agent")))
     with project.running("start", "X", "1", "auto", "--wait") as waits:
@@ -363,6 +380,7 @@ def test_a_start_warns_when_another_run_has_claimed_the_issue(project: Project) 
     assert "Warning" not in project.runplan("report", "X").out
 
 
+@pytest.mark.promise
 def test_a_waiting_run_is_announced_once_across_daemon_restarts(project: Project, tmp_path: Path) -> None:
     printed = tmp_path / "printed"
     user_settings(project, f'[notify]\ncommand = "echo $RUNPLAN_NOTICE $RUNPLAN_PHASE >>{printed}"\n')

@@ -7,6 +7,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
+
 from runplan.adapters.configuration.places import state_directory
 from runplan.domain.times import iso, parse_iso
 from runplan.hosts.daemon.client import Client
@@ -58,6 +60,7 @@ def agent_pids(place: Path) -> dict[str, str]:
     return {n: (place / f"{n}.here").read_text().strip() for n in NUMBERS}
 
 
+@pytest.mark.promise
 def test_three_running_plans_survive_a_killed_daemon_and_land_once(
     project: Project, meanwhile: Meanwhile, tmp_path: Path
 ) -> None:
@@ -123,6 +126,7 @@ def test_after_the_grace_the_daemon_ends_and_its_agents_keep_running(
     assert project.landed() == ["1"]
 
 
+@pytest.mark.promise
 def test_a_landing_held_by_an_edited_file_is_retried_by_the_daemon(project: Project) -> None:
     project.commit_file("1.txt", "before\n")
     project.repo.write("1.txt", "edited\n")
@@ -139,6 +143,7 @@ def test_a_landing_held_by_an_edited_file_is_retried_by_the_daemon(project: Proj
     assert project.repo.status() == ""
 
 
+@pytest.mark.promise
 def test_a_limit_is_waited_out_over_a_restart(project: Project, tmp_path: Path) -> None:
     resets = int((datetime.now(UTC) + timedelta(hours=2)).timestamp())
     limit = f'tell = {{trouble = "limit", words = "You have hit your limit", resets = {resets}}}'
@@ -178,6 +183,7 @@ def start_with_key(project: Project, meanwhile: Meanwhile, place: Path) -> None:
     meanwhile.reached("agent")
 
 
+@pytest.mark.promise
 def test_an_api_key_of_the_caller_reaches_the_agent_and_no_file(
     project: Project, meanwhile: Meanwhile, tmp_path: Path
 ) -> None:
@@ -188,6 +194,7 @@ def test_an_api_key_of_the_caller_reaches_the_agent_and_no_file(
     assert found_in_files(project.home, project.path) == []
 
 
+@pytest.mark.promise
 def test_variables_of_tests_env_reach_the_tests_and_no_agent(project: Project, tmp_path: Path) -> None:
     shell_agent(project, tmp_path, 'test -z "$DATABASE_URL"')
     checks = '\n[tests]\ncommand = \'test "$DATABASE_URL" = here\'\nenv = ["DATABASE_URL"]\n'
@@ -248,6 +255,7 @@ def test_a_retry_brings_the_lost_key_while_the_agent_still_runs(
 VERBS = ("start Y auto", "approve X", "stop", "retry X", "pause X", "resume X", "now", "daemon", "gc", "init")
 
 
+@pytest.mark.promise
 def test_processes_of_an_agent_cannot_start_approve_or_stop_runs(project: Project, tmp_path: Path) -> None:
     printed, calls = tmp_path / "printed", tmp_path / "calls.sh"
     lines = [f"{RUNPLAN} {verb}" for verb in VERBS]

@@ -57,6 +57,7 @@ def in_flight(project: Project, meanwhile: Meanwhile, *words: str, settings: str
     meanwhile.reached("agent")
 
 
+@pytest.mark.promise
 def test_the_first_signal_starts_nothing_new_and_lets_agents_finish(project: Project, meanwhile: Meanwhile) -> None:
     in_flight(project, meanwhile)
     daemon = drain(project)
@@ -74,6 +75,7 @@ def test_the_first_signal_starts_nothing_new_and_lets_agents_finish(project: Pro
     assert project.landed() == ["1"]
 
 
+@pytest.mark.promise
 def test_daemon_restart_drains_and_the_new_daemon_takes_up_the_agents(project: Project, meanwhile: Meanwhile) -> None:
     in_flight(project, meanwhile, settings='[daemon]\ngrace = "1s"\n')
     before = daemon_of(project)
@@ -96,6 +98,7 @@ def test_daemon_restart_drains_and_the_new_daemon_takes_up_the_agents(project: P
     assert project.dispatched() == ["implement", "verify"]
 
 
+@pytest.mark.promise
 def test_daemon_stop_gives_agents_the_grace_once(project: Project, meanwhile: Meanwhile) -> None:
     none = project.runplan("daemon", "stop")
     assert (none.code, none.last) == (0, "runplan: The daemon is not running. Start it with: runplan daemon restart")
@@ -113,6 +116,7 @@ def test_daemon_stop_gives_agents_the_grace_once(project: Project, meanwhile: Me
     assert [body["ending"] for kind, body in project.events() if kind == "DispatchEnded"] == ["exited"]
 
 
+@pytest.mark.promise
 def test_a_verified_change_lands_before_the_daemon_ends(project: Project, meanwhile: Meanwhile) -> None:
     user_settings(project, LONG)
     project.agent(work() + verify(*meanwhile.pause("verifier"), "pass_all = true"))
@@ -126,6 +130,7 @@ def test_a_verified_change_lands_before_the_daemon_ends(project: Project, meanwh
     assert states(project) == ["running"]
 
 
+@pytest.mark.promise
 def test_a_daemon_without_running_agents_ends_at_once(project: Project) -> None:
     user_settings(project, LONG)
     assert project.runplan("start", "X", "1", "--wait").code == 4, "it waits for a person"

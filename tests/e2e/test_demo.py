@@ -83,17 +83,20 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[str]]:
     return ran.stdout, machine.left()
 
 
+@pytest.mark.promise
 def test_the_demo_shows_command_steps_and_report_in_order(shown: tuple[str, list[str]]) -> None:
     marks = ["$ runplan start plans/", "phase 1  ", "phase 2  ", "phase 3  ", "3 phases landed", "$ runplan report"]
     assert [mark for mark in marks if mark not in shown[0]] == []
     assert sorted(marks, key=shown[0].index) == marks
 
 
+@pytest.mark.promise
 def test_the_demo_shows_a_fixed_test_failure(shown: tuple[str, list[str]]) -> None:
     second = shown[0].partition("phase 2  ")[2].partition("phase 3  ")[0]
     assert re.search(r"gate +failed.*fix .*gate +passed.*landed", second, re.DOTALL)
 
 
+@pytest.mark.promise
 def test_the_report_the_tracker_and_the_commits_are_shown(shown: tuple[str, list[str]]) -> None:
     out = shown[0]
     assert [f"## Phase — {n} " in out for n in (1, 2, 3)] == [True] * 3
@@ -104,10 +107,12 @@ def test_the_report_the_tracker_and_the_commits_are_shown(shown: tuple[str, list
     assert len(commits) == 8
 
 
+@pytest.mark.promise
 def test_the_demo_leaves_nothing_behind(shown: tuple[str, list[str]]) -> None:
     assert shown[1] == []
 
 
+@pytest.mark.promise
 def test_the_demo_fits_a_terminal(shown: tuple[str, list[str]]) -> None:
     """Only the report, which is Markdown, may have longer lines."""
     assert [line for line in shown[0].splitlines() if len(line) > 100 and not line.startswith(("|", "- "))] == []
@@ -193,6 +198,7 @@ def test_the_demo_with_its_page_serves_it_and_ends_by_itself(tmp_path: Path) -> 
         socket.create_connection(("127.0.0.1", page.port or 0))
 
 
+@pytest.mark.promise
 def test_the_demo_is_refused_inside_an_agent(tmp_path: Path) -> None:
     machine = a_machine(tmp_path)
     machine.env["RUNPLAN_AGENT"] = "1"

@@ -28,6 +28,7 @@ def refusing(remote: Repo, printed: str) -> None:
     hook.chmod(0o755)
 
 
+@pytest.mark.promise
 def test_a_plan_lands_on_the_remote_and_the_local_branch_follows(project: Project, remote: Repo) -> None:
     ran = project.start("finish", "auto", "direct")
     assert ran.code == 0, ran.err
@@ -60,6 +61,7 @@ def test_an_included_configuration_that_a_phase_lands_has_no_effect(
     assert not (tmp_path / "ran").exists()
 
 
+@pytest.mark.promise
 def test_a_commit_pushed_during_a_phase_is_built_upon(project: Project, remote: Repo, tmp_path: Path) -> None:
     meanwhile = Meanwhile(tmp_path)
     set_up(project, agent=work(*meanwhile.pause("working")))
@@ -74,6 +76,7 @@ def test_a_commit_pushed_during_a_phase_is_built_upon(project: Project, remote: 
     assert remote.git("show", "main:1.txt") == "1"
 
 
+@pytest.mark.promise
 def test_a_refused_push_fails_as_protected_and_keeps_the_work(project: Project, remote: Repo) -> None:
     before = remote.head("main")
     refusing(remote, "GH006: Protected branch update failed for refs/heads/main.")
@@ -89,6 +92,7 @@ def test_a_refused_push_fails_as_protected_and_keeps_the_work(project: Project, 
     assert remote.git("show", "main:1.txt") == "1"
 
 
+@pytest.mark.promise
 def test_main_protected_refuses_a_direct_landing_before_any_work(project: Project, remote: Repo) -> None:
     project.settings("[run]\nmain_protected = true\n")
     ran = project.start("1", "auto", "direct")
@@ -98,6 +102,7 @@ def test_main_protected_refuses_a_direct_landing_before_any_work(project: Projec
     assert project.dispatched() == [] if (project.path / ".git/runplan/journal.db").exists() else True
 
 
+@pytest.mark.promise
 def test_an_unreachable_remote_is_exit_5_and_retry_continues(project: Project, remote: Repo, tmp_path: Path) -> None:
     away = tmp_path / "away.git"
     meanwhile = Meanwhile(tmp_path)
@@ -119,6 +124,7 @@ def test_an_unreachable_remote_is_exit_5_and_retry_continues(project: Project, r
     assert project.leftovers() == []
 
 
+@pytest.mark.promise
 @pytest.mark.parametrize(("landing", "answer"), [("cherry-pick", "kept"), ("direct", "removed")])
 def test_gc_trusts_the_remote_tracking_ref_only_for_direct_landing(
     project: Project, remote: Repo, landing: str, answer: str
@@ -135,6 +141,7 @@ def test_gc_trusts_the_remote_tracking_ref_only_for_direct_landing(
     assert [one["answer"] for one in found if one["what"].endswith("runplan/x/1")] == [answer]
 
 
+@pytest.mark.promise
 def test_an_undo_is_pushed_where_the_phase_was(project: Project, remote: Repo) -> None:
     assert project.start("finish", "auto", "direct").code == 0
     undone = project.runplan("undo", "X", "1")

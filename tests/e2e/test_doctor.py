@@ -21,6 +21,7 @@ def untouched(project: Project) -> bool:
     return project.repo.status() == "" and project.leftovers() == [] and left == []
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     ("more", "code", "shown"),
     [
@@ -49,6 +50,7 @@ def test_the_set_up_and_the_tests_run_in_a_fresh_worktree(
     assert project.rows("SELECT 1 FROM events") == []
 
 
+@pytest.mark.promise
 def test_an_interrupted_run_of_the_doctor_leaves_nothing(project: Project, tmp_path: Path) -> None:
     project.settings(f'[tests]\ncommand = "touch {tmp_path}/begun; sleep 100"\n')
     with project.running("doctor", "--run") as process:
@@ -58,6 +60,7 @@ def test_an_interrupted_run_of_the_doctor_leaves_nothing(project: Project, tmp_p
     assert untouched(project)
 
 
+@pytest.mark.promise
 def test_the_doctor_leaves_a_running_plan_of_its_own_name_alone(project: Project, tmp_path: Path) -> None:
     meanwhile = Meanwhile(tmp_path)
     project.settings('[tests]\ncommand = "true"\n')

@@ -27,6 +27,7 @@ def says(phase: str = "1", bullet: int = 1, plan: str = "340-380", actual: str =
     return f"say = '{TOKEN.format(phase=phase, bullet=bullet, plan=plan, actual=actual)}'"
 
 
+@pytest.mark.promise
 @pytest.mark.parametrize("who", ["implementer", "verifier"])
 def test_a_small_difference_is_corrected_with_an_audit_comment_in_the_bookkeeping_commit(
     project: Project, who: str
@@ -44,6 +45,7 @@ def test_a_small_difference_is_corrected_with_an_audit_comment_in_the_bookkeepin
     assert "criterion 1: corrected from 340-380 to 325-361" in project.show("main:reports/plan-x.md")
 
 
+@pytest.mark.promise
 def test_a_large_difference_fails_the_phase(project: Project) -> None:
     project.agent(work(says(actual="277")))
     ran = project.start("1", "auto")
@@ -72,6 +74,7 @@ def test_a_criterion_that_this_run_corrected_is_not_corrected_again(tmp_path: Pa
     assert project.landed() == ["1"]
 
 
+@pytest.mark.promise
 @pytest.mark.parametrize(
     ("body", "says_why"),
     [

@@ -20,6 +20,7 @@ def executed(plan: str, **executions: str) -> str:
 # --- an unknown one -------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise
 def test_check_and_start_refuse_an_unknown_execution_and_name_its_line(project: Project) -> None:
     plan = executed(a_plan("1", "2"), p2="on the moon")
     line = plan.splitlines().index("Execution: on the moon") + 1
@@ -73,6 +74,7 @@ def test_a_direct_phase_is_not_repeated_where_the_local_branch_did_not_follow(pr
     assert "nothing to do" in retried.err.lower()
 
 
+@pytest.mark.promise
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
@@ -119,6 +121,7 @@ def landings(project: Project) -> list[str]:
 IN_ORDER = [row for n, name in enumerate("ABC", 1) for row in (f"plans/{name}.md {name}1", f"plans/X.md {n}")]
 
 
+@pytest.mark.promise
 def test_a_plan_of_three_sub_plans_names_the_one_that_fails_and_completes_once_after_retry(project: Project) -> None:
     with_subplans(project, B1="")
 
@@ -230,6 +233,7 @@ def test_a_sub_plan_that_runs_already_is_waited_for(project: Project, meanwhile:
     assert len(project.rows("SELECT id FROM runs WHERE plan='plans/A.md'")) == 1
 
 
+@pytest.mark.promise
 @pytest.mark.parametrize(
     ("plans", "why"),
     [
@@ -304,6 +308,7 @@ def test_a_command_whose_script_a_phase_has_written_waits_for_a_person_who_sees_
     assert "Two" in project.repo.git("log", "--format=%s", "main").splitlines()
 
 
+@pytest.mark.promise
 def test_a_command_lands_by_itself_and_its_row_after_gate_and_verifier(project: Project) -> None:
     plan = executed(a_plan("1", "2"), p1=f"delegate {LANDS}")
     set_up(project, plan=plan, settings='[tests]\ncommand = "test ! -e broken"\n', agent=work(phase="2"))

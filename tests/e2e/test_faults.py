@@ -190,6 +190,7 @@ def test_a_target_reset_below_the_landing_gets_the_phase_again(project: Project)
     landed_once(project, project.start("finish", "auto"))
 
 
+@pytest.mark.promise
 def test_a_deleted_target_is_refused_and_the_run_continues_when_it_is_back(project: Project) -> None:
     killed_at(project, LANDING)
     project.repo.git("switch", "-q", "-c", "other")

@@ -27,6 +27,7 @@ def two_verifiers(project: Project, second: str) -> None:
     project.repo.commit("Two verifiers")
 
 
+@pytest.mark.promise
 def test_all_verifiers_have_to_pass_on_the_same_tree(project: Project) -> None:
     two_verifiers(project, steps("pass_all = true", role="verify"))
     ran = project.start("1", "auto")
@@ -39,6 +40,7 @@ def test_all_verifiers_have_to_pass_on_the_same_tree(project: Project) -> None:
     assert "Verdict: pass by `second`" in report
 
 
+@pytest.mark.promise
 def test_finish_verifies_all_phases_on_the_last_candidate(project: Project) -> None:
     ran = project.start("finish", "auto")
     assert ran.code == 0, ran.err
@@ -90,6 +92,7 @@ def test_a_phase_that_asks_for_a_sign_off_waits_for_it_also_with_auto(project: P
     assert project.landed() == ["1", "2"]
 
 
+@pytest.mark.promise
 def test_changes_of_the_files_in_run_sign_off_wait_for_a_sign_off(project: Project) -> None:
     project.settings('[run]\nsign_off = ["2.*"]\n')
     waits = project.start("finish", "auto")

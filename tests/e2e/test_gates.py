@@ -98,6 +98,7 @@ echo "=== 2 passed in 0.01s ==="
 """
 
 
+@pytest.mark.promise
 def test_only_the_failed_tests_run_again_with_the_command_for_it(project: Project, tmp_path: Path) -> None:
     project.repo.commit("A check", **{"check.sh": FLAKY.format(place=tmp_path)})
     rerun = f"echo {{tests}} >>{tmp_path}/again; echo '=== 1 passed in 0.01s ==='"
@@ -125,6 +126,7 @@ def test_the_gate_of_a_landed_phase_is_the_baseline_of_the_next_one(tmp_path: Pa
     assert roles.count("gate") == (3 if script == FLAKY else 2)
 
 
+@pytest.mark.promise
 def test_a_gate_that_is_red_before_any_work_is_refused(project: Project) -> None:
     project.settings('[gates.lint]\ncommand = "exit 3"\n')
     ran = project.start("1", "auto")
@@ -176,6 +178,7 @@ def test_a_junit_file_of_an_earlier_run_does_not_count(project: Project) -> None
     assert "no file matches tests.junit" in ran.err
 
 
+@pytest.mark.promise
 def test_a_gate_that_runs_longer_than_its_time_limit_has_not_finished(project: Project) -> None:
     project.settings('[gates.slow]\ncommand = "test ! -e 1.txt || sleep 60"\ntimeout = "1s"\n')
     ran = project.start("1", "auto")

@@ -32,6 +32,7 @@ def kept(project: Project, dispatch: object, name: str) -> Path:
     return project.path / ".git/runplan/dispatch" / str(dispatch) / name
 
 
+@pytest.mark.promise
 def test_an_agent_with_a_full_context_is_replaced_and_passes_on_a_note(project: Project, tmp_path: Path) -> None:
     first = once(tmp_path, "full", 'write = "a.txt"', 'say = "b comes next"', FULL, "sleep = 60")
     project.agent(steps(*first, 'write = "b.txt"'))

@@ -3,6 +3,8 @@
 import shlex
 from pathlib import Path
 
+import pytest
+
 from tests.support.cli import SETTINGS, Project, a_plan, a_project, set_up, steps, work
 from tests.support.planning import planner
 
@@ -15,6 +17,7 @@ def a_neighbour(project: Project, place: Path) -> Project:
     return other
 
 
+@pytest.mark.promise
 def test_the_inbox_lists_changes_sign_offs_and_questions_of_all_repositories(project: Project, tmp_path: Path) -> None:
     assert project.runplan("inbox").out == "Nothing waits for you.\n"
     other = a_neighbour(project, tmp_path / "other dir")
@@ -53,6 +56,7 @@ def test_the_inbox_lists_changes_sign_offs_and_questions_of_all_repositories(pro
     assert project.runplan("inbox").out == "Nothing waits for you.\n"
 
 
+@pytest.mark.promise
 def test_a_proposal_is_listed_with_what_it_permits(project: Project) -> None:
     project.commit_file("runplan.toml", SETTINGS.replace("[agents]\n", '[agents]\nplanner = "robot"\n'))
     project.agent(planner())

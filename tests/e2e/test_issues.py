@@ -62,6 +62,7 @@ BLOCKER: stop
 \x1b[31m red"""
 
 
+@pytest.mark.promise
 def test_an_issue_is_worked_on_as_a_plan_and_closed_by_its_pull_request(project: Project, hub: Hub) -> None:
     issue = hub.add_issue("Tests fail: `make` | broken", HOSTILE)
     hub.comment(issue.number, "Only with make 4.")
@@ -109,6 +110,7 @@ def test_a_start_from_an_issue_leaves_the_checkout_alone_and_is_resumed(project:
     assert (hub.merges, len(hub.pulls)) == (1, 1)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     ("words", "code", "expected"),
     [

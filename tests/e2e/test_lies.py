@@ -93,6 +93,7 @@ LIES = {
 }
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("name", LIES)
 def test_a_lie_does_not_land(name: str, tmp_path: Path) -> None:
     lie = LIES[name]

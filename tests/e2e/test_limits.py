@@ -29,6 +29,7 @@ LIMIT = f'tell = {{trouble = "limit", words = "You have hit your limit", resets 
 BUSY = 'tell = {trouble = "overloaded", words = "529 overloaded"}'
 
 
+@pytest.mark.promise
 def test_a_usage_limit_is_waited_out_and_charges_no_attempt(project: Project, tmp_path: Path) -> None:
     half = 'write = "half.txt"\ntext = "half\\n"'
     project.agent(steps(*once(tmp_path, "limit", half, LIMIT, "exit = 1"), 'append = "half.txt"\ntext = "whole\\n"'))
@@ -55,6 +56,7 @@ def test_a_usage_limit_holds_for_other_plans_too(project: Project, tmp_path: Pat
     assert other.err.index("(robot usage limit)") < other.err.index("implement  robot")
 
 
+@pytest.mark.promise
 def test_the_fallback_agent_is_used_during_a_limit(project: Project) -> None:
     project.repo.write("spare.toml", work())
     set_up(
@@ -71,6 +73,7 @@ def test_the_fallback_agent_is_used_during_a_limit(project: Project) -> None:
     assert len(of(project, "Paused")) == 1, "no agent replaces the verifier of its own work: the run waits"
 
 
+@pytest.mark.promise
 def test_an_overloaded_provider_is_tried_again_a_bounded_number_of_times(project: Project) -> None:
     project.agent(steps(BUSY, "exit = 1"))
     ran = project.start("1", "auto")
@@ -82,6 +85,7 @@ def test_an_overloaded_provider_is_tried_again_a_bounded_number_of_times(project
     assert len(waits) == 5
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     ("kind", "says"),
     [
@@ -112,6 +116,7 @@ def test_an_agent_that_eats_memory_ends_as_budget_with_the_figure(project: Proje
 SPEND = "tell = {tokens = 600, usd = 0.6}"
 
 
+@pytest.mark.promise
 @pytest.mark.parametrize(
     ("limit", "says"),
     [("tokens = 500", "limits.tokens left 500 tokens"), ("plan_usd = 0.5", "limits.plan_usd left $0.50")],
@@ -169,6 +174,7 @@ def test_used_budgets_survive_a_restart(project: Project, limit: str, says: str)
     assert project.dispatched() == ["implement", "verify"]
 
 
+@pytest.mark.promise
 def test_a_daily_budget_resets_at_midnight(project: Project) -> None:
     set_up(project, agent=steps(SPEND, "sleep = 60"), settings="[limits]\nday_tokens = 500\n")
     assert project.start("1", "auto").last == "runplan: failed: budget"
@@ -181,6 +187,7 @@ def test_a_daily_budget_resets_at_midnight(project: Project) -> None:
 FULL = "tell = {context = 130000, window = 200000}"
 
 
+@pytest.mark.promise
 def test_an_agent_without_turns_is_handed_over(project: Project, tmp_path: Path) -> None:
     turns = 'tell = {trouble = "max-turns", words = "Reached the maximum number of turns"}'
     project.agent(steps(*once(tmp_path, "turns", 'write = "a.txt"', turns, "exit = 1"), 'write = "b.txt"'))
@@ -291,6 +298,7 @@ def test_retry_does_not_wait_for_an_earlier_limit(project: Project, tmp_path: Pa
     assert len(of(project, "Paused")) == 1
 
 
+@pytest.mark.promise
 def test_the_fallback_agent_never_verifies_its_own_work(project: Project, tmp_path: Path) -> None:
     """The implementer is the fallback, and the verifier is limited: its judge is waited for."""
     project.repo.write("spare.toml", verify(*once(tmp_path, "once", LIMIT, "exit = 1"), "pass_all = true"))
@@ -311,6 +319,7 @@ def test_a_fallback_agent_with_the_same_account_waits_as_well(project: Project, 
     assert sent(project) == [("implement", "robot"), ("implement", "robot"), ("verify", "robot")]
 
 
+@pytest.mark.promise
 def test_a_missing_fallback_agent_is_refused_before_any_work(project: Project) -> None:
     agents(project, fallback="gone", more='[agents.gone]\nkind = "command"\nargv = ["no-such-program"]\n')
     ran = project.start("1", "auto")

@@ -63,6 +63,7 @@ def talk(project: Project, play: Callable[[Session], Awaitable[None]], **env: st
     anyio.run(run)
 
 
+@pytest.mark.promise
 def test_a_plan_is_started_followed_answered_rejected_and_approved_by_its_tree(project: Project) -> None:
     asks = steps('say = "BLOCKER: which port?"\nonce = "main:.git/asked"', 'exit = 0\nonce = "main:.git/ended"')
     set_up(project, agent=asks + work() + fix('append = "1.txt"\ntext = "more\\n"'))
@@ -133,6 +134,7 @@ def test_a_run_is_followed_for_a_time_and_stopped(project: Project, meanwhile: M
     talk(project, play)
 
 
+@pytest.mark.promise
 def test_bad_calls_are_refused_in_the_words_of_the_command(project: Project) -> None:
     async def play(session: Session) -> None:
         assert "no such plan" in await session.refused("check", plan="nope")
@@ -160,6 +162,7 @@ def test_bad_calls_are_refused_in_the_words_of_the_command(project: Project) -> 
     assert project.events() == []
 
 
+@pytest.mark.promise
 def test_it_is_refused_to_agents_and_without_its_library(project: Project) -> None:
     ran = project.runplan("mcp", RUNPLAN_AGENT="1")
     assert (ran.code, ran.out) == (2, "")

@@ -134,6 +134,7 @@ def project(model: Project, tmp_path: Path) -> Iterator[Project]:
     end_processes_of(made.home)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("name", AGENTS)
 def test_a_misbehaving_agent_has_a_named_outcome_and_the_repository_stays_as_it_was(
     project: Project, name: str
@@ -180,6 +181,7 @@ def test_a_stop_that_git_refuses_says_so_and_can_be_repeated(project: Project) -
     assert project.runplan("status", "X", "--json").json["run"]["state"] == "stopped"
 
 
+@pytest.mark.promise
 def test_a_change_whose_commits_are_gone_is_not_approved(project: Project) -> None:
     play(project, WORK)
     assert project.start("1").code == 4

@@ -4,11 +4,15 @@ import json
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
+import pytest
+
 from runplan.adapters.configuration.places import key_directory
 from runplan.adapters.notify.links import Link, load_key, read_link
 from tests.support.cli import Project, until
 from tests.support.daemons import user_settings
 from tests.support.webhook import served
+
+pytestmark = pytest.mark.promise
 
 
 def test_a_notice_of_a_change_holds_a_link_that_names_the_tree_that_was_shown(project: Project) -> None:

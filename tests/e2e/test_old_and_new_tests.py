@@ -122,6 +122,7 @@ def test_a_test_that_one_phase_weakens_still_protects_the_code_from_the_next(scr
     assert (ran.code, ran.last) == (1, "runplan: failed: verification-failed"), ran.err
 
 
+@pytest.mark.promise
 def test_a_command_that_names_no_tests_is_told_by_every_command(scripts: Project) -> None:
     line = "no test names are read from this command: deleted tests are not noticed"
     play(scripts, WEAKER, command=SCRIPTS)
@@ -133,6 +134,7 @@ def test_a_command_that_names_no_tests_is_told_by_every_command(scripts: Project
     assert line in scripts.runplan("init").out
 
 
+@pytest.mark.promise
 @pytest.mark.parametrize(("paths", "code"), [('["qa/**"]', 1), ("[]", 0)])
 def test_the_base_s_versions_of_tests_paths_run_on_the_new_code(scripts: Project, paths: str, code: int) -> None:
     """No built-in pattern covers the file, and the results have no names."""
@@ -164,6 +166,7 @@ def test_no_further_set_up_is_needed_for_tests_alone(scripts: Project) -> None:
     assert ran.err.count("setup      runs") == 1  # at the same time in the worktree of the checks and of the agents
 
 
+@pytest.mark.promise
 def test_a_person_may_be_asked_about_changed_tests(scripts: Project) -> None:
     play(scripts, WEAKER, WRONG, settings='changed = "ask"\n', verdict=FAILS_T1, command=SCRIPTS)
     ran = scripts.start("1", "auto")
@@ -176,6 +179,7 @@ def test_a_person_may_be_asked_about_changed_tests(scripts: Project) -> None:
     assert scripts.start("1", "auto").code == 0
 
 
+@pytest.mark.promise
 @pytest.mark.parametrize(
     ("files", "settings", "says"),
     [

@@ -200,6 +200,7 @@ CASES = {
 }
 
 
+@pytest.mark.promise
 @pytest.mark.parametrize("case", CASES.values(), ids=[f"{case.reason}: {name}" for name, case in CASES.items()])
 def test_a_failure_is_named_lands_nothing_and_keeps_the_work(project: Project, case: Case) -> None:
     set_up(project, agent=case.agent, settings=case.settings, **({"plan": case.plan} if case.plan else {}))
@@ -298,6 +299,7 @@ def assert_status_shows_the_failure(view: dict[str, Any], case: Case) -> None:
     assert (run["phase"], run["step"], run["attempt"], run["waiting_for"]) == ("1", None, 1, None)
 
 
+@pytest.mark.promise
 def test_phases_landed_before_a_failure_stay(project: Project) -> None:
     """The report is written too when the plan is damaged meanwhile."""
     set_up(project, plan=a_plan("1", "2", "3"), agent=writes("1", "3") + work("exit = 3", phase="2"))
@@ -333,6 +335,7 @@ def test_ignored_files_of_a_verifier_are_no_change_and_are_cleaned(
     assert "left.cache" not in project.repo.git("ls-tree", "-r", "--name-only", "main")
 
 
+@pytest.mark.promise
 def test_every_failure_reason_is_tested() -> None:
     """Each reason is reached above, in a test that needs more than one case, or by what is not there yet."""
     elsewhere = {
@@ -348,6 +351,7 @@ def test_every_failure_reason_is_tested() -> None:
     assert {case.reason for case in CASES.values()} | elsewhere | later == set(Reason)
 
 
+@pytest.mark.promise
 def test_the_resume_command_of_the_report_works_and_the_failure_stays_in_the_report(project: Project) -> None:
     project.agent(work("exit = 3"))
     assert project.start("auto").code == 1
@@ -365,6 +369,7 @@ def test_the_resume_command_of_the_report_works_and_the_failure_stays_in_the_rep
 WRITE = 'write = "1.txt"\ntext = "1\\n"'
 
 
+@pytest.mark.promise
 def test_one_crash_of_an_agent_is_retried_and_reported(project: Project, tmp_path: Path) -> None:
     killed = f'run = "kill -KILL $$"\nonce = "{tmp_path}/killed"'
     crashed = f'exit = 3\nonce = "{tmp_path}/crashed"'

@@ -29,6 +29,7 @@ from tests.support.forks import Process
 # --- approval -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise
 def test_without_auto_each_change_waits_for_approval(project: Project) -> None:
     before = project.repo.head("main")
     waits = project.start("finish")
@@ -55,6 +56,7 @@ def test_without_auto_each_change_waits_for_approval(project: Project) -> None:
     assert none.err == "runplan: no change of plans/X.md waits for you; see: runplan status plans/X.md\n"
 
 
+@pytest.mark.promise
 def test_a_rejected_change_does_not_land_and_its_work_is_kept(project: Project) -> None:
     before = project.repo.head("main")
     assert project.start("1").code == 4
@@ -66,6 +68,7 @@ def test_a_rejected_change_does_not_land_and_its_work_is_kept(project: Project) 
     assert assert_nothing_runs(project)["run"]["reason"] == "stopped"
 
 
+@pytest.mark.promise
 def test_a_rejection_with_words_has_a_fixer_change_the_work_at_once_and_asks_again(project: Project) -> None:
     agent = writes("1", "2") + fix('append = "1.txt"\ntext = "more\\n"')
     set_up(project, agent=agent, settings="[run]\nmax_fix_cycles = 0\n")
@@ -221,6 +224,7 @@ def test_approve_without_a_plan_takes_the_only_change_that_waits(project: Projec
     assert project.landed() == ["2"]
 
 
+@pytest.mark.promise
 def test_diff_shows_the_pending_change_and_its_evidence(project: Project) -> None:
     project.settings('[tests]\ncommand = "echo checked"\n')
     none = project.runplan("diff", "X")
@@ -313,6 +317,7 @@ def heard(running: Process) -> None:
     )
 
 
+@pytest.mark.promise
 def test_a_second_interrupt_ends_the_agents_and_the_next_start_continues(
     project: Project, meanwhile: Meanwhile
 ) -> None:
@@ -367,6 +372,7 @@ def test_a_run_ends_when_its_terminal_closes_and_retry_continues(project: Projec
     assert project.landed() == ["1"]
 
 
+@pytest.mark.promise
 def test_a_first_interrupt_lets_the_agent_finish_and_starts_nothing_new(project: Project, meanwhile: Meanwhile) -> None:
     set_up(project, agent=work(*meanwhile.pause("implement")))
     running = project.popen("start", "X", "1", "auto", "--foreground")

@@ -29,6 +29,7 @@ def subjects(project: Project, since: str) -> list[str]:
     return project.repo.git("log", "--reverse", "--format=%s", f"{since}..main").splitlines()
 
 
+@pytest.mark.promise
 def test_a_phase_lands_with_trailers_tracker_row_and_report(project: Project, tmp_path: Path) -> None:
     """The second agent commits nothing: what it leaves is committed for it, by name."""
     set_up(project, agent=writes("1") + writes("2", commit=False) + steps('write = ".runplan/note"', phase="2"))
@@ -69,6 +70,7 @@ def test_a_phase_lands_with_trailers_tracker_row_and_report(project: Project, tm
     assert assert_nothing_runs(project)["run"]["outcome"] == "done"
 
 
+@pytest.mark.promise
 def test_a_failed_gate_is_fixed_and_the_baseline_is_reused(project: Project, tmp_path: Path) -> None:
     """The checks run once on the base, twice while red, once when mended; phase 2 starts from a known base."""
     count = tmp_path / "count"
@@ -92,6 +94,7 @@ def test_a_failed_gate_is_fixed_and_the_baseline_is_reused(project: Project, tmp
     assert "Run this first: the test command\n" in fixer
 
 
+@pytest.mark.promise
 def test_a_fixer_gets_the_failed_items_of_the_verdict(project: Project) -> None:
     set_up(
         project,
@@ -109,6 +112,7 @@ def test_a_fixer_gets_the_failed_items_of_the_verdict(project: Project) -> None:
     assert "1.txt is not signed" in prompt
 
 
+@pytest.mark.promise
 def test_a_flaky_test_is_run_again_and_reported(project: Project, tmp_path: Path) -> None:
     """And a failure that was there before the work is noted, not held against it."""
     mark = tmp_path / "mark"
@@ -180,6 +184,7 @@ def test_claude_finds_the_users_own_memory_of_the_project(project: Project) -> N
     assert project.repo.git("ls-tree", "--name-only", "main", "CLAUDE.local.md") == ""
 
 
+@pytest.mark.promise
 def test_a_plan_with_all_rows_done_is_marked_complete(project: Project) -> None:
     set_up(project, plan=a_plan("1").replace("⬚", "✅ Done"), agent="")
     before = project.repo.head("main")
@@ -192,6 +197,7 @@ def test_a_plan_with_all_rows_done_is_marked_complete(project: Project) -> None:
     assert (again.code, again.err) == (0, "runplan: plans/X.md: the plan is already complete; nothing to do\n")
 
 
+@pytest.mark.promise
 def test_finish_works_what_does_not_depend_on_a_blocked_phase_and_then_fails(project: Project) -> None:
     plan = a_plan("1", "2", "3", "4", depends={"3": "Phase 1."}).replace("Step 1 | ⬚", "Step 1 | 🔴 Blocked")
     plan = plan.replace("Step 4 | ⬚", "Step 4 | 🔴 Blocked")
@@ -245,6 +251,7 @@ def test_a_finished_plan_without_front_matter_is_complete_and_nothing_starts(pro
     assert (view["status"], view["run"], view["schedule"]) == ("complete", None, None)
 
 
+@pytest.mark.promise
 def test_a_moved_target_is_gated_again_and_landed_on(project: Project, meanwhile: Meanwhile, tmp_path: Path) -> None:
     """Checked again, judged once: the report names both trees. The plan's new text stays."""
     count = tmp_path / "count"
@@ -273,6 +280,7 @@ def test_a_moved_target_is_gated_again_and_landed_on(project: Project, meanwhile
     assert f"carried over to tree `{project.repo.tree('main~1')}` (the same patch)" in report
 
 
+@pytest.mark.promise
 def test_a_conflict_gets_one_fix_on_the_new_tip(project: Project, meanwhile: Meanwhile) -> None:
     set_up(
         project,
@@ -363,6 +371,7 @@ def test_finish_works_a_phase_that_was_added_during_the_run(project: Project, me
     assert "status: complete" in project.show("main:plans/X.md")
 
 
+@pytest.mark.promise
 def test_a_phase_does_not_land_when_its_dependency_was_reverted(project: Project, meanwhile: Meanwhile) -> None:
     set_up(
         project,

@@ -38,6 +38,7 @@ def starts(project: Project) -> list[tuple[str, str]]:
     return rows
 
 
+@pytest.mark.promise
 def test_the_next_phase_is_written_while_one_is_proven_and_proven_after_its_landing(
     project: Project, meanwhile: Meanwhile
 ) -> None:
@@ -221,6 +222,7 @@ def test_a_phase_ahead_begins_again_when_the_one_below_corrects_its_text(
     assert project.leftovers() == []
 
 
+@pytest.mark.promise
 def test_no_phase_begins_on_one_that_a_person_has_to_sign_off(project: Project) -> None:
     plan = a_plan("1", "2").replace("- [ ] Write 1.txt\n", "- [ ] Write 1.txt\n\nSign-off: required\n")
     set_up(project, plan=plan, settings=AHEAD)

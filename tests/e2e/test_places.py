@@ -42,6 +42,7 @@ def two_remotes(project: Project, place: Path) -> tuple[Repo, Repo]:
     return one, Repo(path=place / "two.git", env=dict(project.repo.env))
 
 
+@pytest.mark.promise
 def test_an_approved_change_lands_on_the_target_of_its_run(project: Project) -> None:
     assert project.start("1", **DEV).code == 4
     approved = project.runplan("approve", "X")
@@ -65,6 +66,7 @@ def test_a_killed_run_continues_on_its_own_target(project: Project) -> None:
     assert project.leftovers() == []
 
 
+@pytest.mark.promise
 def test_status_report_and_undo_use_the_target_of_the_last_run(project: Project) -> None:
     assert project.start("1", "auto", **DEV).code == 0
     assert project.runplan("status", "X", "--json").json["phases"][0]["status"] == "done"
@@ -74,6 +76,7 @@ def test_status_report_and_undo_use_the_target_of_the_last_run(project: Project)
     assert "1.txt" not in project.repo.git("ls-tree", "--name-only", "dev")
 
 
+@pytest.mark.promise
 def test_two_phases_land_from_a_worktree_of_a_bare_repository(project: Project, tmp_path: Path) -> None:
     project.repo.git("clone", "-q", "--bare", ".", str(tmp_path / "hub.git"))
     hub = Repo(path=tmp_path / "hub.git", env=dict(project.repo.env))
@@ -148,6 +151,7 @@ def test_suggested_commands_quote_a_path_with_a_blank(spaced: Project) -> None:
     assert spaced.runplan(*suggested(upon.last)[0][1:]).code == 0
 
 
+@pytest.mark.promise
 def test_the_suggested_commit_command_quotes_a_path_with_a_blank(spaced: Project) -> None:
     with (spaced.path / SPACED).open("a") as plan:
         plan.write("\nMore.\n")

@@ -28,6 +28,7 @@ WORKED = {
 }
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("name", WORKED)
 def test_a_plan_of_every_format_is_worked_to_its_end(name: str, tmp_path: Path) -> None:
     path, word = WORKED[name]
@@ -52,6 +53,7 @@ TASKS = """{"master": {"tasks": [
 ]}}"""  # noqa: E501
 
 
+@pytest.mark.promise
 def test_the_statuses_are_all_that_changes_in_a_task_list(tmp_path: Path) -> None:
     project = a_project(tmp_path)
     path = ".taskmaster/tasks/tasks.json"
@@ -122,6 +124,7 @@ def test_specs_of_two_tools_with_one_name_have_branches_of_their_own(tmp_path: P
     assert len({text.partition("  branch ")[2].partition(";")[0] for text in shown}) == 3
 
 
+@pytest.mark.promise
 def test_a_dry_run_of_a_task_list_shows_each_task_and_why_others_are_left(tmp_path: Path) -> None:
     project = a_project(tmp_path)
     tasks = [
@@ -138,6 +141,7 @@ def test_a_dry_run_of_a_task_list_shows_each_task_and_why_others_are_left(tmp_pa
     assert "\nphase 3     is not worked: it waits for 2\n" in shown
 
 
+@pytest.mark.promise
 def test_the_folder_of_a_track_is_a_plan(tmp_path: Path) -> None:
     project = a_project(tmp_path)
     project.commit_file("conductor/tracks/login/plan.md", "# Login\n\n## Phase 1: Form\n\n- [ ] Task: Draw it\n")
@@ -145,6 +149,7 @@ def test_the_folder_of_a_track_is_a_plan(tmp_path: Path) -> None:
     assert "(conductor/tracks/login/plan.md, read as: Conductor track)" in ran.out, ran.err
 
 
+@pytest.mark.promise
 def test_a_spec_folder_is_a_plan_and_its_files_are_context(tmp_path: Path) -> None:
     project = a_project(tmp_path)
     project.commit_file("specs/001-login/tasks.md", SPEC)
@@ -166,6 +171,7 @@ def test_a_spec_folder_is_a_plan_and_its_files_are_context(tmp_path: Path) -> No
     assert project.runplan("check", "specs/001-login", "--json").json["read_as"] == "spec-kit tasks"
 
 
+@pytest.mark.promise
 def test_init_names_the_spec_folders(tmp_path: Path) -> None:
     project: Project = a_project(tmp_path)
     for folder in ("specs/001-login", ".kiro/specs/search", "openspec/changes/add-fax"):

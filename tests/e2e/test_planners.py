@@ -80,6 +80,7 @@ def test_commits_and_refs_of_a_planner_stay_its_own(project: Project) -> None:
     assert "files were changed (HEAD)" in project.runplan("report", "greet-people").out
 
 
+@pytest.mark.promise
 def test_a_planner_that_moves_a_ref_of_the_user_violates_a_guard(project: Project) -> None:
     planning_project(
         project, planner(draft=of("draft", f'run = "git -C {project.path} branch stray"') + said({"plan": PLAN}))

@@ -62,6 +62,7 @@ def test_a_goal_becomes_a_plan_that_is_approved_and_worked(project: Project) -> 
     assert "status: complete" in project.show(f"main:{GREET}")
 
 
+@pytest.mark.promise
 def test_the_daemon_plans_and_then_works_the_approved_plan(project: Project) -> None:
     mine = what_is_the_users(project)
     ran = project.runplan("plan", GOAL, "--quick", "--then", "finish auto")
@@ -108,6 +109,7 @@ def test_the_text_of_an_issue_is_quoted_and_gives_no_orders(project: Project, tm
     assert all("follow no instruction" in prompt and quoted in prompt for prompt in prompts(project))
 
 
+@pytest.mark.promise
 def test_the_texts_of_a_spec_folder_are_a_goal(project: Project) -> None:
     project.repo.write("specs/001-greet/spec.md", "# Spec\n\nSay hello.\n")
     project.repo.write("specs/001-greet/design.md", "Use a file.\n")
@@ -274,6 +276,7 @@ def test_a_planner_that_asks_is_answered_and_goes_on(project: Project, says: str
     assert ["8080" in prompt for prompt in prompts(project, "draft")] == [False, True]
 
 
+@pytest.mark.promise
 def test_a_proposal_is_not_worked_before_it_is_approved(project: Project) -> None:
     """Neither by start nor by a schedule; and `check` names the command that shows it."""
     assert plan(project, "--quick").code == 4

@@ -85,6 +85,7 @@ def test_changing_the_test_command_is_tampering_unless_allowed(project: Project)
     assert ran.code == 0, ran.err
 
 
+@pytest.mark.promise
 def test_a_fixer_takes_back_what_the_phase_does_not_permit(project: Project) -> None:
     """No commit that lands contains the secret or the edit of the plan."""
     token = "ghp_" + 36 * "a"
@@ -158,6 +159,7 @@ def test_a_closed_terminal_does_not_end_a_run(project: Project) -> None:
     assert project.landed() == ["1"]
 
 
+@pytest.mark.promise
 def test_output_to_a_full_disk_is_exit_5(project: Project) -> None:
     with open("/dev/full", "w") as full:
         ran = subprocess.run(
@@ -179,6 +181,7 @@ def test_a_branch_checked_out_elsewhere_fails_the_phase_as_blocked(project: Proj
     assert project.runplan("status", "X", "--json").json["run"]["state"] == "failed"
 
 
+@pytest.mark.promise
 def test_logs_follow_ends_when_the_run_waits(project: Project) -> None:
     assert project.start("1").code == 4
     assert project.runplan("logs", "X", "-f").code == 0

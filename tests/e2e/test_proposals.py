@@ -42,6 +42,7 @@ def revising(answer: object) -> str:
     return planner(critique=CONTENT, revise=answer)
 
 
+@pytest.mark.promise
 def test_a_rejection_with_words_revises_at_once_and_asks_again(project: Project) -> None:
     """M5"""
     planning_project(project, revising({"plan": SMALLER}))
@@ -69,6 +70,7 @@ def test_the_rejected_text_is_not_proposed_again(project: Project, words: tuple[
     assert len(asked(project)) == 1
 
 
+@pytest.mark.promise
 def test_a_rejection_without_words_abandons_the_plan(project: Project) -> None:
     mine = what_is_the_users(project)
     proposed(project)
@@ -104,6 +106,7 @@ def test_a_retry_after_a_stop_proposes_the_edited_text_again(project: Project) -
     assert "A file waves." in project.runplan("diff", "greet-people").out
 
 
+@pytest.mark.promise
 def test_an_edited_text_is_checked_labelled_and_asked_about_again(project: Project) -> None:
     """M7"""
     first = proposed(project)

@@ -66,6 +66,7 @@ def finished(project: Project, hub: Hub) -> Ran:
     return ran
 
 
+@pytest.mark.promise
 def test_a_plan_ends_with_a_merged_pull_request(project: Project, server: StandIn, hub: Hub) -> None:
     drafts: list[bool] = []
     server.on_request = lambda call: drafts.append(hub.pulls[1].draft) if "/statuses/" in call else None
@@ -95,6 +96,7 @@ def test_a_plan_ends_with_a_merged_pull_request(project: Project, server: StandI
 # --- checks ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise
 def test_failed_checks_are_fixed_by_an_agent(project: Project, hub: Hub) -> None:
     set_up(project, agent=work() + work(phase="2") + fix('write = "fixed.txt"', 'commit = "Fix"', phase=""))
     hub.mirror(project.path)
@@ -209,6 +211,7 @@ def once(hub: Hub, act: Callable[[], str]) -> list[str]:
 # --- rules of the repository ------------------------------------------------------------------------------
 
 
+@pytest.mark.promise
 def test_a_review_is_handled_once_when_the_owner_asks_for_it(project: Project, hub: Hub) -> None:
     answer = fix('append = "1.txt"\ntext = "renamed\\n"', 'commit = "Rename"', phase="")
     set_up(project, agent=work() + work(phase="2") + answer)
@@ -744,6 +747,7 @@ def test_git_signs_in_with_the_token_which_no_argument_log_or_check_has(
         assert [path for path in (*kept, arguments) if secret in path.read_bytes()] == []
 
 
+@pytest.mark.promise
 def test_a_token_reaches_git_only_for_its_host_and_where_git_has_none() -> None:
     def settings(remote: str, *, is_gits: bool = False) -> tuple[str, ...]:
         address = parse_remote(remote)
@@ -773,6 +777,7 @@ def rows(project: Project, code: int) -> dict[str, str]:
     return {row["name"]: row["detail"] + (row["remedy"] and f"; {row['remedy']}") for row in ran.json}
 
 
+@pytest.mark.promise
 def test_the_doctor_shows_the_token_and_how_a_pull_request_is_merged(project: Project, hub: Hub) -> None:
     hub.scopes, hub.methods, hub.required, hub.reviews = "repo, workflow", {"squash"}, ["ci", "lint"], 1
     found = rows(project, 0)
@@ -784,6 +789,7 @@ def test_the_doctor_shows_the_token_and_how_a_pull_request_is_merged(project: Pr
     assert found["rules"] == "main requires checks ci, lint, 1 approving review"
 
 
+@pytest.mark.promise
 def test_the_doctor_fails_where_a_start_would_be_refused(project: Project, hub: Hub) -> None:
     hub.can_push = False
     assert rows(project, 2)["github"] == "the token may not push to acme/app; landing by pr needs write access"
@@ -796,6 +802,7 @@ def test_the_doctor_fails_where_a_start_would_be_refused(project: Project, hub: 
 # --- refused before any work -----------------------------------------------------------------------------
 
 
+@pytest.mark.promise
 @pytest.mark.parametrize(
     ("remote", "env", "expected"),
     [
@@ -813,6 +820,7 @@ def test_a_remote_without_a_forge_or_token_is_refused(
     assert server.hub.pulls == {}
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     ("arrange", "code", "expected"),
     [
@@ -839,6 +847,7 @@ def exclude_each_other(hub: Hub) -> None:
     hub.rulesets = [{"type": "pull_request", "parameters": {"allowed_merge_methods": ["squash"]}}]
 
 
+@pytest.mark.promise
 def test_a_key_of_git_that_may_only_read_is_named_before_agents_work(
     project: Project, server: StandIn, hub: Hub
 ) -> None:
@@ -863,6 +872,7 @@ def test_another_method_and_another_name_are_named_at_the_start_and_in_the_repor
 # --- texts of agents and strangers ------------------------------------------------------------------------
 
 
+@pytest.mark.promise
 def test_a_message_of_an_agent_closes_and_mentions_nothing(project: Project, hub: Hub) -> None:
     more = work('append = "1.txt"\ntext = "more\\n"', 'commit = "Fixes #1 @everyone"')
     set_up(project, agent=more + work(phase="2"))

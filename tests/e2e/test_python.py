@@ -12,6 +12,8 @@ from runplan.app.operations.model import Accepted, Declined
 from runplan.domain.errors import RefusedEarly, UsageError
 from tests.support.cli import Project, set_up, work
 
+pytestmark = pytest.mark.promise
+
 PAGE = Path(__file__).parents[2] / "docs/python.md"
 
 

@@ -41,6 +41,7 @@ def prompts(project: Project) -> list[str]:
     return [(place / name / "prompt.md").read_text(encoding="utf-8") for name in ids]
 
 
+@pytest.mark.promise
 def test_answers_continue_the_kept_work_of_implementer_and_fixer(project: Project) -> None:
     implement = steps('write = "1.txt"\ntext = "half"', *asks("which port?", "a"), 'append = "1.txt"\ntext = " done"')
     fixes = fix(*asks("which host?", "b"), 'append = "1.txt"\ntext = " fixed"')
@@ -77,6 +78,7 @@ def lines_of(file: Path) -> list[str]:
     return file.read_text().splitlines() if file.exists() else []
 
 
+@pytest.mark.promise
 def test_each_question_is_notified_once_and_survives_a_killed_daemon(project: Project, tmp_path: Path) -> None:
     notices = tmp_path / "notices"
     user_settings(project, f'[notify]\ncommand = "echo $RUNPLAN_TEXT >>{notices}"\non = ["waiting"]\n')

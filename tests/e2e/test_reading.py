@@ -26,6 +26,8 @@ from tests.support.cli import RUNPLAN, Meanwhile, Project, a_plan, a_project, en
 from tests.support.daemons import none_left, shell_agent, waits
 from tests.support.fake_daemon import a_door
 
+pytestmark = pytest.mark.promise
+
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 
@@ -61,6 +63,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Project:
     return project
 
 
+@pytest.mark.rest
 def test_the_id_of_a_run_is_taken_in_place_of_the_plan(recorded: Project) -> None:
     runs = recorded.runplan("logs", "X", "--list", "--json").json
     assert [(run["plan"], run["state"]) for run in runs] == [

@@ -99,6 +99,7 @@ KINDS = (
 )
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("make", KINDS)
 def test_a_plan_lands_in_every_kind_of_repository(tmp_path: Path, make: Callable[[Repo, Path], Repo]) -> None:
     project = a_project(tmp_path, "1")
@@ -216,6 +217,7 @@ def ran(hooked: Project) -> list[str]:
     return file.read_text().splitlines() if file.exists() else []
 
 
+@pytest.mark.promise
 def test_hooks_of_the_project_run_for_no_agent_and_no_landing(hooked: Project) -> None:
     add_hook(hooked, "reference-transaction")
     hooked.repo.commit("Add a hook that runs for every ref")
@@ -238,6 +240,7 @@ def test_hooks_installed_by_setup_run_for_commits_of_agents_only(hooked: Project
     assert all(f" {where}/" in line for line in ran(hooked))
 
 
+@pytest.mark.promise
 def test_work_whose_commit_a_hook_refused_is_committed_by_runplan(hooked: Project) -> None:
     hooked.shell_agent("echo 1 >1.txt; git add .; git commit -qm Work || true", INSTALLS)
     done = hooked.start("1", "auto")

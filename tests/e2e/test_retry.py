@@ -46,6 +46,7 @@ def test_after_a_verifier_that_failed_the_kept_work_is_checked_and_lands(project
     assert project.leftovers() == []
 
 
+@pytest.mark.promise
 def test_after_failed_tests_a_fixer_gets_the_complaint_and_the_kept_work(project: Project) -> None:
     set_up(
         project, settings=f"[run]\nmax_fix_cycles = 1\n{RED}", agent=WRONG + fix('append = "1.txt"\ntext = "wronger"')
@@ -117,6 +118,7 @@ def test_the_work_of_a_stopped_agent_that_did_not_commit_is_continued(project: P
     assert roles(project, before) == ["verify"]
 
 
+@pytest.mark.promise
 def test_an_implementer_continues_the_work_of_one_that_failed(project: Project) -> None:
     project.agent(work("exit = 3"))
     assert project.start("1", "auto").last == "runplan: failed: agent-failed"
@@ -126,6 +128,7 @@ def test_an_implementer_continues_the_work_of_one_that_failed(project: Project) 
     assert project.show("main:1.txt") == "1"
 
 
+@pytest.mark.promise
 def test_retry_fresh_begins_on_the_target_and_parks_the_branch(project: Project) -> None:
     project.agent(work("exit = 3"))
     assert project.start("1", "auto").code == 1
@@ -138,6 +141,7 @@ def test_retry_fresh_begins_on_the_target_and_parks_the_branch(project: Project)
     assert "1.txt" not in project.repo.git("ls-tree", "--name-only", "main").split()
 
 
+@pytest.mark.promise
 def test_retry_fresh_ends_a_run_that_waits(project: Project) -> None:
     assert project.start("1").code == 4
     ran = project.runplan("retry", "X", "--fresh")
@@ -145,6 +149,7 @@ def test_retry_fresh_ends_a_run_that_waits(project: Project) -> None:
     assert project.dispatched() == ["implement", "verify", "implement", "verify"]
 
 
+@pytest.mark.promise
 def test_the_same_kept_work_that_fails_again_is_no_progress(project: Project) -> None:
     set_up(project, settings=RED, agent=work() + verify('say = "?"'))
     assert project.start("1", "auto").last == "runplan: failed: invalid-verdict"
@@ -184,6 +189,7 @@ def test_a_rebase_of_the_kept_branch_can_be_finished_after_a_retry(project: Proj
     assert project.repo.git("log", "-1", "--format=%s", BRANCH) == "By hand"
 
 
+@pytest.mark.promise
 def test_a_rejection_stands_until_a_fixer_has_changed_something(project: Project) -> None:
     assert project.start("1").code == 4
     project.agent(UNUSED + fix("exit = 3"))
@@ -195,6 +201,7 @@ def test_a_rejection_stands_until_a_fixer_has_changed_something(project: Project
     assert (ran.code, project.show("main:1.txt")) == (0, "1\nlonger"), ran.err
 
 
+@pytest.mark.promise
 @pytest.mark.parametrize("is_moved", [False, True])
 def test_a_rejected_change_lands_only_with_a_person_who_is_told_of_the_rejection(
     project: Project, is_moved: bool
@@ -219,6 +226,7 @@ def test_a_rejected_change_lands_only_with_a_person_who_is_told_of_the_rejection
     assert (f"Warning: {told}" in report, "Approved by Uma User" in report) == (True, True)
 
 
+@pytest.mark.promise
 def test_a_corrected_plan_is_checked_before_anyone_fixes(project: Project) -> None:
     """What the agent changed outside `Touches:` is permitted now."""
     plan = project.show("main:plans/X.md") + "\n"

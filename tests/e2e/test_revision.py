@@ -25,6 +25,7 @@ def revises(project: Project) -> str:
     return planner(draft={"plan": text}, revise={**REVISE, "plan": text})
 
 
+@pytest.mark.promise
 def test_a_phase_that_does_not_fit_the_code_is_revised_and_the_run_continues(project: Project) -> None:
     project.plan(a_plan("1", "2", "3", depends={"2": "Phase 1. May need refresh."}))
     assert project.start("1", "auto").code == 0
@@ -50,6 +51,7 @@ def test_a_phase_that_does_not_fit_the_code_is_revised_and_the_run_continues(pro
     assert "with a bye" in text
 
 
+@pytest.mark.promise
 def test_a_person_revises_a_plan_whose_phase_asks(project: Project) -> None:
     project.agent(writes("1", "3") + steps('say = "BLOCKER: which port?"', phase="2"))
     assert project.start("finish", "auto").code == 4

@@ -220,6 +220,7 @@ def forbid(env: dict[str, str]) -> None:
     bwrap.chmod(0o755)
 
 
+@pytest.mark.promise
 def test_a_missing_sandbox_is_said_once_at_each_start(tmp_path: Path, without: dict[str, str]) -> None:
     warning = "runplan: warning: no sandbox: an agent can do what you can; see: runplan doctor"
     assert len(warning) <= 80, "one line of a terminal"
@@ -233,6 +234,7 @@ def test_a_missing_sandbox_is_said_once_at_each_start(tmp_path: Path, without: d
     assert [ran.err.splitlines().count(warning) for ran in (first, second)] == [1, 1]
 
 
+@pytest.mark.promise
 def test_sandbox_bwrap_is_refused_where_bwrap_does_not_work(shut: Shut, without: dict[str, str]) -> None:
     project = shut.project
     absent = project.start("1", "auto", RUNPLAN_AGENTS_SANDBOX="bwrap", **without)

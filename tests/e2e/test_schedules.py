@@ -50,6 +50,7 @@ def due_soon(project: Project) -> None:
     change_schedule(project, anchor=soon, made=soon)
 
 
+@pytest.mark.promise
 def test_a_schedule_without_now_only_schedules(project: Project) -> None:
     before = datetime.now(UTC)
     ran = project.runplan("start", "X", "auto", "every", "4h")
@@ -72,6 +73,7 @@ def test_a_blocked_plan_gets_its_schedule(project: Project) -> None:
     assert [row.plan for row in schedules(project)] == ["plans/X.md"]
 
 
+@pytest.mark.promise
 def test_a_schedule_with_now_runs_one_phase_at_once(project: Project) -> None:
     ran = project.runplan("start", "X", "auto", "every", "4h", "now")
     made, begun = ran.err.splitlines()
@@ -101,6 +103,7 @@ def test_a_scheduled_run_claims_its_issues_and_its_end_names_the_next_time(
     assert project.runplan("status", "X", "--json").json["schedule"]["next"] == row.next
 
 
+@pytest.mark.promise
 @pytest.mark.parametrize("verb", ["now", "resume"])
 def test_a_plan_that_is_a_draft_is_refused(project: Project, verb: str) -> None:
     scheduled(project)
@@ -115,6 +118,7 @@ def test_a_plan_that_is_a_draft_is_refused(project: Project, verb: str) -> None:
     assert ran.last.startswith("runplan: plans/X.md: the plan says status: draft; to have it worked, write status: ")
 
 
+@pytest.mark.promise
 def test_now_without_a_schedule_is_exit_3(project: Project) -> None:
     ran = project.runplan("now")
     assert (ran.code, ran.last.endswith("runplan start PLAN auto every 4h")) == (3, True), ran.err
@@ -130,6 +134,7 @@ def test_now_without_a_schedule_is_exit_3(project: Project) -> None:
     assert len(schedules(project)) == 1
 
 
+@pytest.mark.promise
 def test_a_due_slot_fires(project: Project) -> None:
     scheduled(project)
     due_soon(project)
@@ -139,6 +144,7 @@ def test_a_due_slot_fires(project: Project) -> None:
     assert (answer, run) == ("fired", run_of(project)["id"])
 
 
+@pytest.mark.promise
 def test_a_slot_during_a_run_is_recorded_as_skipped(project: Project, meanwhile: Meanwhile) -> None:
     project.agent(steps(*meanwhile.pause("agent"), 'write = "1.txt"'))
     scheduled(project, "now")
@@ -177,6 +183,7 @@ def test_now_does_not_replace_a_pending_answer(project: Project, words: tuple[st
     assert project.landed() == ["1"]
 
 
+@pytest.mark.promise
 def test_a_stop_may_keep_the_schedule(project: Project, meanwhile: Meanwhile) -> None:
     project.agent(work(*meanwhile.pause("agent")))
     scheduled(project, "now")
@@ -213,6 +220,7 @@ def test_a_rejection_pauses_the_schedule(project: Project) -> None:
     assert project.landed() == []
 
 
+@pytest.mark.promise
 def test_a_schedule_ends_when_its_plan_is_complete(project: Project) -> None:
     scheduled(project, "now")
     until_runs_are(project, "done")
@@ -226,6 +234,7 @@ def test_a_schedule_ends_when_its_plan_is_complete(project: Project) -> None:
     assert (again.code, schedules(project)) == (0, [])
 
 
+@pytest.mark.promise
 def test_a_failed_phase_pauses_the_schedule_until_retry(project: Project) -> None:
     project.agent(steps("exit = 3"))
     scheduled(project, "now")
@@ -244,6 +253,7 @@ def test_a_failed_phase_pauses_the_schedule_until_retry(project: Project) -> Non
         until_runs_are(project, "failed", "done")
 
 
+@pytest.mark.promise
 def test_a_schedule_whose_plan_was_moved_is_paused_and_can_be_stopped(project: Project) -> None:
     scheduled(project)
     project.repo.git("mv", "plans/X.md", "plans/Y.md")
@@ -273,6 +283,7 @@ def test_a_failure_and_the_pause_of_its_schedule_are_one_transaction(project: Pr
     assert row.paused == "phase 1 failed (agent-failed)"
 
 
+@pytest.mark.promise
 def test_a_paused_schedule_fires_again_after_resume(project: Project) -> None:
     scheduled(project)
     assert project.runplan("pause", "X").code == 0
@@ -291,6 +302,7 @@ def due_soon_again(project: Project) -> None:
     change_schedule(project, anchor=ago(hours=4, seconds=-1.5))
 
 
+@pytest.mark.promise
 def test_slots_missed_while_off_fire_once(project: Project) -> None:
     scheduled(project)
     kill_daemon(project)
@@ -301,6 +313,7 @@ def test_slots_missed_while_off_fire_once(project: Project) -> None:
     assert project.landed() == ["1"]
 
 
+@pytest.mark.promise
 def test_after_a_reboot_the_daemon_continues_its_runs_and_schedules(project: Project, meanwhile: Meanwhile) -> None:
     """It finds its schedules and the running run by itself."""
     project.agent(steps(*meanwhile.pause("agent"), 'write = "1.txt"') + work(phase="2"))

@@ -3,7 +3,11 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.support.cli import Project, a_project
+
+pytestmark = pytest.mark.promise
 
 SECRET = "hunter2-hunter2"
 TOKEN = "ghp_" + 36 * "a"

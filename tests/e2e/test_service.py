@@ -14,6 +14,8 @@ from runplan.hosts.daemon.service import systemd_unit
 from tests.support.cli import RUNPLAN, Ran
 from tests.support.daemons import a_manager
 
+pytestmark = pytest.mark.promise
+
 
 @dataclass
 class Machine:
@@ -143,6 +145,7 @@ def test_install_is_refused_inside_an_agent(machine: Machine) -> None:
     assert machine.runplan("service", "status", RUNPLAN_AGENT="1").code == 0
 
 
+@pytest.mark.rest
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd is asked")
 def test_systemd_understands_the_unit(tmp_path: Path) -> None:
     odd = tmp_path / "a $b %n c"

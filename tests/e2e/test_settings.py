@@ -109,6 +109,7 @@ def sent(project: Project, plan: str = "plans/X.md") -> list[str]:
     return [f"{body['role']}:{body['agent']}" for body in started]
 
 
+@pytest.mark.promise
 def test_environment_settings_hold_for_their_own_run_only(project: Project, meanwhile: Meanwhile) -> None:
     """The files are read again during the run, and a run of another plan uses them."""
     project.repo.write("runplan.toml", SETTINGS + OTHER)
@@ -190,6 +191,7 @@ def test_edited_settings_do_not_change_a_running_run(project: Project, meanwhile
     assert (set(verifiers(project)), set(checks(project))) == ({"robot"}, {"as-started"})
 
 
+@pytest.mark.promise
 def test_a_start_uses_the_committed_settings_and_says_so(project: Project) -> None:
     project.commit_file("runplan.toml", CHECKED)
     tip = project.repo.head("main")
@@ -206,6 +208,7 @@ def test_a_start_uses_the_committed_settings_and_says_so(project: Project) -> No
     assert ("as-started" in shown.out, "edited" in shown.out) == (True, False)
 
 
+@pytest.mark.promise
 def test_an_uncommitted_settings_file_is_used_and_stored_with_the_run(project: Project) -> None:
     """There is no other version; who first tries runplan need not commit its settings."""
     project.repo.git("rm", "-q", "--cached", "runplan.toml")
@@ -240,6 +243,7 @@ def test_each_scheduled_run_takes_the_settings_of_its_start(project: Project) ->
     assert verifiers(project) == ["robot"], "a variable ranks above the files, and is kept with the schedule"
 
 
+@pytest.mark.promise
 def test_config_shows_no_secret_of_an_address(project: Project) -> None:
     urls = '["tgram://t0ken/chat", {url = "json://me:passw0rd@example.org/x", on = ["failed"]}]'
     webhook = 'webhook = "https://me:passw0rd@hooks.example.org/t0ken"'

@@ -32,6 +32,7 @@ def set_ups(project: Project) -> list[tuple[str, str]]:
 FIRST = [("both", "first use of the worktree")]  # at the same time
 
 
+@pytest.mark.promise
 def test_set_up_runs_once_in_each_worktree_and_again_where_a_lock_file_changed(tmp_path: Path) -> None:
     project = a_project(tmp_path, "1", "2", "3")
     setup = "mkdir new.o && cp package-lock.json new.o/lock"  # fails where old products lie
@@ -76,6 +77,7 @@ def test_set_up_does_not_run_again_for_a_file_that_it_read_nor_for_an_approval_f
     assert set_ups(project) == FIRST
 
 
+@pytest.mark.promise
 def test_set_up_runs_again_where_a_file_of_setup_inputs_changed(project: Project) -> None:
     """As for `pip install .`: a stale copy of the sources would pass the test that is to fail."""
     prepare(project, "sh do.sh", test="grep -q good made.o", more='setup_inputs = ["src/**"]\n', **READS)
@@ -160,6 +162,7 @@ def test_a_red_baseline_is_repeated_with_a_fresh_set_up(project: Project, tmp_pa
     assert f"baseline   {STALE}" in ran.err
 
 
+@pytest.mark.promise
 @pytest.mark.parametrize(
     ("now", "expected"),
     [

@@ -5,6 +5,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.support.cli import Meanwhile, Project, assert_nothing_runs, ended, set_up, steps, until, verify, work
 from tests.support.daemons import run_of, until_runs_are
 
@@ -56,6 +58,7 @@ def at_once(project: Project, meanwhile: Meanwhile, *ids: str, **more: str) -> N
     set_up(project, plan=a_plan(**{id_: alone(id_) for id_ in ids}), settings=PARALLEL, agent=agent, **more)
 
 
+@pytest.mark.promise
 def test_phases_with_different_touches_run_in_parallel_and_land_in_turn(project: Project, meanwhile: Meanwhile) -> None:
     at_once(project, meanwhile, "1", "2", "3")
     before = project.repo.head("main")
@@ -164,6 +167,7 @@ def test_parallel_phases_in_the_foreground_prefix_their_lines(project: Project) 
     assert "phase 2" in printed
 
 
+@pytest.mark.promise
 def test_a_failed_parallel_phase_lets_the_others_land(project: Project, meanwhile: Meanwhile) -> None:
     agent = steps('write = "1.txt"', "exit = 1", phase="1") + work(*meanwhile.pause("2"), phase="2") + work(phase="3")
     plan = a_plan(**{"1": alone("1"), "2": alone("2"), "3": alone("3", "### Dependencies\n\nPhase 2.")})

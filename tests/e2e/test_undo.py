@@ -13,6 +13,7 @@ def tracker(project: Project) -> list[str]:
     return [line for line in project.show("main:plans/X.md").splitlines() if line.startswith(("| 1", "| 2"))]
 
 
+@pytest.mark.promise
 def test_an_undo_reverts_the_code_and_resets_the_tracker_row(landed: Project) -> None:
     before = landed.repo.head("main")
     undone = landed.runplan("undo", "X", "1")
@@ -42,6 +43,7 @@ def test_an_undone_phase_can_land_and_be_undone_again(landed: Project) -> None:
     assert landed.repo.git("log", "--format=%s", "main").count("Undo phase 1") == 2
 
 
+@pytest.mark.promise
 def test_an_undo_of_a_phase_that_is_not_done_is_refused(landed: Project) -> None:
     before = landed.repo.head("main")
     assert landed.runplan("undo", "X", "9").code == 3
@@ -65,6 +67,7 @@ def test_a_phase_with_landed_dependents_is_not_undone(tmp_path: Path) -> None:
     assert project.runplan("undo", "X", "1").code == 0
 
 
+@pytest.mark.promise
 def test_a_phase_marked_done_by_hand_is_not_undone(tmp_path: Path) -> None:
     project = a_project(tmp_path, "1", "2")
     project.plan(a_plan("1", "2").replace("| 1 — Step 1 | ⬚ |", "| 1 — Step 1 | ✅ Done |"))
@@ -151,6 +154,7 @@ def refused(project: Project, phase: str) -> Ran:
     return ran
 
 
+@pytest.mark.promise
 def test_an_undo_of_a_squashed_phase_is_refused(landed: Project) -> None:
     words = landed.repo.git("log", "--format=%B", "--reverse", "HEAD~4..HEAD")
     landed.repo.git("reset", "-q", "--soft", "HEAD~4")
@@ -160,6 +164,7 @@ def test_an_undo_of_a_squashed_phase_is_refused(landed: Project) -> None:
     assert f"git show {short(landed, 'HEAD')}" in printed
 
 
+@pytest.mark.promise
 def test_a_rebased_phase_is_undone(landed: Project) -> None:
     """The commits have new names; the row still says what its landing wrote."""
     base, tip = short(landed, "HEAD~4"), short(landed, "HEAD")

@@ -69,6 +69,7 @@ def test_a_fixer_gets_the_diff_so_far_and_does_not_commit_it(tmp_path: Path) -> 
     assert DIFF_FILE not in project.repo.git("ls-tree", "-r", "--name-only", "main")
 
 
+@pytest.mark.promise
 def test_unresolved_evidence_is_asked_for_once_more_without_a_fix_cycle(tmp_path: Path) -> None:
     project = a_project(tmp_path, "1")
     first = f'pass_all = true\nevidence = "see 2.txt:1"\nonce = "{tmp_path}/first"'
@@ -83,6 +84,7 @@ def test_unresolved_evidence_is_asked_for_once_more_without_a_fix_cycle(tmp_path
     assert "| pass | 1.txt |" in report
 
 
+@pytest.mark.promise
 def test_a_verdict_that_the_verifier_only_quotes_does_not_count_and_it_is_asked_once_more(tmp_path: Path) -> None:
     project = a_project(tmp_path, "1")
     quoted = json.dumps({"status": "done", "items": [{"item": "W1", "result": "pass", "evidence": "1.txt:1"}]})
