@@ -9,7 +9,6 @@ from runplan.adapters.agents.budgets import meter_usage, price_usage
 from runplan.adapters.agents.clis import agent_of
 from runplan.adapters.agents.endings import AgentEnding, judge_ending, quote_error
 from runplan.adapters.git.repository import describe_differences
-from runplan.adapters.store.files import is_directory
 from runplan.domain.checks import returns
 from runplan.domain.checks.runners.naming import FILES
 from runplan.domain.checks.secrets import redact_text
@@ -25,7 +24,7 @@ from runplan.domain.text import in_words
 from runplan.domain.times import busy_ends, iso, limit_ends, parse_iso
 from runplan.engine.steps import setup
 from runplan.engine.steps.context import RunContext
-from runplan.engine.steps.process import FINGERPRINT, place_of, sent_at_first, still_running, without_result
+from runplan.engine.steps.process import FINGERPRINT, find_removed, sent_at_first, still_running, without_result
 from runplan.engine.steps.verify import reply_of
 
 HOST_LOOK = timedelta(minutes=10)  #: after which it is checked whether a host with the labels still lives
@@ -50,9 +49,7 @@ def await_end(action: Action, state: RunState, context: RunContext) -> Iterator[
         yield without_result(started, d.Ending.LOST)
         return
     ended = _record_result(started, context, outcome)
-    places = (place_of(started, context)[0], *([context.zone.path] if started.agents else []))
-    removed = next((path for path in places if not is_directory(path)), None)
-    if removed and not started.role.is_writer:  # the result of a command or a reader says nothing
+    if removed := find_removed(started, context):
         yield replace(ended, ending=d.Ending.LOST, said="", detail=f"the worktree {removed} was removed meanwhile")
         return
     if started.role is Role.SETUP and ended.succeeded:

@@ -15,6 +15,7 @@ from runplan.adapters.agents.clis import agent_of
 from runplan.adapters.agents.endings import FARTHEST_S
 from runplan.adapters.configuration.places import state_directory
 from runplan.adapters.git.zones import Extra
+from runplan.adapters.store.files import is_directory
 from runplan.adapters.supervise.dispatches import claim_ports
 from runplan.domain.checks import results, returns
 from runplan.domain.errors import RunplanError, Unreachable
@@ -102,6 +103,12 @@ def number_lane(context: RunContext, *, is_for_agents: bool) -> dict[str, str]:
     lane = context.zone_lane if is_for_agents else context.proof_lane
     path = context.zone.path if is_for_agents else context.proof.path
     return {"RUNPLAN_LANE": lane or "0", "RUNPLAN_PORT": str(claim_ports(state_directory(context.env), path))}
+
+
+def find_removed(started: e.DispatchStarted, context: RunContext) -> Path | None:
+    """The worktree of a command or a reader that is gone, so that its result says nothing."""
+    places = (place_of(started, context)[0], *([context.zone.path] if started.agents else []))
+    return None if started.role.is_writer else next((path for path in places if not is_directory(path)), None)
 
 
 def is_for_writers(started: e.DispatchStarted) -> bool:
