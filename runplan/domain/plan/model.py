@@ -65,7 +65,7 @@ _PROGRESS_LABEL = (
     r"(?:\[[^\[\]]{0,80}\]\()?([\w./-]{1,200}\.(?:md|json))\W*\Z"
 )
 #: A title that stands for another: `[PHASE_NAME]`, `{{title}}`, `<Title>`.
-_PLACEHOLDER = r"\[[^\[\]]*\]|\{+[^{}]*\}+|<[^<>]*>"
+_PLACEHOLDER = r"\[[^\[\]]*\]|\{+[^{}]*\}+|<[\w -]*>"
 _OF_PLAN = r"(?i)status|overview|summary|progress|metadata"  #: chapters that may hold the status of the plan
 _LANDING = re.compile(r">[ \t]*\*\*Landing mode:[ \t]*`?(cherry-pick|pr|direct)\b", re.IGNORECASE)
 
