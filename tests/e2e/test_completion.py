@@ -13,7 +13,7 @@ COMPLETED = {
     "runplan st": "start,stop,status",
     "runplan help comp": "completion",
     "runplan start --fo": "--foreground",
-    "runplan start ''": "My plan,X",
+    "runplan start ''": "My plan,X,001-login",
     "runplan start plans/X": "plans/X.md",
     "runplan start X ''": "1,2,finish,auto,cherry-pick,pr,direct,every,now",
     "runplan start X finish --w": "--wait",
@@ -31,6 +31,7 @@ COMPLETED = {
 def project(tmp_path: Path) -> Project:
     made = a_project(tmp_path)
     made.repo.write("plans/My plan.md", "# Plan\n")
+    made.repo.write("specs/001-login/tasks.md", "# Tasks\n\n- [ ] T001 Write it\n")
     made.extra["PATH"] = f"{RUNPLAN.parent}:{made.env['PATH']}"
     return made
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
@@ -68,6 +69,16 @@ def test_the_plan_shows_its_graph_its_dispatches_and_the_agent_as_text(browser: 
     assert 'id="item-W1"' in page.text
     other = browser.get(address("/plan", known, phase="2")).text
     assert "No run has reached this phase yet." in other
+
+
+def test_the_kept_work_of_a_failed_phase_is_shown_without_forms(tmp_path: Path) -> None:
+    project = a_project(tmp_path, "1")
+    set_up(project, settings="[run]\nmax_fix_cycles = 0\n", agent=writes("1") + verify("fail = ['W1']"))
+    assert project.start("auto").code == 1
+    known = know(project.env, project.path)
+    with signed_in(project.env) as browser:
+        page = browser.get(address("/change", known, phase="1"))
+    assert (page.status, "1.txt" in page.text, 'id="answer"' in page.text) == (200, True, False)
 
 
 def test_the_change_shows_small_files_and_loads_large_ones(browser: Browser, known: Known) -> None:

@@ -13,6 +13,7 @@ from runplan import __version__
 from runplan.adapters.configuration.places import socket_path, state_directory
 from runplan.adapters.git.objects import read_plan
 from runplan.adapters.store.protocol import open_store, store_exists
+from runplan.app.operations.model import Caller
 from runplan.app.views.status import HostView, Look, PlanOutline, PlanView, ScheduleView, sort_plans, view_plan
 from runplan.domain.decoding import convert, decode_json
 from runplan.domain.errors import NotAPlan, PlanUnreadable, RefusedEarly, RunplanError, Unreachable
@@ -28,6 +29,7 @@ from runplan.engine.loop.context import (
     plan_or_watch,
     plans_on_target,
     read_checkout,
+    spec_plans,
 )
 from runplan.hosts.daemon.state import read_holder
 
@@ -156,6 +158,12 @@ class PlanReader:
         # Not msgspec.json: a text need not be valid Unicode, and json escapes it.
         self._new.append((path, stamp, json.dumps(msgspec.to_builtins(plan))))
         return plan
+
+
+def list_paths(caller: Caller) -> list[str]:
+    """The plans in the checkout and on the target, also those of other tools."""
+    with caller.open(lenient=True) as context:
+        return [*known_plans(context, ()), *spec_plans(context.root)]
 
 
 def read_plans(

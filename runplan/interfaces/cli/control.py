@@ -177,6 +177,8 @@ def run_edit(args: argparse.Namespace) -> Exit:
     caller = _caller(args)
     draft = planning.open_draft(caller, args.plan)
     file = draft.file
+    if file.is_dir():
+        raise UsageError(f"{file} is a folder; remove it, then edit again")
     if file.exists():
         progress.say(f"continuing with your text in {file}; to begin with the proposal again, remove that file")
     else:

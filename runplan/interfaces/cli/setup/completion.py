@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from itertools import pairwise
 
 from runplan.app.operations.model import Caller
-from runplan.app.views.plans import read_plans
+from runplan.app.views.plans import list_paths, read_plans
 from runplan.app.views.status import PlanView
 from runplan.domain.names import word_of
 from runplan.domain.settings.schema import LANDINGS
@@ -91,14 +91,14 @@ def _list_candidates(before: Sequence[str], current: str) -> Iterable[tuple[str,
             return ((str(choice), "") for choice in place.choices or ())
 
 
-def _read_plans(word: str = "") -> list[PlanView]:
+def _read_plans(word: str) -> list[PlanView]:
     caller = Caller()
     with caller.open(lenient=True) as context:
         return read_plans(context, word, datetime.now(UTC), warn=caller.warn)[0]
 
 
 def _list_plans(*, with_paths: bool) -> Iterator[tuple[str, str]]:
-    paths = sorted(view.plan for view in _read_plans())
+    paths = sorted(list_paths(Caller()))
     names = [word_of(path) for path in paths]
     for name, path in zip(names, paths, strict=True):
         if names.count(name) == 1:

@@ -244,7 +244,11 @@ class BoardLoop:
             where=Where.DAEMON,
             limit_s=LIMIT_S,
         )
-        result = try_operation(verb, caller, request)
+        try:
+            with _handled(signal.SIGINT, signal.default_int_handler):
+                result = try_operation(verb, caller, request)
+        except KeyboardInterrupt:  # what was queued is carried out
+            return
         if result.answer is None:
             _write(f"{result.why}\n")
         self._terminal.ask_key(f"\nExit code {int(result.code)}. Press a key. ")
