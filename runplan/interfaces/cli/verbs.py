@@ -117,6 +117,11 @@ _WORKER = (
 _NOTIFY = (_flag("send a test notice through each channel", "--test"),)
 _RUN = _flag("also run set-up and tests once, in a fresh worktree", "--run")
 _GC = (_flag("only list", "--dry-run"), _JSON)
+_UNINSTALL = (
+    _flag("only list what would be removed and kept", "--dry-run"),
+    _flag("remove work that did not land, too: parked refs and branches of runs", "--delete-work"),
+    _JSON,
+)
 _DEMO = (
     _flag("begin with a goal: agents write the plan first", "--plan"),
     _flag("play it slowly, and show its page in a browser", "--web"),
@@ -168,6 +173,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
         "doctor": Verb("cli.setup.machine", "Check the setup and suggest fixes", (_RUN, _JSON)),
         "config": Verb("cli.setup.machine", "Print every setting, its value and its origin", (_JSON,)),
         "gc": Verb("cli.setup.machine", "Remove what ended runs left behind; list what is kept", _GC),
+        "uninstall": Verb("cli.setup.machine", "Remove what runplan left in this repository and your home", _UNINSTALL),
         "mcp": Verb("mcp.server", "Serve plans, changes and answers to the agent you talk to, by MCP"),
         "service": Verb("cli.setup.machine", "Manage the login service", _SERVICE),
         "daemon": Verb("cli.setup.machine", "Run the daemon in the foreground, stop it, or restart it", _DAEMON),
@@ -180,7 +186,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
     },
 }
 VERBS = {name: verb for group in GROUPS.values() for name, verb in group.items()}
-#: The verbs that are refused to agents; `gc` and `service` are refused for some of their arguments.
+#: The verbs that are refused to agents; `gc`, `uninstall` and `service` are refused for some of their arguments.
 CHANGING = (
     *(name for name, verb in VERBS.items() if verb.module == "cli.control"),
     *("web", "mcp", "init", "daemon", "demo", "notify"),
@@ -274,6 +280,10 @@ EXAMPLES = {
     "gc": """\
   runplan gc --dry-run       list what would be removed and what is kept, and why
   runplan gc                 remove leftovers that are provably on the target""",
+    "uninstall": """\
+  runplan uninstall --dry-run        list what would be removed and kept, and why
+  runplan uninstall                  remove it; work that did not land stays in the repository
+  runplan uninstall --delete-work    remove that, too""",
     "mcp": """\
   runplan mcp                                      by standard input and output; started by an agent, not by you
   claude mcp add runplan -- runplan mcp            in Claude Code

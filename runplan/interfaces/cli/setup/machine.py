@@ -8,6 +8,7 @@ from msgspec import to_builtins
 from runplan.app import machine
 from runplan.app.health import examine
 from runplan.app.operations.model import Caller
+from runplan.app.operations.uninstall import uninstall
 from runplan.app.operations.upkeep import SKILL, choose_agents, gc, init, read_settings
 from runplan.domain.decoding import as_json
 from runplan.domain.errors import Exit, UsageError
@@ -89,6 +90,22 @@ def run_gc(args: argparse.Namespace) -> None:
         print(plain(f"kept  {many}: {why}" if why else f"{verb}  {many}: their phases have landed"))
     if not answers and not logs:
         print("Nothing is left over.")
+
+
+def run_uninstall(args: argparse.Namespace) -> None:
+    caller = Caller(say=progress.say)
+    answers = uninstall(caller, dry_run=True, delete_work=args.delete_work)
+    for answer in answers if not args.json else ():
+        print(plain(f"keep    {answer.what}: {answer.why}" if isinstance(answer, Kept) else f"remove  {answer.what}"))
+    if not args.dry_run:
+        answers = uninstall(caller, dry_run=False, delete_work=args.delete_work)
+    if args.json:
+        print(as_json([{"answer": type(answer).__name__.lower(), **to_builtins(answer)} for answer in answers]))
+        return
+    if any(isinstance(answer, Kept) and answer.tip for answer in answers):
+        print("\nKept work can be looked at with git log REF; to delete it, too: runplan uninstall --delete-work")
+    if not args.dry_run:
+        print("\nDone. The program itself: uv tool uninstall runplan, or pipx uninstall runplan")
 
 
 def run_daemon(args: argparse.Namespace) -> None:

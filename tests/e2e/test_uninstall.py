@@ -1,0 +1,57 @@
+"""`runplan uninstall` removes what runplan left, and keeps work that did not land."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.support.cli import a_project, work
+from tests.support.daemons import daemon_of
+
+pytestmark = pytest.mark.promise
+
+
+def test_uninstall_keeps_work_that_did_not_land(tmp_path: Path) -> None:
+    project = a_project(tmp_path, "1", "2")
+    project.agent(work())
+    assert project.runplan("start", "X", "1", "--wait").code == 4  # it waits for a person
+    state = project.path / ".git/runplan"
+    home = tmp_path / "home/.local/state/runplan"
+    refused = project.runplan("uninstall")
+    assert refused.code == 2
+    assert refused.err.endswith("plans/X.md: a run or a schedule is not ended; end it first: runplan stop\n")
+    assert state.is_dir()
+    assert project.runplan("stop").code == 0
+
+    listed = project.runplan("uninstall", "--dry-run")
+    assert f"remove  {state}\n" in listed.out
+    assert state.is_dir()
+    assert daemon_of(project)
+    answers = project.runplan("uninstall", "--json").json
+    assert {"answer": "removed", "what": str(state), "parked": ""} in answers
+    assert {"answer": "removed", "what": str(home), "parked": ""} in answers
+    (kept,) = [answer for answer in answers if answer["answer"] == "kept" and answer["tip"]]
+    assert project.repo.refs()[kept["what"]] == kept["tip"]
+    project.repo.git("fsck", "--connectivity-only")
+    assert (state.exists(), home.exists(), project.worktrees.exists()) == (False, False, False)
+    assert project.repo.status() == ""
+    assert "plans" in [answer["what"] for answer in answers if answer["answer"] == "kept"]
+
+    assert project.runplan("uninstall", "--delete-work").code == 0
+    assert [ref for ref in project.repo.refs() if "runplan" in ref] == []
+
+
+def test_uninstall_leaves_the_home_to_other_repositories(tmp_path: Path) -> None:
+    project = a_project(tmp_path, "1")
+    project.agent(work())
+    (tmp_path / "other").mkdir()
+    other = a_project(tmp_path / "other", "1")
+    other = replace(other, home=project.home)
+    other.agent(work())
+    for used in (project, other):
+        assert used.runplan("start", "X", "finish", "auto", "--wait").code == 0
+    before = daemon_of(project)
+    assert project.runplan("uninstall").code == 0
+    assert not (project.path / ".git/runplan").exists()
+    assert daemon_of(other) not in (0, before)
+    assert other.runplan("status", "X", "--json").json["run"]["state"] == "done"
