@@ -13,6 +13,7 @@ from runplan.adapters.agents.environment import FETCHING
 from runplan.adapters.agents.invocation import lacks_login
 from runplan.adapters.sandbox.bubblewrap import find_obstacle
 from runplan.app.health import UNCONFINED
+from runplan.app.operations.upkeep import describe_agents
 from runplan.domain.errors import Exit, RefusedEarly
 from runplan.domain.settings.schema import KEYS, AgentTable
 from runplan.interfaces.cli.main import run_verb
@@ -73,6 +74,16 @@ def test_init_writes_what_it_found_and_names_the_next_command(
     assert str(repo.path / "runplan.toml") in output
     commit = "git add runplan.toml && git commit -m 'Settings of runplan' -- runplan.toml"
     assert output.endswith(f"Next: runplan doctor; then commit it: {commit}\n")
+
+
+def test_init_says_how_to_get_an_agent_and_what_a_second_one_adds() -> None:
+    none = describe_agents(())
+    assert "  claude    npm install -g @anthropic-ai/claude-code\n" in none
+    assert "runplan demo" in none
+    alone = describe_agents(("claude",))
+    assert alone.startswith("claude implements and verifies\n")
+    assert "npm install -g @openai/codex" in alone
+    assert describe_agents(("claude", "gemini")) == "claude implements, gemini verifies"
 
 
 @pytest.mark.rest

@@ -54,6 +54,7 @@ class Agent:
     """One kind of agent; its name is that of its module in agents/clis, which has an instance called AGENT."""
 
     program = ""  #: looked for on PATH; "": a command of the user
+    install = ""  #: the command that installs it
     base: tuple[str, ...] = ()  #: its arguments in every role
     writing: tuple[str, ...] = ()  #: its arguments where it has to change files
     reading: tuple[str, ...] = ()  #: its arguments where it must not

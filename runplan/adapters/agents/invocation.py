@@ -286,8 +286,10 @@ def require_agent(
         return
     program = program_of(table)
     if shutil.which(program, path=caller.get("PATH", "")) is None and not (root / program).is_file():
+        install = agent_of(table.kind).install if not table.argv else ""
+        remedy = f"install it{f': {install}' if install else ''}, or {ways}"
         raise RefusedEarly(
-            f"{Reason.AGENT_MISSING}: agents.{role}: {program} is not installed or not on PATH; install it, or {ways}"
+            f"{Reason.AGENT_MISSING}: agents.{role}: {program} is not installed or not on PATH; {remedy}"
         )
     if lacks := agent_of(table.kind).explain_lack(table, caller):
         raise RefusedEarly(f"agents.{role}: {table.name} {lacks}")

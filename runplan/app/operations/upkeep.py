@@ -12,7 +12,13 @@ from runplan.adapters.store.files import LARGEST, read_bounded
 from runplan.adapters.store.location import hide_password
 from runplan.app.health import check_sandbox
 from runplan.app.operations.model import Caller
-from runplan.app.views.inspection import RepositoryFacts, describe_commits, inspect_repository, known_agents
+from runplan.app.views.inspection import (
+    RepositoryFacts,
+    describe_commits,
+    inspect_repository,
+    install_command,
+    known_agents,
+)
 from runplan.domain.checks.runners.naming import foresee_unnamed
 from runplan.domain.errors import RefusedEarly
 from runplan.domain.gitfacts import Kept, Removed
@@ -135,6 +141,22 @@ def choose_agents(installed: tuple[str, ...]) -> dict[str, str]:
     first = installed[0]
     second = installed[min(1, len(installed) - 1)]
     return {"agents.implementer": first, "agents.verifier": second, "agents.planner": first}
+
+
+def describe_agents(installed: tuple[str, ...]) -> str:
+    """Who takes which role; with fewer than two agents also how to install another one."""
+    roles = choose_agents(installed)
+    installs = {kind: install_command(kind) for kind in known_agents() if kind not in installed}
+    if not roles:
+        lines = (f"  {kind:<10}{line}" for kind, line in installs.items())
+        rest = "or name any command under [agents] in the file; runplan demo shows a run without any agent"
+        return "\n".join(["none of the known ones is installed; install one, and name it in the file:", *lines, rest])
+    implementer, verifier = roles["agents.implementer"], roles["agents.verifier"]
+    if implementer != verifier:
+        return f"{implementer} implements, {verifier} verifies"
+    other, line = next(iter(installs.items()))
+    second = f"a second agent as verifier finds what the first one overlooks: {line}"
+    return f'{implementer} implements and verifies\n{second}\nthen set agents.verifier = "{other}" in the file'
 
 
 class Setting(Struct, frozen=True):

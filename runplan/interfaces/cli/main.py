@@ -65,9 +65,12 @@ def main(argv: list[str]) -> int:
         if words and words[0] in ("-V", "--version"):
             print(f"runplan {__version__}")
             return 0
-        if not words or words[0] in ("-h", "--help"):
+        if not words:
+            importlib.import_module("runplan.interfaces.cli.show.status").print_steps()
+            return 0
+        if words[0] in ("-h", "--help"):
             print(usage())
-            return 0 if words else 2
+            return 0
         verb, *rest = words
         if verb == COMPLETE:
             importlib.import_module("runplan.interfaces.cli.setup.completion").print_candidates(rest)

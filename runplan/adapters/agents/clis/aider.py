@@ -28,6 +28,7 @@ _DIFF_IN_PROMPT = "\n=== begin of diff"  #: as the prompt quotes it
 
 class Aider(Agent):
     program = "aider"
+    install = "uv tool install aider-chat"
     names_provider = True
     closes = True
     base = (

@@ -34,6 +34,7 @@ _HELPERS = (
 
 class Claude(Agent):
     program = "claude"
+    install = "npm install -g @anthropic-ai/claude-code"
     #: Without the source `project` it reads no nested CLAUDE.md, skill or agent; without `local` no CLAUDE.local.md.
     base = ("-p", "--output-format", "stream-json", "--verbose", "--setting-sources", "user,project,local")
     writing = ("--dangerously-skip-permissions", "--disallowedTools", ",".join(_USELESS))

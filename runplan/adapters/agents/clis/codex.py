@@ -22,6 +22,7 @@ _NO_GOALS = ("-c", "features.goals=false")
 
 class Codex(Agent):
     program = "codex"
+    install = "npm install -g @openai/codex"
     base = ("exec", "--json", "--skip-git-repo-check", "-c", "check_for_update_on_startup=false", *_NO_GOALS)
     writing = ("--dangerously-bypass-approvals-and-sandbox",)
     reading = ("-s", "read-only")

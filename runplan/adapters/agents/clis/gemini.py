@@ -27,6 +27,7 @@ _DENIED = ("policy_violation", "permission_denied")
 
 class Gemini(Agent):
     program = "gemini"
+    install = "npm install -g @google/gemini-cli"
     base = ("--skip-trust", "-o", "stream-json")
     writing = ("--approval-mode", "yolo")
     reading = ("--approval-mode", "plan")

@@ -20,6 +20,7 @@ _CHOOSES = ("-m", "--model", "-c", "--config")  #: arguments by which a user cho
 
 class Mini(Agent):
     program = "mini"
+    install = "uv tool install mini-swe-agent"
     names_provider = True
     closes = True
     base = ("-y", "--exit-immediately")

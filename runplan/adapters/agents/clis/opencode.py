@@ -18,6 +18,7 @@ _DENIED = "rule which prevents"
 
 class OpenCode(Agent):
     program = "opencode"
+    install = "npm install -g opencode-ai"
     names_provider = True
     closes = True
     base = ("run", "--format", "json", "--title", "runplan")  # without a title it asks a model for one

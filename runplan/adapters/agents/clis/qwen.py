@@ -29,6 +29,7 @@ _SETTINGS = {
 
 class Qwen(Agent):
     program = "qwen"
+    install = "npm install -g @qwen-code/qwen-code"
     base = ("-o", "stream-json")
     writing = ("--approval-mode", "yolo")
     reading = ("--approval-mode", "plan")

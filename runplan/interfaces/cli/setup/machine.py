@@ -9,7 +9,7 @@ from runplan.app import machine
 from runplan.app.health import examine
 from runplan.app.operations.model import Caller
 from runplan.app.operations.uninstall import uninstall
-from runplan.app.operations.upkeep import SKILL, choose_agents, gc, init, read_settings
+from runplan.app.operations.upkeep import SKILL, describe_agents, gc, init, read_settings
 from runplan.domain.decoding import as_json
 from runplan.domain.errors import Exit, UsageError
 from runplan.domain.gitfacts import Kept
@@ -37,8 +37,6 @@ def run_init(args: argparse.Namespace) -> None:
         commit = committing(SKILL, "Skill for runplan")
         print(f"wrote {written.file}\n\nNext: /run-plan PLAN in your agent; then commit it: {commit}")
         return
-    roles = choose_agents(facts.installed)
-    agents = f"{roles['agents.implementer']} implements, {roles['agents.verifier']} verifies" if roles else ""
     identity = facts.identity and f"{facts.identity.name} <{facts.identity.email}>"
     specs = (path.removesuffix(f"/{PLAN_FILE}") for path in written.specs)
     tools = facts.toolchain
@@ -49,7 +47,7 @@ def run_init(args: argparse.Namespace) -> None:
         ("set-up", tools.setup or "none; a fresh worktree has only committed files"),
         ("tests", tools.tests or "no test command found; set tests.command"),
         *([("", written.unnamed)] if written.unnamed else []),
-        ("agents", agents or "none of the known agents is installed; name any command under [agents] in the file"),
+        ("agents", describe_agents(facts.installed)),
         ("sandbox", written.sandbox),
         *(("spec", command("runplan", "start", folder, "finish", "auto")) for folder in specs),
         ("wrote", str(written.file)),

@@ -10,6 +10,7 @@ from typing import TypeAlias
 from msgspec.structs import asdict, replace
 
 from runplan.app.operations.model import Caller
+from runplan.app.guide import list_steps
 from runplan.app.views.plans import PlanReader, find_missing_host, read_plans
 from runplan.app.views.status import (
     HostView,
@@ -229,3 +230,13 @@ def run_next(args: argparse.Namespace) -> None:
     elif absent is not None:
         style = Style.of(sys.stdout)
         print("", style.paint(style.wrap(absent.error, "  "), "red"), sep="\n")
+
+
+def print_steps() -> None:
+    """`runplan` without a verb: what to do next here."""
+    style = Style.of(sys.stdout)
+    print("runplan works through a Markdown plan with coding agents, and lands what passed its checks.\n\nNext here:")
+    for step in list_steps(Caller(warn=warn)):
+        print(
+            f"  {style.paint(plain(step.command), 'bold')}", style.wrap(f"      {plain(step.why)}", "      "), sep="\n"
+        )

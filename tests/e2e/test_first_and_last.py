@@ -1,4 +1,4 @@
-"""`runplan uninstall` removes what runplan left, and keeps work that did not land."""
+"""The first minutes with runplan, and the last one: `runplan` alone, and `uninstall`."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +9,21 @@ from tests.support.cli import a_project, work
 from tests.support.daemons import daemon_of
 
 pytestmark = pytest.mark.promise
+
+
+def test_runplan_alone_says_what_to_do_next_here(tmp_path: Path) -> None:
+    project = a_project(tmp_path, "1", "2")
+    project.agent(work())
+    assert "  runplan start plans/X.md finish auto\n" in project.runplan().out
+    assert project.start("1").code == 4
+    steps = [line.strip() for line in project.runplan().out.splitlines() if line.startswith("  runplan ")]
+    assert steps == ["runplan diff plans/X.md 1", 'runplan plan "GOAL"', "runplan status", "runplan help"]
+    new = tmp_path / "new"
+    new.mkdir()
+    outside = project.runplan_in(new)
+    assert (outside.code, "  git init\n" in outside.out, "  runplan demo\n" in outside.out) == (0, True, True)
+    project.repo.git("init", "--quiet", str(new))
+    assert "  runplan init\n" in project.runplan_in(new).out
 
 
 def test_uninstall_keeps_work_that_did_not_land(tmp_path: Path) -> None:
