@@ -9,8 +9,8 @@ from typing import TypeAlias
 
 from msgspec.structs import asdict, replace
 
-from runplan.app.operations.model import Caller
 from runplan.app.guide import list_steps
+from runplan.app.operations.model import Caller
 from runplan.app.views.plans import PlanReader, find_missing_host, read_plans
 from runplan.app.views.status import (
     HostView,
