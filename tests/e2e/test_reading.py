@@ -307,9 +307,9 @@ def test_report_since_covers_every_repository_also_those_used_in_the_foreground(
     assert re.search(counts, ran.out, re.MULTILINE), ran.out
     name, there = recorded.path.name, f"cd {recorded.path} && runplan"
     needs, _, landed = ran.out.partition("\n## Landed\n")
-    assert re.search(rf"- {name}: X, phase 2 Step 2: waits for approval, .*: `{there} diff plans/X.md 2`\n", needs)
+    assert re.search(rf"- {name}: X, phase 2 Step 2\n  waits for approval, .*\n  `{there} diff plans/X.md 2`\n", needs)
     assert re.search(
-        rf"- {name}: X, phase 1 Step 1: `{commit}`, tests passed, .*: `{there} report plans/X.md`\n", landed
+        rf"- {name}: X, phase 1 Step 1\n  `{commit}`, tests passed, .*\n  `{there} report plans/X.md`\n", landed
     )
     assert recorded.runplan("report", "--since", "8h").out.count("## ") == 2
     paris = recorded.runplan("report", "--since", "2026-01-01", TZ="Europe/Paris").out

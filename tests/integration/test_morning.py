@@ -45,16 +45,16 @@ def test_the_report_lists_what_landed_what_failed_and_what_waits(tmp_path: Path)
         "# Report since today\n\n"
         "Phases: 1 waiting for you, 1 failed, 1 landed, 1 stopped. Time: 4m00s (agents 1m00s), 1,000 tokens, $0.50.\n\n"
         "## Needs you\n\n"
-        "- b c: X, phase 1: waits for approval: `cd '/src/b c' && runplan diff plans/z.md 1`\n"
-        "- b c: the schedule of `plans/s.md` is paused: phase 1 failed: "
+        "- b c: X, phase 1\n  waits for approval\n  `cd '/src/b c' && runplan diff plans/z.md 1`\n"
+        "- b c: the schedule of `plans/s.md` is paused: phase 1 failed\n  "
         "`cd '/src/b c' && runplan resume plans/s.md`\n\n"
         "## Failed\n\n"
-        "- a: X, phase 1: tests-failed at gate, 1m00s: `cd /src/a && runplan retry plans/y.md`\n\n"
+        "- a: X, phase 1\n  tests-failed at gate, 1m00s\n  `cd /src/a && runplan retry plans/y.md`\n\n"
         "## Landed\n\n"
-        "- a: X, phase 1: `abcdef0`, 2m00s (agents 1m00s), 1,000 tokens, $0.50: "
+        "- a: X, phase 1\n  `abcdef0`, 2m00s (agents 1m00s), 1,000 tokens, $0.50\n  "
         "`cd /src/a && runplan report plans/x.md`\n\n"
         "## Stopped\n\n"
-        "- a: X, phase 1: stopped by runplan stop, 1m00s: `cd /src/a && runplan retry plans/w.md`\n"
+        "- a: X, phase 1\n  stopped by runplan stop, 1m00s\n  `cd /src/a && runplan retry plans/w.md`\n"
     )
     notice = of_morning(news)
     assert notice is not None
@@ -77,7 +77,7 @@ def test_a_run_that_ended_with_blocked_phases_needs_a_person(tmp_path: Path) -> 
     assert "Phases: 1 failed, 2 landed. Runs that need you: 1. Time: " in text
     needs = text.partition("## Needs you\n\n")[2].partition("\n\n## Failed")[0]
     assert needs == (
-        "- a: the run of `plans/x.md` failed: blocked: phase 2 is marked blocked; clear its status; then: "
+        "- a: the run of `plans/x.md` failed: blocked: phase 2 is marked blocked; clear its status\n  "
         "`cd /src/a && runplan retry plans/x.md`"
     )
 

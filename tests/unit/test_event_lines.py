@@ -1,11 +1,16 @@
 """The lines that a run prints: each says something."""
 
+from pathlib import Path
+
 import pytest
 
+from runplan.app.views.ending import RunLog
 from runplan.app.views.journal import describe_duration, describe_event
 from runplan.domain.run import events as e
 from runplan.domain.run.dispatch import Ending
 from runplan.domain.run.kinds import GateAnswer, Role
+from runplan.domain.run.recorded import to_json
+from runplan.domain.run.rows import EventRow
 
 
 @pytest.mark.parametrize(
@@ -28,3 +33,16 @@ def test_the_final_verdict_counts_items_and_phases() -> None:
 def test_a_command_of_less_than_a_second_has_no_line_of_its_own(agent: str, seconds: float, shown: str) -> None:
     ended = e.DispatchEnded(id="d1", role=Role.BASELINE, agent=agent, ending=Ending.EXITED, code=0)
     assert describe_duration(ended, seconds) == shown
+
+
+def test_a_step_whose_end_is_recorded_is_shown_once() -> None:
+    begun = e.DispatchStarted(id="d1", role=Role.IMPLEMENT, agent="claude", cycle=1)
+    ended = e.DispatchEnded(id="d1", role=Role.IMPLEMENT, agent="claude", ending=Ending.EXITED, code=0, seconds=61.0)
+    now = e.DispatchStarted(id="d2", role=Role.VERIFY, agent="codex", cycle=1)
+    rows = [
+        EventRow(seq=seq, run="r1", at="2026-11-15T10:00:00+00:00", type=type(event).__name__, body=to_json(event))
+        for seq, event in enumerate((begun, ended, now))
+    ]
+    log = RunLog(store=None, run=None, directory=Path())  # type: ignore[arg-type] - only the end of a run needs them
+    assert [*log.read(rows)] == [[], ["  implement  claude, 1m01s"], ["  verify     codex …"]]
+    assert [*log.read(rows[:1])] == [["  implement  claude …"]]

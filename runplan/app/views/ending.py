@@ -1,6 +1,6 @@
 """The journal of a run as lines, and how it ended."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -42,9 +42,15 @@ class RunLog:
         self.moment = datetime.now()  #: of the newest event, in local time
         self.lane = ""  #: of the newest event, as a prefix
 
-    def add(self, row: EventRow) -> list[str]:
-        """The lines of the event; none for one that says nothing new."""
-        event = from_json(row.type, row.body)
+    def read(self, rows: Sequence[EventRow]) -> Iterator[list[str]]:
+        """The lines of each event; none for the beginning of a step whose end is here, too."""
+        facts = [(row, from_json(row.type, row.body)) for row in rows]
+        ended = {event.id for _, event in facts if isinstance(event, e.DispatchEnded)}
+        for row, event in facts:
+            lines = self._describe(row, event)
+            yield [] if isinstance(event, e.DispatchStarted) and event.id in ended else lines
+
+    def _describe(self, row: EventRow, event: e.Event | None) -> list[str]:
         if event is None:  # of another version
             return []
         self._state = apply(self._state, event)
@@ -75,7 +81,7 @@ def follow_run(context: RepositoryContext, word: str) -> Iterator[tuple[list[str
     store, run = newest_run(context, word)
     log = RunLog(store, run, context.state)
     for rows, is_last in follow_events(store, run.plan, run.id):
-        lines = [f"{log.moment:%H:%M:%S}  {log.lane}{line}" for row in rows for line in log.add(row)]
+        lines = [f"{log.moment:%H:%M:%S}  {log.lane}{line}" for added in log.read(rows) for line in added]
         yield [*lines, *(log.list_last() if is_last else ())], is_last
 
 

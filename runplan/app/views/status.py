@@ -181,6 +181,20 @@ class PlanView(Struct, frozen=True, kw_only=True):
         return f"The last {self.refused_verb} was refused: {self.refused}" if self.refused else ""
 
 
+def count_plans(views: Iterable[PlanView]) -> str:
+    """How many plans need a person, run and so on; the most urgent first."""
+    words = {
+        PlanState.WAITING: "waiting for you",
+        PlanState.FAILED: "failed",
+        PlanState.RUNNING: "running",
+        PlanState.SCHEDULED: "scheduled",
+        PlanState.OPEN: "open",
+        PlanState.DONE: "done",
+    }
+    states = [view.state for view in views]
+    return ", ".join(f"{count} {word}" for state, word in words.items() if (count := states.count(state)))
+
+
 def sort_plans(views: Iterable[PlanView]) -> list[PlanView]:
     order = list(PlanState)
     return sorted(views, key=lambda view: (order.index(view.state), view.plan))

@@ -328,14 +328,14 @@ def _phase_lines(news: RepositoryNews, state: PhaseState) -> Iterator[str]:
             facts = (escape_inline(phase.why), code_span(phase.commit) if phase.commit else "", tests, used)
             then = phase.command or make_action("report", plan.plan).command
             head = f"{escape_inline(f'{name}: {plan.title}')}, {phase.label}"
-            yield f"{head}: {', '.join(filter(None, facts))}: {code_span(locate(then))}"
+            yield "\n  ".join([head, ", ".join(filter(None, facts)), code_span(locate(then))])
     if state is PhaseState.WAITING:
         for path, why in news.paused:
             then = code_span(locate(make_action("resume", path).command))
-            yield f"{escape_inline(name)}: the schedule of {code_span(path)} is paused: {escape_inline(why)}: {then}"
+            yield f"{escape_inline(name)}: the schedule of {code_span(path)} is paused: {escape_inline(why)}\n  {then}"
         for path, why in news.failed:
             then = code_span(locate(make_action("retry", path).command))
-            yield f"{escape_inline(name)}: the run of {code_span(path)} failed: {escape_inline(why)}; then: {then}"
+            yield f"{escape_inline(name)}: the run of {code_span(path)} failed: {escape_inline(why)}\n  {then}"
         if news.error:
             yield f"{code_span(news.repository)} cannot be read: {escape_inline(news.error)}"
 

@@ -6,6 +6,7 @@ import importlib
 import io
 import os
 import sys
+import textwrap
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from contextlib import suppress
 from typing import NoReturn
@@ -22,9 +23,8 @@ EXTRAS = {"web": "web", "mcp": "mcp", "fleet": "fleet", "worker": "fleet"}  #: t
 USAGE = """\
 usage: runplan VERB ...
 
-Works through a Markdown plan: a git worktree per run, an implementer,
-the project's own checks, an independent verifier, and a landing that
-happens once or not at all.
+Works through a Markdown plan: a git worktree per run, an implementer, the project's own checks,
+an independent verifier, and a landing that happens once or not at all.
 
 {verbs}
 
@@ -118,7 +118,7 @@ def usage() -> str:
     """The verbs in groups; their headings are bold on a terminal."""
     style = Style.of(sys.stdout)
     groups = (
-        [style.paint(f"{heading}:", "bold"), *(f"  {name:<12} {verb.line}" for name, verb in group.items())]
+        [style.paint(f"{heading}:", "bold"), *(f"  {name:<12}  {verb.line}" for name, verb in group.items())]
         for heading, group in GROUPS.items()
     )
     return style.fit_columns(USAGE.format(verbs="\n\n".join("\n".join(lines) for lines in groups)))
@@ -157,6 +157,13 @@ def run_verb(verb: str, words: list[str]) -> int:
     return int(code or Exit.DONE)
 
 
+class Formatter(RawDescriptionHelpFormatter):
+    """Breaks lines between words alone: cherry-pick is one word."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(text, width, break_on_hyphens=False)
+
+
 class Parser(ArgumentParser):
     """Raises errors as UsageError."""
 
@@ -170,7 +177,7 @@ def parser_of(verb: str) -> ArgumentParser:
         prog=f"runplan {verb}",
         description=style.fit_columns(f"{VERBS[verb].line}."),
         epilog=style.fit_columns(f"examples:\n{EXAMPLES[verb]}"),
-        formatter_class=lambda prog: RawDescriptionHelpFormatter(prog, width=style.width or 100),
+        formatter_class=lambda prog: Formatter(prog, width=style.width or 100),
         allow_abbrev=False,
     )
     for argument in VERBS[verb].arguments:

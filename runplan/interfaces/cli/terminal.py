@@ -54,13 +54,15 @@ class Style:
 
     def fit_columns(self, text: str) -> str:
         """The lines of a help text within the width; where both do not fit, a remark goes below its command."""
+        if self.width:  # a line of prose continues the one before it
+            text = re.sub(r"(?<=[a-z,])\n(?=[a-z])", " ", text)
         lines = []
         for line in text.split("\n"):
             columns = re.fullmatch(r"( *\S.*? {2,})(\S.*)", line) if 0 < self.width < len(line) else None
             if columns is not None and len(columns[1]) > self.width // 3:
                 lines += [columns[1].rstrip(), self.wrap(f"      {columns[2]}", " " * 6)]
             else:
-                lines.append(self.wrap(line, " " * len(columns[1]) if columns else "  "))
+                lines.append(self.wrap(line, " " * len(columns[1]) if columns else ""))
         return "\n".join(lines)
 
 

@@ -43,14 +43,14 @@ def run_logs(args: argparse.Namespace) -> None:
         transcripts = Transcripts(run, partial(Transcript, context.outputs(store)))
         day = ""
         for rows, is_last in batches:
-            for row in rows:
-                if args.agent:
-                    transcripts.add(row)
-                else:
-                    day = _print_lines(run, log, log.add(row), day)
             if args.agent:
+                for row in rows:
+                    transcripts.add(row)
                 transcripts.look(is_last=is_last)
-            elif is_last:
+            else:
+                for lines in log.read(rows):
+                    day = _print_lines(run, log, lines, day)
+            if is_last and not args.agent:
                 _print_lines(run, log, log.list_last(), day)
             sys.stdout.flush()
 

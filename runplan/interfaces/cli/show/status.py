@@ -18,6 +18,7 @@ from runplan.app.views.status import (
     PlanState,
     PlanView,
     ScheduleView,
+    count_plans,
     describe_schedule,
     view_schedule,
 )
@@ -76,7 +77,8 @@ def run_status(args: argparse.Namespace) -> None:
         if not plans and not finished:
             write = f"Write one under {folder}/ (paths.plans) and commit it"
             foot.insert(0, f'No plans yet. {write}, or have one written: runplan plan "GOAL"')
-        print(head + "\n\n".join([*plans, *foot]))
+        counts = [style.paint(f"Plans: {count_plans(views)}", "bold")] if len(views) - len(pages) > 1 else []
+        print(head + "\n\n".join([*counts, *plans, *foot]))
 
 
 def _read_repositories(caller: Caller, now: datetime) -> dict[str, Plans]:
