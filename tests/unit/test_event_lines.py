@@ -1,6 +1,7 @@
 """The lines that a run prints: each says something."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,6 +44,7 @@ def test_a_step_whose_end_is_recorded_is_shown_once() -> None:
         EventRow(seq=seq, run="r1", at="2026-11-15T10:00:00+00:00", type=type(event).__name__, body=to_json(event))
         for seq, event in enumerate((begun, ended, now))
     ]
-    log = RunLog(store=None, run=None, directory=Path())  # type: ignore[arg-type] - only the end of a run needs them
+    unused: Any = None  # only the end of a run needs its journal
+    log = RunLog(unused, unused, Path())
     assert [*log.read(rows)] == [[], ["  implement  claude, 1m01s"], ["  verify     codex …"]]
     assert [*log.read(rows[:1])] == [["  implement  claude …"]]
