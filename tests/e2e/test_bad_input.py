@@ -308,7 +308,6 @@ WORDS = {
         words=("start", "X", "--forground"),
         says="start: --forground: no such option; did you mean --foreground?",
     ),
-    "no plan": Bad(words=("start",), says="name a plan, or an issue with --issue"),
     "pr": Bad(words=start("X", "pr"), says="there is no remote origin here to push to; run: git remote add"),
     "every": Bad(
         words=start("X", "every", "4h"),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli import a_project, work
+from tests.support.cli import a_plan, a_project, work
 from tests.support.daemons import daemon_of
 
 pytestmark = pytest.mark.promise
@@ -24,6 +24,21 @@ def test_runplan_alone_says_what_to_do_next_here(tmp_path: Path) -> None:
     assert (outside.code, "  git init\n" in outside.out, "  runplan demo\n" in outside.out) == (0, True, True)
     project.repo.git("init", "--quiet", str(new))
     assert "  runplan init\n" in project.runplan_in(new).out
+
+
+def test_start_needs_no_name_where_one_plan_is_open(tmp_path: Path) -> None:
+    project = a_project(tmp_path, "1")
+    project.agent(work())
+    project.commit_file("plans/Y.md", a_plan("1"))
+    refused = project.runplan("start", "finish", "auto")
+    assert (refused.code, refused.last) == (3, "runplan: 2 plans are open, name one: plans/X.md, plans/Y.md")
+    project.repo.git("rm", "--quiet", "plans/Y.md")
+    project.repo.git("commit", "--quiet", "-m", "one plan")
+    assert "plan        plans/X.md (X)" in project.runplan("start", "--dry-run").out
+    assert project.runplan("start", "Finish", "auto", "--foreground").code == 0
+    assert project.landed() == ["1"]
+    done = project.runplan("start")
+    assert (done.code, done.last.startswith("runplan: no plan under plans/ is open")) == (3, True)
 
 
 def test_uninstall_keeps_work_that_did_not_land(tmp_path: Path) -> None:

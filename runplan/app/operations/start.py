@@ -7,15 +7,17 @@ from runplan.adapters.clock import SystemClock
 from runplan.app.operations import runs
 from runplan.app.operations.model import Answer, Caller, Declined, Where, operation
 from runplan.app.operations.requests import StartRequest, WatchIssuesRequest
+from runplan.app.views.plans import read_plans
+from runplan.app.views.status import PlanState
 from runplan.domain import names
-from runplan.domain.errors import RefusedEarly, UsageError
+from runplan.domain.errors import NotFound, RefusedEarly, UsageError
 from runplan.domain.plan.marks import ExecutionKind, Status
 from runplan.domain.plan.model import Phase
 from runplan.domain.plan.tracker import assume_done, describe_hindrance
 from runplan.domain.run.events import Rows, RunStarted
 from runplan.domain.run.kinds import Role
 from runplan.domain.run.requests import RunRequest
-from runplan.domain.settings.options import Options, in_plan, parse_words
+from runplan.domain.settings.options import Options, in_plan, is_option, parse_words
 from runplan.domain.text import counted
 from runplan.engine.loop import issues, preflight
 from runplan.engine.loop.context import RepositoryContext
@@ -24,16 +26,15 @@ from runplan.engine.steps.read_plan import choose_phase
 
 @operation
 def start(caller: Caller, request: StartRequest) -> Answer:
-    asked = parse_words(request.options)
-    here = caller.where is Where.HERE
-    if request.issue is None and not request.plan:
-        raise UsageError("name a plan, or an issue with --issue")
-    if request.issue is not None and asked.every:
-        raise UsageError("every with --issue: an issue is worked on once, and has no plan yet; leave out one of them")
-    if here and asked.every:
-        raise RefusedEarly("schedules need the daemon; leave out --foreground")
     with caller.open() as context:
-        plan = request.plan
+        plan, asked = _read_words(caller, context, request)
+        here = caller.where is Where.HERE
+        if request.issue is not None and asked.every:
+            raise UsageError(
+                "every with --issue: an issue is worked on once, and has no plan yet; leave out one of them"
+            )
+        if here and asked.every:
+            raise RefusedEarly("schedules need the daemon; leave out --foreground")
         if request.issue is not None:
             asked = in_plan(asked, ["1"])
             context = _with_pull_requests(caller, context, asked, "--issue")
@@ -45,6 +46,25 @@ def start(caller: Caller, request: StartRequest) -> Answer:
             plan = taken.plan
             asked = replace(asked, landing="pr")
         return start_run(caller, context, plan, asked, here=here)
+
+
+def _read_words(caller: Caller, context: RepositoryContext, request: StartRequest) -> tuple[str, Options]:
+    """The plan, which may be left out where only one is open, and the words after it."""
+    words = (request.plan, *request.options) if request.plan else request.options
+    if request.issue is not None:
+        return "", parse_words(words)
+    if request.plan and not is_option(request.plan):
+        return request.plan, parse_words(request.options)
+    views, _ = read_plans(context, "", SystemClock().now(), warn=caller.warn)
+    plans = [view for view in views if view.state is not PlanState.PAGE and not view.plan.startswith(names.WATCH)]
+    if any(names.is_named(request.plan, view.plan) for view in plans):  # a plan may be called finish.md
+        return request.plan, parse_words(request.options)
+    unfinished = [view.plan for view in plans if not view.is_complete]
+    if len(unfinished) != 1:
+        listed = f"{len(unfinished)} plans are open, name one: {', '.join(unfinished)}"
+        none = f'no plan under {context.settings.paths.plans}/ is open; have one written: runplan plan "GOAL"'
+        raise NotFound(listed if unfinished else none)
+    return unfinished[0], parse_words(words)
 
 
 def _with_pull_requests(caller: Caller, context: RepositoryContext, asked: Options, option: str) -> RepositoryContext:
@@ -97,10 +117,10 @@ def preview_start(caller: Caller, request: StartRequest) -> str:
         raise UsageError(
             "--dry-run with --issue: an issue is worked on once, and has no plan yet; leave out one of them"
         )
-    asked = parse_words(request.options)
     with caller.open() as context:
+        plan, asked = _read_words(caller, context, request)
         context = runs.with_target_settings(runs.with_landing(context, asked.landing), asked.landing)
-        ready = runs.resolve_request(caller, context, runs.resolve_plan(context, request.plan), asked)
+        ready = runs.resolve_request(caller, context, runs.resolve_plan(context, plan), asked)
         if isinstance(ready, str):
             return ready
         started = ready.request.started

@@ -120,9 +120,6 @@ def _make_request(verb: str, args: argparse.Namespace) -> Any:
 
 
 def run_start(args: argparse.Namespace) -> Exit:
-    if args.issue is not None and args.plan:  # an issue has no PLAN: it is the first of the words
-        args.options = [args.plan, *args.options]
-        args.plan = ""
     if args.dry_run:
         print(start.preview_start(_caller(args), _make_request("start", args)))
         return Exit.DONE

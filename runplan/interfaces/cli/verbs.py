@@ -195,6 +195,7 @@ CHANGING = (
 EXAMPLES = {
     "start": """\
   runplan start plans/X.md finish auto                everything, phase after phase, by the daemon
+  runplan start finish auto                           the same, where only one plan is open
   runplan start plans/X.md auto every 4h              the next phase every 4 hours; with `now` also at once
   runplan start X every "weekday at 9:30"             in run.timezone
   runplan start plans/X.md --foreground               the next phase, here; it lands after runplan approve
