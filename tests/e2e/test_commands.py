@@ -14,19 +14,15 @@ import pytest
 
 from runplan.adapters import processes
 from runplan.adapters.configuration.places import state_directory
-from runplan.adapters.store.sqlite import SqliteStore
-from runplan.domain.run.rows import Answer, Command
 from runplan.hosts.daemon.client import reach_daemon
 from tests.support.cli import RUNPLAN, Meanwhile, Project, Ran, a_plan, processes_of, until, with_remote, work
 from tests.support.daemons import (
     answering,
-    daemon_of,
     freeze_daemon,
     in_foreground,
     kill_daemon,
     schedules,
     shell_agent,
-    socket_of,
     states,
     until_runs_are,
     user_settings,
@@ -190,25 +186,6 @@ def test_a_command_takes_effect_once(scene: Scene, verb: str, given: Callable[[S
     assert scene.project.rows("SELECT verb FROM commands WHERE answer IS NULL") == []
 
 
-def test_on_a_full_disk_a_command_changes_nothing_and_works_when_there_is_space(scene: Scene) -> None:
-    verb = "approve"
-    before, holds, _ = COMMANDS[verb]
-    journal = scene.project.path / ".git/runplan"
-    with inside(scene.project) as there:
-        small_disk(there, journal)
-        there.sh(f"setsid {RUNPLAN} daemon </dev/null >/dev/null 2>&1 &")
-        until(lambda: answering(scene.project))
-        scene.run = there.runplan
-        before(scene)
-        fill(there, journal)
-        ran = there.runplan(verb, "X")
-        assert (ran.code, "nothing was recorded; free space on the disk" in ran.err) == (5, True), ran.err
-        make_room(there, journal)
-        ran = there.runplan(verb, "X")
-        assert ran.code == 0, ran.err
-        until(lambda: holds(scene))
-
-
 # --- without a daemon ---------------------------------------------------------------------------------
 
 
@@ -232,23 +209,6 @@ def test_a_stop_without_a_daemon_ends_the_orphaned_agent_and_keeps_its_work(
     assert states(project) == ["stopped"]
     assert project.show("runplan/x/1:1.txt") == "1"
     assert "Nothing to stop here" in project.runplan("stop").err
-
-
-def test_a_stop_after_the_daemon_has_ended_also_cancels_the_schedule(project: Project) -> None:
-    project.agent(work())
-    for words in (("auto", "every", "4h"), ("1",)):
-        assert project.runplan("start", "X", *words).code == 0
-    until(lambda: states(project) == ["waiting"])
-    kill_daemon(project, signal.SIGTERM)
-    ran = project.runplan("stop", "X")
-    assert (ran.code, ran.err.splitlines()) == (
-        0,
-        [
-            "runplan: Cancelled the schedule of plans/X.md (every 4h)",
-            "runplan: Stopping plans/X.md; its work is kept",
-        ],
-    )
-    assert (states(project), daemon_of(project)) == (["stopped"], 0)
 
 
 @pytest.mark.parametrize("force", [(), ("--force",)], ids=["", "force"])
@@ -282,12 +242,6 @@ def test_a_pause_without_a_daemon_is_obeyed_by_the_next_one(project: Project, me
         assert project.runplan("resume", "X").code == 0
         until_runs_are(project, "done")
     assert project.landed() == ["1"]
-
-
-@pytest.mark.promise
-def test_a_pause_of_a_plan_without_run_and_schedule_is_refused(project: Project) -> None:
-    ran = project.runplan("pause", "X")
-    assert (ran.code, "plans/X.md has no daemon run and no schedule" in ran.last) == (3, True), ran.err
 
 
 def test_a_start_whose_answer_was_not_recorded_is_not_executed_again(project: Project) -> None:
@@ -330,24 +284,6 @@ def test_with_broken_settings_status_and_stop_still_work(
         assert warning.endswith("; using the default settings")
     until_runs_are(project, "stopped")
     assert project.runplan("start", "X", "1", "auto").code == 2
-
-
-def test_a_plan_that_is_deleted_during_its_run_is_shown_and_can_be_stopped(
-    project: Project, meanwhile: Meanwhile
-) -> None:
-    project.agent(work(*meanwhile.pause("agent")))
-    assert project.runplan("start", "X", "auto", "every", "4h", "now").code == 0
-    meanwhile.reached("agent")
-    (project.path / "plans/X.md").unlink()
-    project.repo.commit("No plan")
-    (view,) = project.runplan("status", "--json").json
-    gone = "plans/X.md: the plan is gone, from main and from the checkout"
-    assert (view["plan"], view["status"], view["error"]) == ("plans/X.md", "unreadable", gone)
-    assert (view["run"]["state"], view["schedule"]["spec"], view["claim"]["alive"]) == ("running", "every 4h", True)
-    shown = project.runplan("status", "X").out
-    assert (shown.splitlines()[0], view["run"]["id"] in shown, "  every 4h, next " in shown) == (gone, True, True)
-    assert project.runplan("stop", "X").code == 0
-    until_runs_are(project, "stopped")
 
 
 # --- a daemon that does not answer --------------------------------------------------------------------
@@ -399,21 +335,6 @@ def test_the_first_answer_to_a_pending_change_counts_and_later_ones_are_declined
     ]
 
 
-@pytest.mark.parametrize(("verb", "ended", "landed"), [("approve", "done", ["1", "2"]), ("reject", "stopped", ["2"])])
-def test_a_start_right_after_an_answer_begins_when_the_run_has_ended(
-    project: Project, verb: str, ended: str, landed: list[str]
-) -> None:
-    with in_foreground(project) as daemon:
-        assert project.runplan("start", "X", "1").code == 0
-        until_runs_are(project, "waiting")
-        freeze_daemon(project)
-        assert project.runplan(verb, "X").code == 5
-        assert project.runplan("start", "X", "2", "auto").code == 5
-        daemon.send_signal(signal.SIGCONT)
-        until_runs_are(project, ended, "done")
-    assert project.landed() == landed
-
-
 @pytest.mark.promise
 def test_status_shows_a_queued_start_and_why_it_was_refused(project: Project) -> None:
     """The daemon died before it executed the start, and a stop came first."""
@@ -432,54 +353,7 @@ def test_status_shows_a_queued_start_and_why_it_was_refused(project: Project) ->
     assert (seen["queued"], seen["refused"]) == (None, "plans/X.md was stopped before it began")
 
 
-@pytest.mark.promise
-def test_status_names_the_verb_that_was_refused(project: Project) -> None:
-    with closing(SqliteStore(project.path / ".git/runplan")) as store:
-        seq = store.add_command(
-            Command(plan="plans/X.md", verb="now", arguments={}, by="a person", at="2026-01-01T00:00:00Z")
-        )
-        store.answer_command(seq, Answer(error="origin does not answer", exit=5))
-    assert "The last now was refused: origin does not answer" in project.runplan("status", "X").out
-    assert project.runplan("status", "X", "--json").json["refused_verb"] == "now"
-
-
 # --- the socket ---------------------------------------------------------------------------------------
-
-
-def test_a_stop_without_a_socket_is_queued_and_executed(project: Project, meanwhile: Meanwhile, tmp_path: Path) -> None:
-    shell_agent(project, tmp_path, waits(tmp_path, "agent"))
-    assert project.runplan("start", "X", "auto", "every", "4h", "now").code == 0
-    meanwhile.reached("agent")
-    daemon, socket = daemon_of(project), socket_of(project)
-    socket.unlink()
-    ran = project.runplan("stop", "X")
-    assert (ran.code, ran.err.splitlines()) == (
-        5,
-        [
-            "runplan: Ended the agent of plans/X.md; its work is kept",
-            "runplan: the request is queued and takes effect when the daemon responds; "
-            f"the daemon (process {daemon}) does not listen at {socket}; see its log, or end it: kill {daemon}",
-        ],
-    )
-    until_runs_are(project, "stopped")
-    assert (schedules(project), project.landed(), daemon_of(project)) == ([], [], daemon)
-
-
-def test_two_checkouts_of_one_bare_repository_share_a_worker(project: Project, tmp_path: Path) -> None:
-    bare, places = tmp_path / "bare.git", [tmp_path / "one", tmp_path / "two"]
-    project.repo.git("clone", "-q", "--bare", ".", str(bare))
-    for name in ("user.name", "user.email"):
-        project.repo.git("-C", str(bare), "config", name, project.repo.git("config", name).strip())
-    for place in places:
-        project.repo.git("-C", str(bare), "worktree", "add", "-q", "-b", place.name, str(place), "main")
-    with in_foreground(project):
-        assert project.runplan_in(places[0], "start", "X", "auto", "every", "4h").code == 0
-        assert project.runplan_in(places[1], "pause", "X").code == 0
-        assert project.runplan_in(places[1], "resume", "X").code == 0
-        shutil.rmtree(places[0])
-        assert "Paused plans/X.md" in project.runplan_in(places[1], "pause", "X").err
-        resumed = project.runplan_in(places[1], "resume", "X")
-        assert resumed.code == 0, resumed.err
 
 
 # --- a full disk --------------------------------------------------------------------------------------

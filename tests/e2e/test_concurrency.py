@@ -152,21 +152,6 @@ def claim(project: Project, owner: str, *, kind: str = "plan", key: str = "plans
         store.set_claim(kind, key, run="r-theirs", owner=owner)
 
 
-def test_a_phase_in_progress_is_declined_while_its_claim_is_alive(tmp_path: Path) -> None:
-    project = a_project(tmp_path, "1")
-    project.plan(a_plan("1").replace("⬚", "🟡 In Progress"))
-    claim(project, identity(os.getpid()) or "")
-    declined = project.start("1", "auto")
-    assert (declined.code, "is already running in another process" in declined.err) == (0, True)
-    assert project.landed() == []
-    claim(project, "1:1:long-gone")
-    ran = project.start("1", "auto")
-    assert ran.code == 0, ran.err
-    assert "runplan: warning: plans/X.md:" in ran.err
-    assert [body["took_over"] for kind, body in project.events() if kind == "ClaimTaken"] == ["1:1:long-gone"]
-    assert project.landed() == ["1"]
-
-
 def test_a_runner_whose_plan_was_taken_over_lands_nothing_and_stops(tmp_path: Path) -> None:
     project = a_project(tmp_path, "1")
     here, go = tmp_path / "here", tmp_path / "go"

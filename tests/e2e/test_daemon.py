@@ -1,12 +1,10 @@
 """Runs of the daemon: started, followed, approved and stopped from any terminal."""
 
-import contextlib
 import os
 import signal
 import sqlite3
 import subprocess
 from contextlib import closing
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -55,13 +53,6 @@ def test_simultaneous_starts_make_one_daemon_and_one_run(project: Project, meanw
     until_runs_are(project, "done")
     assert project.dispatched() == ["implement", "verify"]
     assert len(log_of(project, "started")) == 1
-
-
-@pytest.mark.promise
-def test_a_bad_start_is_refused_before_a_daemon_is_started(project: Project) -> None:
-    ran = project.runplan("start", "X", "9", "auto")
-    assert (ran.code, ran.last) == (3, "runplan: 9: no such phase; the phases are 1, 2")
-    assert not daemon_of(project)
 
 
 @pytest.mark.promise
@@ -129,22 +120,6 @@ def test_a_stop_ends_agents_keeps_the_work_and_lists_what_it_stopped(project: Pr
     assert "Nothing to stop here" in project.runplan("stop").err
 
 
-def test_a_stop_of_one_plan_leaves_the_claims_of_others(project: Project, meanwhile: Meanwhile) -> None:
-    project.plan(a_plan("2"), name="plans/Y.md")
-    project.agent(work(*meanwhile.pause("x")) + work(*meanwhile.pause("y"), phase="2"))
-    for plan in ("X", "Y"):
-        assert project.runplan("start", plan, "auto").code == 0
-    meanwhile.reached("x")
-    meanwhile.reached("y")
-    assert "Stopping plans/X.md" in project.runplan("stop", "X").err
-    until_runs_are(project, "stopped")
-    assert project.runplan("status", "X", "--json").json["claim"] is None
-    assert project.runplan("status", "Y", "--json").json["claim"] is not None
-    meanwhile.let_on("y")
-    until_runs_are(project, "done", plan="plans/Y.md")
-    assert project.landed() == ["2"]
-
-
 @pytest.mark.promise
 def test_a_stop_reaches_a_foreground_run_in_another_terminal(project: Project, meanwhile: Meanwhile) -> None:
     project.agent(work(*meanwhile.pause("agent")))
@@ -185,31 +160,6 @@ def test_runs_beyond_max_parallel_are_queued_in_order(project: Project, meanwhil
 
 
 @pytest.mark.promise
-def test_start_wait_exits_4_when_an_edited_file_holds_the_landing(project: Project) -> None:
-    """Like an approval it waits for a person; unlike one it goes on by itself when that is settled."""
-    project.repo.write("1.txt", "mine\n")
-    for _ in range(2):
-        ran = project.runplan("start", "X", "1", "auto", "--wait")
-        assert (ran.code, "runplan retry plans/X.md" in ran.last) == (4, True), ran.err
-        assert "continues by itself" in ran.last
-    (project.path / "1.txt").unlink()
-    assert project.runplan("retry", "X").code == 0
-    until_runs_are(project, "done")
-
-
-def test_start_wait_follows_a_run_that_is_already_running(project: Project, meanwhile: Meanwhile) -> None:
-    project.agent(work(*meanwhile.pause("agent")))
-    assert project.runplan("start", "X", "1", "auto").code == 0
-    meanwhile.reached("agent")
-    with project.running("start", "X", "1", "auto", "--wait") as waits:
-        assert waits.stderr is not None
-        assert b"is already running" in waits.stderr.readline()
-        meanwhile.let_on("agent")
-        ran = ended(waits)
-    assert (ran.code, "Done: 1 phase landed" in ran.err) == (0, True), ran.err
-
-
-@pytest.mark.promise
 def test_other_work_is_declined_while_a_phase_runs_and_unknown_words_are_refused(
     project: Project, meanwhile: Meanwhile
 ) -> None:
@@ -226,17 +176,6 @@ def test_other_work_is_declined_while_a_phase_runs_and_unknown_words_are_refused
     assert (same.code, "plans/X.md is already running" in same.last) == (0, True), same.err
     meanwhile.let_on("agent")
     until_runs_are(project, "failed")
-
-
-def test_a_run_that_waits_for_a_usage_limit_is_not_stopped_for_other_work(project: Project) -> None:
-    resets = int((datetime.now(UTC) + timedelta(hours=2)).timestamp())
-    project.agent(steps(f'tell = {{trouble = "limit", words = "limit", resets = {resets}}}', "exit = 1"))
-    assert project.runplan("start", "X", "1", "auto").code == 0
-    until_runs_are(project, "waiting")
-    other = project.runplan("start", "X", "2", "auto")
-    assert (other.code, "plans/X.md is busy with phase 1 (r" in other.last) == (4, True), other.err
-    assert (states(project), run_of(project)["waiting_for"]) == (["waiting"], "limit")
-    assert project.runplan("status", "X", "--json").json["refused"] is None
 
 
 @pytest.mark.promise
@@ -392,56 +331,6 @@ def test_a_waiting_run_is_announced_once_across_daemon_restarts(project: Project
         approve(project)
         until(lambda: "waiting 2" in printed.read_text())
     assert printed.read_text().splitlines() == ["waiting 1", "waiting 2"]
-
-
-MINUTE_MS = 60_000
-
-
-FOR_EVER = 2**32 - 1  #: as the kernel shows a time-out of -1
-
-
-def timeouts(pid: int) -> list[int]:
-    """For how many milliseconds the threads of a process sleep, of those that wait for descriptors."""
-    found = []
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        with contextlib.suppress(OSError):  # it has ended
-            call = (task / "syscall").read_text().split()
-            if len(call) > 4 and "eventpoll" in str(Path(f"/proc/{pid}/fd/{int(call[1], 16)}").readlink()):
-                found.append(int(call[4], 16) & FOR_EVER)
-    return sorted(found)
-
-
-def shims(project: Project, daemon: int) -> list[int]:
-    """The processes that supervise agents: those of Python besides the daemon that wait for descriptors."""
-    found = []
-    for pid in set(processes_of(project.home)) - {daemon}:
-        with contextlib.suppress(OSError):  # it has ended
-            if b"python" in Path(f"/proc/{pid}/cmdline").read_bytes() and timeouts(pid):
-                found.append(pid)
-    return found
-
-
-def wakes_in_a_minute(pid: int) -> list[bool]:
-    """By itself, for each thread that waits for descriptors."""
-    return [timeout <= MINUTE_MS for timeout in timeouts(pid)]
-
-
-@pytest.mark.skipif(not Path("/proc/self/syscall").exists(), reason="reads /proc")
-def test_no_thread_of_an_idle_daemon_polls(project: Project, meanwhile: Meanwhile) -> None:
-    resets = int((datetime.now(UTC) + timedelta(hours=2)).timestamp())
-    limit = f'tell = {{trouble = "limit", words = "You have hit your limit", resets = {resets}}}'
-    project.repo.write("plans/Y.md", a_plan("2"))
-    project.repo.write("agent.toml", steps(limit, "exit = 1") + steps(*meanwhile.pause("silent"), phase="2"))
-    project.repo.commit("Two plans")
-    with in_foreground(project) as daemon:
-        assert project.runplan("start", "Y", "auto").code == 0
-        meanwhile.reached("silent")
-        assert project.runplan("start", "X", "1", "auto").code == 0
-        until(lambda: run_of(project, "X")["state"] == "waiting")
-        # The worker sleeps until the limit has reset or an agent ends.
-        until(lambda: wakes_in_a_minute(daemon.pid) == [False])
-        until(lambda: [wakes_in_a_minute(shim) for shim in shims(project, daemon.pid)] == [[False]])
-        meanwhile.let_on("silent")
 
 
 STILL = "Stands still: the daemon cannot work in this repository for now."

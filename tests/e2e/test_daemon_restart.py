@@ -1,22 +1,18 @@
 """A daemon that is killed, or whose repository is away for a while, loses nothing and starts nothing twice."""
 
 import contextlib
-import signal
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from runplan.adapters.configuration.places import state_directory
-from runplan.domain.times import iso, parse_iso
+from runplan.domain.times import iso
 from runplan.hosts.daemon.client import Client
 from runplan.hosts.daemon.protocol import Done, Wake
 from runplan.hosts.daemon.state import Known
-from tests.support.cli import RUNPLAN, Meanwhile, Project, a_plan, processes_of, steps, until
+from tests.support.cli import RUNPLAN, Meanwhile, Project, processes_of, until
 from tests.support.daemons import (
-    Wall,
     daemon_of,
     in_foreground,
     kill_daemon,
@@ -30,18 +26,12 @@ from tests.support.daemons import (
     user_settings,
     waits,
 )
-from tests.support.mounts import inside
 
 NUMBERS = ("1", "2", "3")
 
 
 def later(**span: int) -> str:
     return iso(datetime.now(UTC) + timedelta(**span))
-
-
-def agents_of(project: Project) -> set[int]:
-    """Everything that runs for the project but its daemon."""
-    return set(processes_of(project.home)) - {daemon_of(project)}
 
 
 def three_in_flight(project: Project, meanwhile: Meanwhile, place: Path) -> list[str]:
@@ -83,49 +73,6 @@ def test_three_running_plans_survive_a_killed_daemon_and_land_once(
     assert project.leftovers() == []
 
 
-def test_a_run_with_an_agent_keeps_its_turn_over_a_restart(
-    project: Project, meanwhile: Meanwhile, tmp_path: Path
-) -> None:
-    """Although a run that was queued behind it is older."""
-    user_settings(project, "[daemon]\nmax_parallel = 1\n")
-    first, second = several_plans(project, 2)
-    shell_agent(project, tmp_path, waits(tmp_path, "$RUNPLAN_PHASE"))
-    assert project.runplan("start", first).code == 0
-    meanwhile.let_on("1")
-    until_runs_are(project, "waiting", plan=first)
-    assert project.runplan("start", second, "auto").code == 0
-    meanwhile.reached("2")
-    assert project.runplan("approve", first).code == 0
-    until_runs_are(project, "queued", plan=first)
-    kill_daemon(project)
-    with in_foreground(project):
-        until(lambda: "runplan_daemon_runs_queued 1\n" in project.runplan("metrics").out)
-        assert project.landed() == []
-        meanwhile.let_on("2")
-        until_runs_are(project, "done", plan=second)
-    assert project.landed()[0] == "2"
-
-
-def test_after_the_grace_the_daemon_ends_and_its_agents_keep_running(
-    project: Project, meanwhile: Meanwhile, tmp_path: Path
-) -> None:
-    user_settings(project, '[daemon]\ngrace = "1s"\n')
-    shell_agent(project, tmp_path, waits(tmp_path, "agent"))
-    assert project.runplan("start", "X", "1", "auto").code == 0
-    meanwhile.reached("agent")
-    kill_daemon(project, signal.SIGTERM)
-    (line,) = log_of(project, "draining")
-    assert parse_iso(line["until"]) - parse_iso(line["at"]) <= timedelta(seconds=1)
-    assert int((tmp_path / "agent.here").read_text()) in processes_of(project.home)
-    assert not (state_directory(project.env) / "daemon.sock").exists()
-    assert states(project) == ["running"]
-    with in_foreground(project):
-        meanwhile.let_on("agent")
-        until_runs_are(project, "done")
-    assert project.dispatched() == ["implement", "verify"]
-    assert project.landed() == ["1"]
-
-
 @pytest.mark.promise
 def test_a_landing_held_by_an_edited_file_is_retried_by_the_daemon(project: Project) -> None:
     project.commit_file("1.txt", "before\n")
@@ -141,29 +88,6 @@ def test_a_landing_held_by_an_edited_file_is_retried_by_the_daemon(project: Proj
         until_runs_are(project, "done")
     assert project.landed() == ["1"]
     assert project.repo.status() == ""
-
-
-@pytest.mark.promise
-def test_a_limit_is_waited_out_over_a_restart(project: Project, tmp_path: Path) -> None:
-    resets = int((datetime.now(UTC) + timedelta(hours=2)).timestamp())
-    limit = f'tell = {{trouble = "limit", words = "You have hit your limit", resets = {resets}}}'
-    once = [f'{step}\nonce = "{tmp_path}/once.{number}"' for number, step in enumerate((limit, "exit = 1"))]
-    project.agent(steps(*once, 'write = "1.txt"'))
-    assert project.runplan("start", "X", "1", "auto").code == 0
-    until(lambda: states(project) == ["waiting"])
-    before = run_of(project)
-    assert (before["waiting_for"], before["about"]) == ("limit", "robot usage limit")
-    assert before["wake"] > later(hours=1, minutes=59)
-    assert "robot usage limit, resets " in project.runplan("status", "X").out
-    until(lambda: not agents_of(project))
-    kill_daemon(project)
-    with in_foreground(project):
-        assert run_of(project)["wake"] == before["wake"]
-        assert states(project) == ["waiting"]
-    with in_foreground(project, TEST_NOW=later(hours=3)):
-        until_runs_are(project, "done")
-    assert project.dispatched() == ["implement", "implement", "verify"]
-    assert project.landed() == ["1"]
 
 
 KEY = "k-5f1c9e-never-written"
@@ -194,17 +118,6 @@ def test_an_api_key_of_the_caller_reaches_the_agent_and_no_file(
     assert found_in_files(project.home, project.path) == []
 
 
-@pytest.mark.promise
-def test_variables_of_tests_env_reach_the_tests_and_no_agent(project: Project, tmp_path: Path) -> None:
-    shell_agent(project, tmp_path, 'test -z "$DATABASE_URL"')
-    checks = '\n[tests]\ncommand = \'test "$DATABASE_URL" = here\'\nenv = ["DATABASE_URL"]\n'
-    with (project.path / "runplan.toml").open("a", encoding="utf-8") as settings:
-        settings.write(checks)
-    project.repo.commit("Check")
-    assert project.runplan("start", "X", "1", "auto", DATABASE_URL="here").code == 0
-    until_runs_are(project, "done")
-
-
 def test_a_run_that_lost_its_key_in_a_restart_waits_and_names_it(
     project: Project, meanwhile: Meanwhile, tmp_path: Path
 ) -> None:
@@ -223,33 +136,6 @@ def test_a_run_that_lost_its_key_in_a_restart_waits_and_names_it(
         assert ran.code == 0, ran.err
         until_runs_are(project, "done")
     assert found_in_files(project.home, project.path) == []
-
-
-def test_an_approval_lands_without_the_key_that_the_next_agent_waits_for(project: Project, tmp_path: Path) -> None:
-    shell_agent(project, tmp_path, f"test ${{#ROBOT_KEY}} = {len(KEY)}", env='"ROBOT_KEY"')
-    assert project.runplan("start", "X", "finish", ROBOT_KEY=KEY).code == 0
-    until(lambda: states(project) == ["waiting"])
-    kill_daemon(project)
-    with in_foreground(project):
-        until(lambda: "$ROBOT_KEY" in (run_of(project)["about"] or ""))
-        assert run_of(project)["waiting_for"] == "approval"
-        [entry] = project.runplan("inbox", "--json").json["entries"]
-        assert (entry["kind"], "lost $ROBOT_KEY; resume it from a shell" in entry["text"]) == ("change", True), entry
-        assert project.runplan("approve", "X").code == 0
-        until(lambda: project.landed() == ["1"] and run_of(project)["waiting_for"] == "key")
-        assert project.runplan("resume", "X", ROBOT_KEY=KEY).code == 0
-        until(lambda: run_of(project)["phase"] == "2" and run_of(project)["waiting_for"] == "approval")
-
-
-def test_a_retry_brings_the_lost_key_while_the_agent_still_runs(
-    project: Project, meanwhile: Meanwhile, tmp_path: Path
-) -> None:
-    start_with_key(project, meanwhile, tmp_path)
-    kill_daemon(project)
-    assert project.runplan("retry", "X", ROBOT_KEY=KEY).code == 0
-    meanwhile.let_on("agent")
-    until_runs_are(project, "done")
-    assert project.dispatched() == ["implement", "verify"]
 
 
 VERBS = ("start Y auto", "approve X", "stop", "retry X", "pause X", "resume X", "now", "daemon", "gc", "init")
@@ -312,22 +198,6 @@ def assert_done_once(project: Project, place: Path) -> None:
     assert project.leftovers() == []
 
 
-def test_an_agent_that_runs_while_the_repository_is_away_is_waited_for(
-    project: Project, meanwhile: Meanwhile, tmp_path: Path
-) -> None:
-    an_agent_at_work(project, meanwhile, tmp_path)
-    with away(project, tmp_path):
-        look(project)
-        assert "is not where it was" in log_of(project, "closed")[-1]["error"]
-        look(project)
-        assert int(sent(tmp_path)[0]) in processes_of(project.home)
-    assert run_of(project)["state"] == "running"
-    assert project.runplan("retry", "X").code == 0
-    meanwhile.let_on("agent")
-    until_runs_are(project, "done")
-    assert_done_once(project, tmp_path)
-
-
 def test_an_agent_that_ended_while_the_repository_was_away_is_not_started_again(
     project: Project, meanwhile: Meanwhile, tmp_path: Path
 ) -> None:
@@ -339,52 +209,3 @@ def test_an_agent_that_ended_while_the_repository_was_away_is_not_started_again(
     assert project.runplan("retry", "X").code == 0
     until_runs_are(project, "done")
     assert_done_once(project, tmp_path)
-
-
-def test_a_repository_that_was_away_when_the_daemon_started_is_picked_up_when_it_is_back(
-    project: Project, meanwhile: Meanwhile, tmp_path: Path
-) -> None:
-    """Neither the start nor a SIGHUP forgets it, and no command is needed: the daemon tries again by itself."""
-    an_agent_at_work(project, meanwhile, tmp_path)
-    project.plan(a_plan("9"), name="plans/Y.md")
-    assert project.runplan("start", "Y", "auto", "every", "30m").code == 0
-    kill_daemon(project)
-    wall = Wall(tmp_path)
-    with away(project, tmp_path) as elsewhere:
-        meanwhile.let_on("agent")
-        until(lambda: list(elsewhere.glob(".git/runplan/dispatch/*/exit.json")))
-        daemon = replace(project, repo=replace(project.repo, path=elsewhere)).popen("daemon", **wall.env)
-        until(lambda: log_of(project, "closed"))
-        daemon.send_signal(signal.SIGHUP)
-        until(lambda: len(log_of(project, "closed")) > 1)
-    assert [line["repository"] for line in log_of(project, "closed")] == [str(project.path)] * 2
-    wall.jump_to(3600)  # the time of the next try has come
-    Client(socket_of(project)).close()
-    until_runs_are(project, "done")
-    until_runs_are(project, "done", plan="plans/Y.md")
-    assert len(sent(tmp_path)) == 2, "one for each plan"
-    assert sorted(project.landed()) == ["1", "9"]
-    daemon.terminate()
-    daemon.communicate()
-
-
-def test_a_run_continues_after_its_disk_was_unmounted_and_mounted_again(
-    project: Project, meanwhile: Meanwhile, tmp_path: Path
-) -> None:
-    disk = replace(project, repo=replace(project.repo, path=tmp_path / "disk"))
-    shell_agent(project, tmp_path, waits(tmp_path, "agent"))
-    project.path.rename(disk.path)
-    project.path.mkdir()
-    mount = 'mount --bind "$1" "$2"', disk.path, project.path
-    with inside(project) as there:
-        there.sh(*mount)
-        assert there.runplan("start", "X", "1", "auto").code == 0
-        meanwhile.reached("agent")
-        there.sh('cd /; umount --lazy "$1"', project.path)
-        look(project)
-        assert list(project.path.iterdir()) == []
-        there.sh(f"cd /; {mount[0]}", *mount[1:])
-        assert there.runplan("retry", "X").code == 0
-        meanwhile.let_on("agent")
-        until_runs_are(disk, "done")
-        assert_done_once(disk, tmp_path)

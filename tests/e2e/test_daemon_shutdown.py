@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,14 +10,12 @@ import pytest
 from tests.support.cli import (
     Meanwhile,
     Project,
-    a_plan,
     a_project,
     ended,
     processes_of,
     steps,
     until,
     verify,
-    with_remote,
     work,
 )
 from tests.support.daemons import (
@@ -31,7 +28,6 @@ from tests.support.daemons import (
     states,
     until_runs_are,
     user_settings,
-    waits,
 )
 
 LONG = '[daemon]\ngrace = "10m"\n'
@@ -158,103 +154,6 @@ def test_the_second_signal_ends_agents_without_charging_an_attempt(project: Proj
     assert project.landed() == ["1"]
 
 
-def test_a_draining_daemon_refuses_new_runs(project: Project, meanwhile: Meanwhile) -> None:
-    in_flight(project, meanwhile)
-    daemon = drain(project)
-    project.plan((project.path / "plans/X.md").read_text(), name="plans/Y.md")
-    for words in (("start", "Y", "1", "auto"), ("resume", "X")):
-        ran = project.runplan(*words)
-        assert ran.code == 5, ran.err
-        assert "the daemon is shutting down and starts nothing new; try again in " in ran.last
-    assert states(project, "plans/Y.md") == []
-    ran = project.runplan("stop", "X")
-    assert (ran.code, "Stopping plans/X.md" in ran.err) == (0, True), "to end something is always possible"
-    until(lambda: gone(project, daemon))
-    assert states(project) == ["stopped"]
-
-
-#: An ssh that hangs while the file `silent` exists.
-SSH = """\
-#!/bin/sh
-for asked; do :; done
-if [ -e "{place}/silent" ]; then
-    echo $$ >>"{place}/called"
-    while [ -e "{place}/silent" ]; do sleep 0.05; done
-    exit 255
-fi
-exec sh -c "$asked"
-"""
-
-
-@pytest.fixture
-def silent_remote(tmp_path: Path) -> Iterator[Project]:
-    """The remote falls silent when the verifier of X has seen its work; the agent of Y goes on until it is let."""
-    with none_left(tmp_path / "home"):
-        made = a_project(tmp_path, "1")
-        user_settings(made, LONG)
-        shell_agent(
-            made, tmp_path, f'[ "$RUNPLAN_PHASE" = 1 ] || {{ {waits(tmp_path, "y")}; }}', f"touch {tmp_path}/silent"
-        )
-        made.commit_file("runplan.toml", (made.path / "runplan.toml").read_text() + '[run]\nlanding = "direct"\n')
-        made.plan(a_plan("2"), name="plans/Y.md")
-        with_remote(made, tmp_path / "there.git")
-        ssh = tmp_path / "ssh"
-        ssh.write_text(SSH.format(place=tmp_path))
-        ssh.chmod(0o755)
-        made.repo.git("config", "core.sshCommand", str(ssh))
-        made.repo.git("remote", "set-url", "origin", f"ssh://example.org{tmp_path}/there.git")
-        yield made
-
-
-def blocked(project: Project, place: Path) -> int:
-    """The daemon, whose worker waits for the remote while an agent of another plan is at work."""
-    assert project.runplan("start", "Y", "2", "auto").code == 0
-    until(lambda: (place / "y.here").exists())
-    assert project.runplan("start", "X", "1", "auto").code == 0
-    until(lambda: (place / "called").exists())
-    return daemon_of(project)
-
-
-def no_git_waits_for_the_remote(project: Project, place: Path) -> bool:
-    called = {int(pid) for pid in (place / "called").read_text().split()}
-    return called.isdisjoint(processes_of(project.home))
-
-
-def test_a_second_signal_ends_agents_and_daemon_although_a_remote_does_not_answer(
-    silent_remote: Project, tmp_path: Path
-) -> None:
-    daemon = blocked(silent_remote, tmp_path)
-    os.kill(daemon, signal.SIGTERM)
-    until(lambda: log_of(silent_remote, "draining"))
-    os.kill(daemon, signal.SIGTERM)
-    until(lambda: processes_of(silent_remote.home) == [])
-    assert no_git_waits_for_the_remote(silent_remote, tmp_path)
-    (ended,) = [body for kind, body in silent_remote.events("plans/Y.md") if kind == "DispatchEnded"]
-    assert ended["ending"] == "ended"
-    assert (states(silent_remote), states(silent_remote, "plans/Y.md")) == (["waiting"], ["running"])
-
-
-BUSY = "runplan: daemon busy (git or network); request queued, you can quit now"
-
-
-def queued(project: Project) -> list[tuple[str, str]]:
-    rows = project.rows("SELECT plan, verb FROM commands WHERE answer IS NULL ORDER BY seq")
-    return [(plan, verb) for plan, verb in rows]
-
-
-def test_a_stop_is_acknowledged_at_once_while_a_remote_does_not_answer(silent_remote: Project, tmp_path: Path) -> None:
-    blocked(silent_remote, tmp_path)
-    began = time.monotonic()
-    again = silent_remote.runplan("start", "X", "1", "auto", "direct")
-    assert (again.code, "plans/X.md is already running (" in again.last) == (0, True), again.err
-    stopped = silent_remote.runplan("stop", "X")
-    assert time.monotonic() - began < 30
-    assert (stopped.code, stopped.last, queued(silent_remote)) == (0, BUSY, [("plans/X.md", "stop")])
-    (tmp_path / "silent").unlink()
-    until_runs_are(silent_remote, "stopped")
-    assert (queued(silent_remote), silent_remote.landed()) == ([], [])
-
-
 @pytest.fixture
 def stuck(tmp_path: Path) -> Iterator[Project]:
     """The hand-over of X waits for a pipe in place of .gitattributes, for as long as limits.handover allows."""
@@ -275,15 +174,4 @@ def test_a_stop_ends_a_hand_over_and_the_work_is_kept(stuck: Project, tmp_path: 
     assert [stuck.show(f"{ref}:1.txt") for ref in parked[:1]] == ["1"]
     (tmp_path / "honest").touch()
     assert stuck.runplan("start", "X", "1", "auto", "--wait").code == 0
-    assert stuck.landed() == ["1"]
-
-
-def test_the_first_signal_ends_a_hand_over_which_the_next_daemon_repeats(stuck: Project) -> None:
-    daemon = drain(stuck)
-    until(lambda: gone(stuck, daemon))
-    assert states(stuck) == ["running"]
-    (pipe,) = stuck.worktrees.glob("*/.gitattributes")
-    pipe.unlink()
-    with in_foreground(stuck):
-        until_runs_are(stuck, "done")
     assert stuck.landed() == ["1"]
