@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli import Meanwhile, Project, a_plan, set_up, steps, until, verify, with_remote, work
+from tests.support.cli import Meanwhile, Project, a_plan, set_up, verify, with_remote, work
 from tests.support.daemons import in_foreground, kill_daemon, run_of, until_runs_are, user_settings
 
 
@@ -18,21 +18,6 @@ def executed(plan: str, **executions: str) -> str:
 
 
 # --- an unknown one -------------------------------------------------------------------------------------
-
-
-@pytest.mark.promise
-def test_check_and_start_refuse_an_unknown_execution_and_name_its_line(project: Project) -> None:
-    plan = executed(a_plan("1", "2"), p2="on the moon")
-    line = plan.splitlines().index("Execution: on the moon") + 1
-    set_up(project, plan=plan)
-    known = "which runplan does not know; it knows: worktree, direct, plan plans/SUB.md, delegate COMMAND"
-
-    checked = project.runplan("check", "X")
-    started = project.start("1", "auto")
-
-    error = f"plans/X.md:{line}: error: phase 2 asks for `Execution: on the moon`, {known}"
-    assert (checked.code, error in checked.out.splitlines()) == (2, True)
-    assert (started.code, started.last) == (2, f"runplan: {error.replace('error: ', '')}")
 
 
 # --- direct ---------------------------------------------------------------------------------------------
@@ -165,19 +150,6 @@ def test_the_daemon_works_sub_plans_through_kills_and_shows_the_one_that_is_wait
     assert project.dispatched("plans/B.md") == ["implement", "verify"]
 
 
-def test_a_retry_also_continues_the_sub_plan_that_waits(project: Project) -> None:
-    """The daemon would look again by itself after a minute."""
-    with_subplans(project)
-    project.repo.write("A1.txt", "a file in the way")
-    assert project.runplan("start", "X", "finish", "auto").code == 0
-    until(lambda: project.rows("SELECT 1 FROM runs WHERE plan='plans/A.md' AND waiting_for='checkout'") != [])
-    (project.path / "A1.txt").unlink()
-    ran = project.runplan("retry", "X")
-    assert ran.code == 0, ran.err
-    until_runs_are(project, "done")
-    assert landings(project) == IN_ORDER
-
-
 def test_a_stop_ends_the_sub_plan_before_its_parent_and_a_retry_continues_both(
     project: Project, meanwhile: Meanwhile
 ) -> None:
@@ -208,31 +180,6 @@ def test_a_sub_plan_without_auto_waits_for_approval_and_says_how_the_parent_cont
     assert landings(project) == IN_ORDER[:2]
 
 
-def test_a_sub_plan_that_is_complete_lands_its_row_at_once(project: Project) -> None:
-    with_subplans(project)
-    assert project.runplan("start", "A", "finish", "auto", "--foreground").code == 0
-
-    ran = project.start("1", "auto")
-
-    assert ran.code == 0, ran.err
-    assert landings(project) == IN_ORDER[:2]
-    assert len(project.rows("SELECT id FROM runs WHERE plan='plans/A.md'")) == 1
-
-
-def test_a_sub_plan_that_runs_already_is_waited_for(project: Project, meanwhile: Meanwhile) -> None:
-    with_subplans(project, A1=work(*meanwhile.pause("A"), phase="A1"))
-    project.runplan("start", "A", "finish", "auto")
-    meanwhile.reached("A")
-    project.runplan("start", "X", "1", "auto")
-    until(lambda: run_of(project)["waiting_for"] == "sub-plan")
-    meanwhile.let_on("A")
-
-    until_runs_are(project, "done")
-
-    assert landings(project) == IN_ORDER[:2]
-    assert len(project.rows("SELECT id FROM runs WHERE plan='plans/A.md'")) == 1
-
-
 @pytest.mark.promise
 @pytest.mark.parametrize(
     ("plans", "why"),
@@ -259,31 +206,6 @@ def test_sub_plans_that_cannot_be_worked_are_refused_before_any_work(
 
     assert (ran.code, ran.last.startswith(f"runplan: {why}")) == (2, True), ran.err
     assert project.dispatched("plans/A.md") == []
-
-
-@pytest.mark.parametrize(
-    ("execution", "made"),
-    [
-        ("plan plans/A.md", "A1.txt"),
-        ("delegate echo 2 > 2.txt && git add 2.txt && git commit -qm 'By hand'", "2.txt"),
-    ],
-    ids=["sub-plan", "command"],
-)
-def test_finish_verifies_all_phases_also_where_the_last_one_lands_by_itself(
-    project: Project, execution: str, made: str
-) -> None:
-    project.repo.write("plans/A.md", a_plan("A1").replace("title: X", "title: A"))
-    failing = steps("fail = ['F1']", phase="all", role="verify")
-    set_up(project, plan=executed(a_plan("1", "2"), p2=execution), agent=works("1", "A1") + failing)
-
-    failed = project.start("finish", "auto")
-
-    assert (failed.code, failed.last) == (1, "runplan: failed: verification-failed"), failed.err
-    assert "not proven: F1; what has landed stays on the target: " in failed.err
-    assert "status: complete" not in project.show("main:plans/X.md")
-    (begun,) = [body for kind, body in project.events() if kind == "DispatchStarted" and body["scope"]]
-    prompt = (project.path / ".git/runplan/dispatch" / begun["id"] / "prompt.md").read_text()
-    assert {"1.txt", made} <= set(re.findall(r"^diff --git a/(\S+) ", prompt, re.MULTILINE))
 
 
 # --- a command ------------------------------------------------------------------------------------------

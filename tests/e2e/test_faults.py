@@ -201,17 +201,3 @@ def test_a_deleted_target_is_refused_and_the_run_continues_when_it_is_back(proje
     project.repo.git("branch", "main", "other")
     project.repo.git("switch", "-q", "main")
     landed_once(project, project.start("finish", "auto"))
-
-
-def test_a_lock_in_the_users_repository_is_named_and_never_removed(project: Project) -> None:
-    killed_at(project, LANDING)
-    lock = project.path / ".git/index.lock"
-    lock.touch()
-    ran = project.start("finish", "auto")
-    assert ran.code == 4, ran.err
-    assert "another git command is running" in ran.err
-    assert f"if there is none, remove {lock}" in ran.err
-    assert lock.exists()
-    lock.unlink()
-    landed_once(project, project.start("finish", "auto"))
-    assert project.leftovers() == []

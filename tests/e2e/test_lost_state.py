@@ -29,8 +29,6 @@ from tests.support.cli import (
     work,
     writes,
 )
-from tests.support.daemons import none_left
-from tests.support.landings import leftovers
 
 PAGE = 4096
 
@@ -128,20 +126,6 @@ def test_a_lost_tool_repository_ends_the_run_and_the_next_one_continues(tmp_path
     assert project.leftovers() == []
 
 
-def test_a_followed_run_that_loses_its_tool_repository_ends_as_in_the_foreground(tmp_path: Path) -> None:
-    project = a_project(tmp_path, "1")
-    tool = project.path / ".git/runplan/tool.git"
-    project.agent(work(f'run = "rm -rf {tool}"\nonce = "{tmp_path}/lost"'))
-    rest = "The next start or retry makes it again and continues with what the worktree and your branches hold"
-    lost = f"{tool} is gone or damaged; commits of runplan/x/1 that only it held are lost"
-    with none_left(tmp_path / "home"):
-        ran = project.runplan("start", "X", "1", "auto", "--wait")
-        assert (ran.code, "the work is kept" in ran.err) == (5, False), ran.err
-        assert ran.last == f"runplan: runplan's own repository {lost}. {rest}: runplan retry plans/X.md"
-        again = project.runplan("retry", "X", "--wait")
-        assert (again.code, project.landed()) == (0, ["1"]), again.err
-
-
 def forget_journal(project: Project) -> None:
     for file in journal(project).parent.glob("journal.db*"):
         file.unlink()
@@ -205,63 +189,6 @@ def test_a_start_names_the_running_agent_of_an_unknown_run(project: Project, tmp
     assert project.start("finish", "auto").code == 0
     assert project.landed() == ["1", "2"]
     assert holding(project, "1.txt", "1"), "what that agent left in its worktree"
-
-
-KILLS = ["before rename index", "before Landed"]
-
-
-SWAPPED = ("before Landed",)
-
-
-@pytest.fixture
-def two_plans(tmp_path: Path) -> Project:
-    """Plan X with the phases 1 and 3, plan Y with the phase 2."""
-    two_plans = a_project(tmp_path, "1", "3")
-    two_plans.agent(writes("1", "2", "3"))
-    two_plans.plan(a_plan("2").replace("title: X", "title: Y"), "plans/Y.md")
-    return two_plans
-
-
-def killed(two_plans: Project, point: str, *words: str) -> None:
-    ran = two_plans.runplan(*words, TEST_KILL=point)
-    assert ran.code == -9, ran.err
-
-
-def left(two_plans: Project) -> list[str]:
-    """Git locks and runplan's files next to the index."""
-    return [name for name in leftovers(two_plans.repo) if not name.startswith("runplan/")]
-
-
-def is_whole(two_plans: Project, *phases: str) -> None:
-    """Each phase landed once, with its code, and nothing is left of any landing."""
-    assert sorted(two_plans.landed()) == sorted(phases)
-    assert all((two_plans.path / f"{phase}.txt").read_text() == f"{phase}\n" for phase in phases)
-    assert two_plans.repo.status() == ""
-    assert left(two_plans) == []
-
-
-@pytest.mark.parametrize("point", KILLS)
-def test_a_killed_landing_is_completed_by_the_start_of_another_plan(two_plans: Project, point: str) -> None:
-    killed(two_plans, point, "start", "X", "1", "auto", "--foreground")
-    ran = two_plans.runplan("start", "Y", "2", "auto", "--foreground")
-    assert ran.code == 0, ran.err
-    is_whole(two_plans, *(("1", "2") if point in SWAPPED else ("2",)))
-    again = two_plans.runplan("retry", "X")
-    assert again.code == 0, again.err
-    is_whole(two_plans, "1", "2")
-
-
-def test_files_committed_by_the_user_after_a_crash_stay(two_plans: Project) -> None:
-    killed(two_plans, "before rename index", "start", "X", "1", "auto", "--foreground")
-    (two_plans.path / ".git/index.lock").unlink()
-    for lock in ("HEAD.lock", "refs/heads/main.lock"):
-        (two_plans.path / ".git" / lock).unlink(missing_ok=True)
-    two_plans.repo.git("add", "-A")
-    two_plans.repo.git("commit", "-qm", "What lay there")
-    ran = two_plans.runplan("retry", "X")
-    assert two_plans.repo.status() == "", ran.err
-    assert (two_plans.path / "1.txt").read_text() == "1\n"
-    assert left(two_plans) == []
 
 
 def test_lanes_that_lost_tool_git_give_their_work_to_their_own_phases(tmp_path: Path) -> None:

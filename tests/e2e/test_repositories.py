@@ -229,17 +229,6 @@ def test_hooks_of_the_project_run_for_no_agent_and_no_landing(hooked: Project) -
     assert ran(hooked) == []
 
 
-def test_hooks_installed_by_setup_run_for_commits_of_agents_only(hooked: Project) -> None:
-    hooked.settings(INSTALLS)
-    hooked.agent((hooked.path / "agent.toml").read_text().replace('"Write ', '"#7: Write '))
-    done = hooked.start("finish", "auto")
-    assert done.code == 0, done.err
-    assert hooked.landed() == ["1", "2"]
-    where = hooked.worktrees
-    assert [line.partition(" ")[0] for line in ran(hooked)] == ["pre-commit", "commit-msg"] * 2
-    assert all(f" {where}/" in line for line in ran(hooked))
-
-
 @pytest.mark.promise
 def test_work_whose_commit_a_hook_refused_is_committed_by_runplan(hooked: Project) -> None:
     hooked.shell_agent("echo 1 >1.txt; git add .; git commit -qm Work || true", INSTALLS)

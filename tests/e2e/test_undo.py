@@ -1,11 +1,10 @@
 """An undo reverts one landed phase with a new commit and nothing else."""
 
-import signal
 from pathlib import Path
 
 import pytest
 
-from tests.support.cli import Meanwhile, Project, Ran, a_plan, a_project, copied, ended, set_up, work
+from tests.support.cli import Project, Ran, a_plan, a_project, copied, set_up, work
 from tests.support.repos import Repo
 
 
@@ -97,36 +96,6 @@ def test_an_undo_of_a_phase_reverted_by_hand_resets_the_row(landed: Project) -> 
     assert tracker(landed)[1] == "| 2 — Step 2 | ⬚ | | |"
 
 
-def test_an_undo_is_refused_while_a_run_is_unfinished(landed: Project) -> None:
-    assert landed.runplan("undo", "X", "2").code == 0
-    killed = landed.start("finish", "auto", TEST_KILL="after DispatchStarted")
-    assert killed.code == -signal.SIGKILL
-    refused = landed.runplan("undo", "X", "1")
-    assert (refused.code, refused.last) == (
-        2,
-        "runplan: a run of plans/X.md has not ended; end it first: runplan retry plans/X.md",
-    )
-    assert landed.runplan("retry", "X").code == 0
-
-
-def test_an_undo_is_declined_while_the_plan_runs(tmp_path: Path) -> None:
-    """So is another phase; the run at work is named."""
-    project = a_project(tmp_path, "1", "2")
-    meanwhile = Meanwhile(tmp_path)
-    set_up(project, agent=work(phase="1") + work(*meanwhile.pause("two"), phase="2"))
-    assert project.start("1", "auto").code == 0
-    running = project.popen("start", "X", "2", "auto", "--foreground")
-    meanwhile.reached("two")
-    declined = project.runplan("undo", "X", "1")
-    again = project.start("1", "auto")
-    meanwhile.let_on("two")
-    assert ended(running).code == 0
-    assert (declined.code, declined.err, again.code) == (4, again.err, 4)
-    assert declined.last.startswith("runplan: plans/X.md is busy with phase 2 (r")
-    assert declined.last.endswith("end it: runplan stop plans/X.md")
-    assert (project.path / "1.txt").exists()
-
-
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """Begin, Write 1, its record, Write 2, its record."""
@@ -175,25 +144,6 @@ def test_a_rebased_phase_is_undone(landed: Project) -> None:
     assert not (landed.path / "1.txt").exists()
     assert (landed.path / "2.txt").exists()
     assert (landed.path / "early.txt").exists()
-
-
-def test_an_undo_in_a_fresh_clone_keeps_the_report(landed: Project, tmp_path: Path) -> None:
-    landed.plan(a_plan("7"), "plans/old/X.md")
-    fresh = tmp_path / "fresh"
-    landed.repo.git("clone", "-q", str(landed.path), str(fresh))
-    for key, value in (("user.name", "Uma"), ("user.email", "uma@example.org")):
-        landed.repo.git("-C", str(fresh), "config", key, value)
-    before = landed.show("main:reports/plan-x.md")
-    undone = landed.runplan_in(fresh, "undo", "plans/X.md", "1")
-    assert undone.code == 0, undone.err
-    assert landed.repo.git("-C", str(fresh), "show", "main:reports/plan-x.md") == before
-
-
-def test_an_undo_finds_the_landing_under_any_git_configuration(landed: Project) -> None:
-    settings = {"grep.patternType": "fixed", "i18n.logOutputEncoding": "UTF-16", "color.ui": "always"}
-    for key, value in settings.items():
-        landed.repo.git("config", key, value)
-    assert landed.runplan("undo", "X", "2").code == 0
 
 
 def test_an_undo_in_a_shallow_clone_is_refused(landed: Project, tmp_path: Path) -> None:
