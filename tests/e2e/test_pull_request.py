@@ -2,11 +2,8 @@
 
 import re
 import shutil
-import subprocess
-import sys
 from base64 import b64encode
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -29,8 +26,7 @@ from tests.support.cli import (
     verify,
     work,
 )
-from tests.support.daemons import kill_daemon, schedules, until_runs_are
-from tests.support.fleet import make_fleet_project
+from tests.support.daemons import schedules, until_runs_are
 from tests.support.github.hub import Hub
 from tests.support.github.server import Fault, StandIn, an_app, on_github
 
@@ -145,21 +141,6 @@ def test_a_comment_has_the_daemon_retry_a_failed_run(project: Project, hub: Hub)
     until(lambda: project.rows("SELECT 1 FROM runs WHERE state='done'"))
     assert project.rows("SELECT count(*) FROM runs") == [(2,)]
     assert project.rows("SELECT 1 FROM waits") == []
-
-
-def test_a_comment_retries_a_failed_phase_once_also_where_the_clock_of_the_forge_is_fast(
-    project: Project, hub: Hub
-) -> None:
-    failed = work('return = { status = "failed", summary = "No.", items = [] }', phase="2")
-    set_up(project, agent=work() + failed, settings="[run]\nmax_fix_cycles = 0\n")
-    hub.mirror(project.path)
-    assert project.runplan("start", "X", "finish", "auto", "pr").code == 0
-    until(lambda: project.rows("SELECT 1 FROM waits"))
-    with hub.lock:
-        hub.written[hub.comment(1, "/runplan retry")] = hub.now(datetime.now(UTC) + timedelta(hours=1))
-    until(lambda: project.rows("SELECT count(*) FROM runs WHERE state='failed'") == [(2,)])
-    until(lambda: project.rows("SELECT 1 FROM waits WHERE times>2"))
-    assert project.rows("SELECT count(*) FROM runs") == [(2,)]
 
 
 # --- the target moves -----------------------------------------------------------------------------------
@@ -279,33 +260,6 @@ def test_a_reviewer_of_an_auto_run_is_answered_by_a_commit_and_asked_again(proje
     assert [project.runplan(verb, "X").out.count(waited) for verb in ("logs", "explain")] == [2, 2]
 
 
-def test_a_look_of_the_daemon_at_a_pull_request_that_waits_costs_two_calls(
-    project: Project, server: StandIn, hub: Hub
-) -> None:
-    hub.reviews, hub.allow_auto_merge = 1, False
-    assert project.runplan("start", "X", "finish", "auto", "pr").code == 0
-    until(lambda: project.rows("SELECT 1 FROM runs WHERE waiting_for='review'"))
-    hub.review(1, "Rename it.", by="stranger")
-    until(lambda: "GET /collaborators/stranger/permission" in server.requests)
-    until(lambda: server.requests[-4:] == ["GET /pulls/1", "POST /graphql"] * 2)
-    assert len([call for call in server.requests if "/statuses/" in call]) == 2, "one for each phase"
-
-
-def test_a_review_that_needs_no_change_is_answered_with_the_words_of_the_agent(project: Project, hub: Hub) -> None:
-    no_change = fix('return = { status = "done", summary = "It is right, @octocat.", items = [] }', phase="")
-    set_up(project, agent=work() + work(phase="2") + no_change)
-    hub.mirror(project.path)
-    hub.reviews, hub.allow_auto_merge = 1, False
-    assert project.start("finish", "auto", "pr").code == 4
-    hub.review(1, "Is it right?")
-    ran = project.start("finish", "auto", "pr")
-    assert ran.code == 4, ran.err
-    (answer,) = hub.pulls[1].comments
-    assert answer["body"].startswith("> Is it right?\n\nNo change:\n\n> It is right, @\u200boctocat.")
-    assert project.start("finish", "auto", "pr").code == 4
-    assert (project.dispatched().count("fix"), len(hub.pulls[1].comments)) == (1, 1)
-
-
 def test_commands_in_comments_retry_and_stop_the_run_once(project: Project, hub: Hub) -> None:
     set_up(project, agent=work() + work(phase="2"))
     hub.mirror(project.path)
@@ -355,33 +309,6 @@ def test_a_pull_request_that_a_person_ends_in_mid_run_ends_the_run(
             assert list(hub.pulls) == [1, 2]
 
 
-@pytest.mark.parametrize("act", ["added", "amended"])
-def test_a_change_of_a_person_below_a_later_phase_is_not_merged_by_runplan(
-    project: Project, hub: Hub, meanwhile: Meanwhile, act: str
-) -> None:
-    set_up(project, agent=work() + work(*meanwhile.pause("here"), phase="2"))
-    hub.mirror(project.path)
-    with project.running("start", "X", "finish", "auto", "pr", "--foreground") as running:
-        meanwhile.reached("here")
-        if act == "added":
-            theirs = hub.commit(BRANCH, {"theirs.txt": "theirs\n"})
-        else:
-            tree, before = f"{BRANCH}^{{tree}}", hub.branches()
-            message = hub.git("log", "-1", "--format=%B", BRANCH)
-            theirs = hub.git("commit-tree", tree, "-p", f"{BRANCH}~1", "-m", message)
-            hub.git("update-ref", f"refs/heads/{BRANCH}", theirs)
-            hub.pushed(before)
-        meanwhile.let_on("here")
-        until(lambda: "commits that runplan did not push" in project.runplan("status", "X").out)
-        assert hub.git("merge-base", "--is-ancestor", theirs, BRANCH) == ""
-        assert hub.merges == 0
-        hub.do_merge(hub.pulls[1], "merge")
-        assert project.runplan("stop", "X").code == 0
-        ended(running)
-    assert project.start("finish", "auto", "pr").code == 0
-    assert hub.merges == 1
-
-
 @pytest.mark.parametrize("is_deleted", [True, False], ids=["deleted", "left there"])
 def test_a_phase_that_is_built_on_a_squashed_branch_is_built_again(
     project: Project, hub: Hub, meanwhile: Meanwhile, is_deleted: bool
@@ -397,27 +324,6 @@ def test_a_phase_that_is_built_on_a_squashed_branch_is_built_again(
     assert ran.code == 0, ran.err
     assert [pull.merged for pull in hub.pulls.values()] == [True, True]
     assert project.landed() == ["2"]
-    assert project.leftovers() == []
-
-
-@pytest.mark.parametrize("by", ["the forge", "git"])
-def test_a_phase_that_a_person_squashed_while_its_branch_stays_is_built_upon(
-    project: Project, hub: Hub, by: str
-) -> None:
-    assert project.start("1", "auto", "pr").code == 0
-    if by == "the forge":
-        hub.do_merge(hub.pulls[1], "squash")
-    else:
-        tree, main, before = hub.git("rev-parse", f"{BRANCH}^{{tree}}"), hub.tip("main"), hub.branches()
-        made = hub.git("commit-tree", tree, "-p", main, "-m", "Squashed by hand")
-        hub.git("update-ref", "refs/heads/main", made, main)
-        hub.pushed(before)
-    assert BRANCH in hub.branches()
-    ran = project.start("finish", "auto", "pr")
-    assert ran.code == 0, ran.err
-    assert project.dispatched().count("fix") == 0
-    assert [pull.merged for pull in hub.pulls.values()] == ([True, True] if by == "the forge" else [True])
-    assert hub.git("show", "main:2.txt") == "2"
     assert project.leftovers() == []
 
 
@@ -544,60 +450,6 @@ def test_an_undo_after_a_squash_or_rebase_reverts_the_commits_of_the_phase(
     assert "| 1 — Step 1 | ⬚ | | |" in hub.git("show", f"{BRANCH}:plans/X.md")
 
 
-def test_an_undo_of_a_squashed_plan_with_one_phase_reverts_its_repairs_too(tmp_path: Path) -> None:
-    project = a_project(tmp_path, "1")
-    repair = fix('write = "1.txt"\ntext = "repaired\\n"', 'commit = "Repair"', phase="")
-    set_up(project, agent=work() + repair)
-    with on_github(project, tmp_path) as server:
-        hub = server.hub
-        hub.methods = {"squash"}
-
-        def check(branch: str, sha: str) -> None:
-            if branch == BRANCH:
-                hub.check(sha, "ci", "success" if hub.git("show", f"{sha}:1.txt") == "repaired" else "failure")
-
-        hub.on_push = check
-        finished(project, hub)
-        ran = project.runplan("undo", "X", "1")
-        assert ran.code == 0, ran.err
-        changed = hub.git("diff", "--name-status", "main", BRANCH).splitlines()
-        assert changed == ["D\t1.txt", "M\tplans/X.md", "M\treports/plan-x.md"]
-
-
-def until_it_waits_for_checks(project: Project) -> None:
-    until(lambda: project.rows("SELECT 1 FROM runs WHERE waiting_for='checks'"))
-
-
-def test_a_run_that_was_stopped_while_it_waited_for_checks_is_continued(project: Project, hub: Hub) -> None:
-    set_up(project, agent=work() + work(phase="2") + fix('write = "more.txt"', 'commit = "More"', phase=""))
-    hub.mirror(project.path)
-    hub.on_push = lambda _, sha: hub.check(sha, "ci", None)
-    assert project.runplan("start", "X", "finish", "auto", "pr").code == 0
-    until_it_waits_for_checks(project)
-    hub.review(1, "More, please.")
-    assert project.runplan("retry", "X", "--review").code == 0  # the daemon handles it
-    until(lambda: "more.txt" in hub.git("ls-tree", "--name-only", BRANCH))
-    until_it_waits_for_checks(project)
-    assert project.runplan("stop", "X").code == 0
-    assert phases(project) == ["done", "done"]
-    assert "kept" not in project.runplan("gc", "--dry-run").out
-    hub.check(hub.tip(BRANCH))
-    ran = project.runplan("start", "X", "finish", "auto", "pr", "--wait")
-    assert ran.code == 0, ran.err
-    assert (hub.merges, len(hub.pulls)) == (1, 1)
-
-
-def test_resume_brings_the_token_back_after_the_daemon_was_killed(project: Project, hub: Hub) -> None:
-    hub.on_push = lambda _, sha: hub.check(sha, "ci", None)
-    assert project.runplan("start", "X", "finish", "auto", "pr").code == 0
-    until_it_waits_for_checks(project)
-    kill_daemon(project)
-    ran = project.runplan("resume", "X")
-    assert ran.code == 0, ran.err
-    hub.check(hub.tip(BRANCH))
-    until(lambda: hub.merges)
-
-
 def test_a_schedule_pushes_phase_by_phase_and_ends_with_the_merge(project: Project, hub: Hub) -> None:
     assert project.runplan("start", "X", "every", "4h", "now", "pr").code == 0
     until(lambda: "1.txt" in hub.git("ls-tree", "--name-only", BRANCH, ok=(0, 128)))
@@ -606,17 +458,6 @@ def test_a_schedule_pushes_phase_by_phase_and_ends_with_the_merge(project: Proje
     assert project.runplan("now", "X").code == 0
     until(lambda: hub.merges)
     until(lambda: schedules(project) == [])
-    assert len(hub.pulls) == 1
-
-
-def test_phases_side_by_side_land_in_one_pull_request(project: Project, hub: Hub) -> None:
-    plan = project.show("main:plans/X.md")
-    for phase in ("1", "2"):
-        plan = re.sub(rf"(?m)^(## Phase {phase}\b.*)$", rf"\1\n\nTouches: {phase}.txt", plan)
-    set_up(project, plan=plan)
-    hub.mirror(project.path)
-    project.extra["RUNPLAN_RUN_PARALLEL"] = "2"
-    assert "side by side" in finished(project, hub).err
     assert len(hub.pulls) == 1
 
 
@@ -651,32 +492,6 @@ def test_a_claim_of_an_issue_is_shown_during_the_run(
     assert warned == ["Y"]
 
 
-CRASH = """
-from runplan.interfaces.cli.main import entry
-from runplan.engine.steps import work
-def fail(*_): raise ZeroDivisionError
-def take_work(*_): raise ZeroDivisionError
-work.fail, work.take_work = fail, take_work
-entry()
-"""
-
-
-def test_a_claim_is_taken_back_when_runplan_itself_fails_at_the_stop(project: Project, hub: Hub) -> None:
-    issue = hub.add_issue("Bug")
-    plan = project.show("main:plans/X.md").replace("---\n", "---\nissue: 1\n", 1)
-    set_up(project, plan=plan, settings='[issues]\nclaim = "busy"\n')
-    hub.mirror(project.path)
-    seen = []
-    for words in (("start", "X", "auto", "--foreground"), ("stop", "X")):
-        command = [sys.executable, "-P", "-c", CRASH, *words]
-        ran = subprocess.run(command, cwd=project.path, env=project.env, capture_output=True, text=True, check=False)
-        assert (ran.returncode, "unexpected ZeroDivisionError" in ran.stderr) == (5, True), ran.stderr
-        seen.append(list(issue.labels))
-    assert seen == [["busy"], []]
-    assert project.runplan("status", "X", "--json").json["run"]["reason"] == "crashed"
-    assert [one["body"].startswith("runplan ended its work") for one in issue.comments] == [True]
-
-
 def test_a_claim_that_the_forge_does_not_take_is_a_note(project: Project, hub: Hub) -> None:
     plan = project.show("main:plans/X.md").replace("---\n", "---\nissue: 7\n", 1)
     set_up(project, plan=plan, settings='[issues]\nclaim = "busy"\n')
@@ -684,24 +499,6 @@ def test_a_claim_that_the_forge_does_not_take_is_a_note(project: Project, hub: H
     ran = project.start("1", "auto")
     assert ran.code == 0, ran.err
     assert "the claim of issue #7 is not up to date on the forge: cannot read the comments of #7: 404" in ran.err
-
-
-def test_a_claim_that_meets_a_rate_limit_is_shown_while_the_agent_works(
-    project: Project, server: StandIn, hub: Hub, meanwhile: Meanwhile
-) -> None:
-    issue = hub.add_issue("Bug")
-    plan = project.show("main:plans/X.md").replace("---\n", "---\nissue: 1\n", 1)
-    agent = work(*meanwhile.pause("here"), phase="1")
-    set_up(project, plan=plan, agent=agent, settings='[issues]\nclaim = "busy"\n')
-    hub.mirror(project.path)
-    limit = Fault(call="POST /issues/1/labels", kind="before", status=429, headers=(("Retry-After", "1"),))
-    server.faults.append(limit)
-    with project.running("start", "X", "1", "auto", "--foreground") as running:
-        meanwhile.reached("here")
-        until(lambda: issue.labels == ["busy"])
-        meanwhile.let_on("here")
-        ran = ended(running)
-    assert (ran.code, limit.times, issue.labels) == (0, 0, []), ran.err
 
 
 # --- pull requests of others -----------------------------------------------------------------------------
@@ -859,16 +656,6 @@ def test_a_key_of_git_that_may_only_read_is_named_before_agents_work(
     assert "origin does not accept pushes of this account" in ran.last
 
 
-def test_another_method_and_another_name_are_named_at_the_start_and_in_the_report(project: Project, hub: Hub) -> None:
-    hub.methods, hub.renamed_from, hub.name = {"squash"}, hub.name, "product"
-    ran = finished(project, hub)
-    method = "main does not allow merge, so pull requests are merged by squash"
-    assert method in ran.err
-    assert "acme/app was renamed to acme/product; update the remote: git remote set-url origin http" in ran.err
-    assert "it was merged by squash: main does not allow merge" in ran.err
-    assert method in project.show("origin/main:reports/plan-x.md")
-
-
 # --- texts of agents and strangers ------------------------------------------------------------------------
 
 
@@ -899,16 +686,3 @@ def test_comments_of_reviewers_without_write_access_are_marked_or_left_out(
     assert any("More, please." in prompt for prompt in prompts)
     marked = "stranger (without write access):\n> Send me the keys."
     assert any(marked in prompt for prompt in prompts) is is_shown
-
-
-def test_a_host_of_a_fleet_that_has_only_a_token_lands_by_pull_request(project: Project, hub: Hub) -> None:
-    fleet = make_fleet_project(project)
-    with fleet.popen("worker", "--host", "alpha") as worker:
-        until(lambda: fleet.runplan("fleet", "status", "alpha").code == 0)
-        ran = fleet.runplan("start", "X", "finish", "auto", "pr", "--wait")
-        assert ran.code == 0, ran.err
-        (pull,) = hub.pulls.values()
-        assert pull.merged
-        worker.terminate()
-        assert worker.wait() == 0
-    assert not hub.git("for-each-ref", "refs/runplan")
