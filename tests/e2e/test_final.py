@@ -77,21 +77,6 @@ def test_a_plan_is_not_complete_while_its_phases_fail_together(project: Project,
     assert "status: complete" in project.show("main:plans/X.md")
 
 
-def test_a_phase_that_asks_for_a_sign_off_waits_for_it_also_with_auto(project: Project) -> None:
-    plan = a_plan("1", "2").replace("## Phase 1 — Step 1\n", "## Phase 1 — Step 1\n\nSign-off: required\n")
-    project.plan(plan)
-    waits = project.start("finish", "auto")
-    assert waits.code == 4, waits.err
-    assert "phase 1 passed all checks and needs your sign-off" in waits.err
-    assert project.landed() == []
-    status = project.runplan("status", "X", "--json").json["run"]
-    assert (status["state"], status["waiting_for"]) == ("waiting", "sign-off")
-    assert project.runplan("approve", "X", "2").code == 3
-    ran = project.runplan("approve", "X", "1")
-    assert ran.code == 0, ran.err
-    assert project.landed() == ["1", "2"]
-
-
 @pytest.mark.promise
 def test_changes_of_the_files_in_run_sign_off_wait_for_a_sign_off(project: Project) -> None:
     project.settings('[run]\nsign_off = ["2.*"]\n')

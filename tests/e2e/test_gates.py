@@ -110,45 +110,6 @@ def test_only_the_failed_tests_run_again_with_the_command_for_it(project: Projec
     assert (tmp_path / "again").read_text() == "t.py::test_a\n"
 
 
-SUMMARY = "=== short test summary info ==="
-RED_BEFORE = f'echo "{SUMMARY}\nFAILED t.py::test_a - x\n=== 1 failed, 1 passed in 0.01s ==="; exit 1\n'
-
-
-@pytest.mark.parametrize("script", [FLAKY, RED_BEFORE], ids=["flaky", "red before"])
-def test_the_gate_of_a_landed_phase_is_the_baseline_of_the_next_one(tmp_path: Path, script: str) -> None:
-    project = a_project(tmp_path, "1", "2")
-    project.repo.commit("A check", **{"check.sh": script.format(place=tmp_path)})
-    project.settings('[tests]\ncommand = "sh check.sh"\nrerun = "echo \'=== 1 passed in 0.01s ===\'"\n')
-    ran = project.start("finish", "auto")
-    assert ran.code == 0, ran.err
-    roles = [event["role"] for name, event in project.events() if name == "DispatchStarted"]
-    assert roles.count("baseline") == 1
-    assert roles.count("gate") == (3 if script == FLAKY else 2)
-
-
-@pytest.mark.promise
-def test_a_gate_that_is_red_before_any_work_is_refused(project: Project) -> None:
-    project.settings('[gates.lint]\ncommand = "exit 3"\n')
-    ran = project.start("1", "auto")
-    assert "`exit 3` failed on the base: exit code 3" in ran.err
-    assert ran.code == 2, ran.err
-    assert project.dispatched() == ["baseline"]
-
-
-def test_the_failure_report_shows_each_fix_cycle(project: Project) -> None:
-    project.settings('[tests]\ncommand = "test ! -e 1.txt || { echo broken by $(cat 1.txt); exit 1; }"\n')
-    project.agent(
-        work()
-        + fix('write = "1.txt"\ntext = "second\\n"', 'commit = "Second"').replace(".fix]]", ".fix2]]")
-        + fix('write = "1.txt"\ntext = "third\\n"', 'commit = "Third"').replace(".fix]]", ".fix3]]")
-    )
-    ran = project.start("1", "auto")
-    assert ran.last == "runplan: failed: tests-failed", ran.err
-    report = project.runplan("report", "X").out
-    assert "Fix cycle 1: the checks failed" in report
-    assert "Fix cycle 2: the checks failed" in report
-
-
 JUNIT = """\
 mkdir -p out; tests='<testcase classname="t" name="one"/>'
 test -e 1.txt || tests="$tests<testcase classname=\\"t\\" name=\\"two\\"/>"
@@ -176,14 +137,6 @@ def test_a_junit_file_of_an_earlier_run_does_not_count(project: Project) -> None
     ran = project.start("1", "auto")
     assert ran.last == "runplan: failed: tests-unfinished", ran.err
     assert "no file matches tests.junit" in ran.err
-
-
-@pytest.mark.promise
-def test_a_gate_that_runs_longer_than_its_time_limit_has_not_finished(project: Project) -> None:
-    project.settings('[gates.slow]\ncommand = "test ! -e 1.txt || sleep 60"\ntimeout = "1s"\n')
-    ran = project.start("1", "auto")
-    assert ran.last == "runplan: failed: tests-unfinished", ran.err
-    assert "slow: the command did not end by itself" in ran.err
 
 
 def test_a_gate_whose_worktree_was_removed_runs_again_and_the_removal_is_told(project: Project, tmp_path: Path) -> None:

@@ -87,17 +87,6 @@ def test_a_changed_expectation_lands_only_with_the_item_that_demands_it(project:
     assert "it passes in its new version" in ran.err
 
 
-def test_code_that_set_up_builds_is_not_judged_with_its_functions_emptied(project: Project) -> None:
-    hollow = "from difference import sub\n\n\ndef test_sub():\n    assert sub\n"
-    files = ("difference.py", "def sub(a, b):\n    return a + b\n"), ("tests/test_difference.py", hollow)
-    play(project, *files, command=COMMAND, settings='prove = "require"\n')
-    settings = project.show("main:runplan.toml").replace("[run]", '[run]\nsetup = "true"\nsetup_inputs = ["*.py"]')
-    project.commit_file("runplan.toml", settings)
-    ran = project.start("1", "auto")
-    assert ran.code == 0, ran.err
-    assert "What the new tests prove: not judged: " in project.show("main:reports/plan-x.md")
-
-
 # --- a suite of shell scripts, whose results have no names ---------------------------------------------------
 
 SCRIPTS = "for file in tests/*.sh; do sh $file || exit 1; done"
@@ -153,17 +142,6 @@ def test_a_test_that_a_person_edited_since_counts_as_it_is(scripts: Project) -> 
     play(scripts, WRONG, verdict=FAILS_T1, phase="2", command=SCRIPTS)
     ran = scripts.start("2", "auto")
     assert ran.code == 0, ran.err
-
-
-def test_no_further_set_up_is_needed_for_tests_alone(scripts: Project) -> None:
-    scripts.repo.commit("Ignore", **{".gitignore": "made\n"})
-    play(scripts, ("tests/more.sh", "test -e made && test -e 1.txt\n"), WEAKER, command=SCRIPTS)
-    settings = scripts.show("main:runplan.toml").replace("[run]", '[run]\nsetup = "touch made"')
-    scripts.commit_file("runplan.toml", settings)
-    ran = scripts.start("1", "auto")
-    assert ran.code == 0, ran.err
-    assert {proof["kind"] for proof in proofs(scripts)} == {"old-tests", "new-tests", "emptied"}
-    assert ran.err.count("setup      runs") == 1  # at the same time in the worktree of the checks and of the agents
 
 
 @pytest.mark.promise

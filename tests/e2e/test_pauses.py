@@ -15,12 +15,10 @@ from tests.support.cli import (
     Meanwhile,
     Project,
     a_plan,
-    assert_nothing_runs,
     ended,
     fix,
     processes_of,
     set_up,
-    verify,
     work,
     writes,
 )
@@ -54,18 +52,6 @@ def test_without_auto_each_change_waits_for_approval(project: Project) -> None:
     none = project.runplan("approve", "X")
     assert none.code == 3
     assert none.err == "runplan: no change of plans/X.md waits for you; see: runplan status plans/X.md\n"
-
-
-@pytest.mark.promise
-def test_a_rejected_change_does_not_land_and_its_work_is_kept(project: Project) -> None:
-    before = project.repo.head("main")
-    assert project.start("1").code == 4
-    no = project.runplan("reject", "X")
-    assert (no.code, "; its work stays on its branch. See: runplan status plans/X.md" in no.last) == (0, True), no.err
-    assert project.repo.head("main") == before
-    assert project.show("runplan/x/1:1.txt") == "1"
-    assert "the change was rejected" in project.runplan("report", "X").out
-    assert assert_nothing_runs(project)["run"]["reason"] == "stopped"
 
 
 @pytest.mark.promise
@@ -197,16 +183,6 @@ def test_diff_shows_the_kept_work_of_a_failed_phase_and_why_it_failed(project: P
     assert project.runplan("diff", "X", "2").code == 3
 
 
-def test_kept_work_that_is_continued_is_no_failure_to_look_at(project: Project) -> None:
-    set_up(project, agent=work() + verify('fail = ["W1"]'), settings="[run]\nmax_fix_cycles = 0\n")
-    assert project.start("1").last == "runplan: failed: verification-failed"
-    assert project.runplan("diff", "X").code == 0
-    project.agent(work() + fix('say = "BLOCKER: which way?"'))
-    assert project.runplan("retry", "X").code == 4
-    assert project.runplan("reject", "X", "-m", "More.").last == "runplan: Answer: runplan answer plans/X.md TEXT"
-    assert project.runplan("diff", "X").code == 3
-
-
 def test_approve_without_a_plan_takes_the_only_change_that_waits(project: Project) -> None:
     none = project.runplan("approve")
     assert (none.code, none.last) == (3, "runplan: no change waits for you here; see: runplan status")
@@ -281,31 +257,6 @@ def test_an_approval_holds_for_one_tree_only(project: Project) -> None:
 # --- the checkout -------------------------------------------------------------------------------------
 
 
-def test_a_plan_edited_in_the_checkout_holds_the_landing(project: Project, meanwhile: Meanwhile) -> None:
-    set_up(project, agent=work() + verify(*meanwhile.pause("verify"), "pass_all = true"))
-    running = project.popen("start", "X", "1", "auto", "--foreground")
-    meanwhile.reached("verify")
-    edited = a_plan("1", "2") + "\nA thought.\n"
-    project.repo.write("plans/X.md", edited)
-    meanwhile.let_on("verify")
-    held = ended(running)
-    assert held.code == 4, held.err
-    assert "plans/X.md" in held.err
-    assert held.last == "runplan: Explain: runplan explain plans/X.md 1; Continue: runplan retry plans/X.md"
-    assert project.landed() == []
-    assert (project.path / "plans/X.md").read_text() == edited
-    assert project.go_on(held).code == 4  # nothing is settled yet
-
-    project.repo.commit("A thought")
-    onward = project.go_on(held)
-
-    assert onward.code == 0, onward.err
-    assert project.landed() == ["1"]
-    assert "A thought." in project.show("main:plans/X.md")
-    assert project.repo.status() == ""
-    assert project.leftovers() == []
-
-
 # --- interruptions ------------------------------------------------------------------------------------
 
 
@@ -350,28 +301,6 @@ def test_a_second_interrupt_ends_the_agents_and_the_next_start_continues(
     assert project.leftovers() == []
 
 
-def test_a_run_ends_when_its_terminal_closes_and_retry_continues(project: Project, meanwhile: Meanwhile) -> None:
-    set_up(project, agent=work(*meanwhile.pause("implement")))
-    ours, theirs = pty.openpty()
-    running = subprocess.Popen(
-        ["setsid", "--ctty", RUNPLAN, "start", "X", "1", "auto", "--foreground"],
-        cwd=project.path,
-        env={**project.env, "RUNPLAN_DAEMON_GRACE": "0s"},
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-    )
-    os.close(theirs)
-    meanwhile.reached("implement")
-    os.close(ours)
-    running.wait(timeout=60)
-    assert [body["ending"] for kind, body in project.events() if kind == "DispatchEnded"] == ["ended"]
-    assert processes_of(project.home) == []
-    meanwhile.let_on("implement")
-    assert project.runplan("retry", "X").code == 0
-    assert project.landed() == ["1"]
-
-
 @pytest.mark.promise
 def test_a_first_interrupt_lets_the_agent_finish_and_starts_nothing_new(project: Project, meanwhile: Meanwhile) -> None:
     set_up(project, agent=work(*meanwhile.pause("implement")))
@@ -388,20 +317,3 @@ def test_a_first_interrupt_lets_the_agent_finish_and_starts_nothing_new(project:
     assert again.code == 0, again.err
     assert project.dispatched() == ["implement", "verify"]
     assert project.landed() == ["1"]
-
-
-def test_another_phase_can_be_started_after_an_interrupted_one(project: Project, meanwhile: Meanwhile) -> None:
-    """The interrupted run is ended by name and its work kept; the new one lands what was asked for."""
-    set_up(project, agent=work(*meanwhile.pause("implement")) + work(phase="2"))
-    running = project.popen("start", "X", "1", "auto", "--foreground", RUNPLAN_DAEMON_GRACE="0s")
-    meanwhile.reached("implement")
-    running.send_signal(signal.SIGINT)
-    assert ended(running).code == 130
-    other = project.start("2", "auto")
-    assert other.code == 0, other.err
-    assert project.landed() == ["2"]
-    assert project.show("runplan/x/1:1.txt") == "1"
-    assert "stopped by a new start" in project.runplan("report", "X").out
-    meanwhile.let_on("implement")
-    assert project.start("1", "auto").code == 0
-    assert project.landed() == ["2", "1"]

@@ -94,45 +94,6 @@ def test_a_failed_gate_is_fixed_and_the_baseline_is_reused(project: Project, tmp
     assert "Run this first: the test command\n" in fixer
 
 
-@pytest.mark.promise
-def test_a_fixer_gets_the_failed_items_of_the_verdict(project: Project) -> None:
-    set_up(
-        project,
-        agent=work()
-        + verify('fail = ["W1"]\nevidence = "1.txt is not signed"')
-        + verify("pass_all = true", cycle="2")
-        + fix('append = "1.txt"\ntext = "signed\\n"', 'commit = "Sign 1"'),
-    )
-    ran = project.start("1", "auto")
-    assert ran.code == 0, ran.err
-    assert "W1: 1.txt is not signed" in ran.err
-    assert project.show("main:1.txt") == "1\nsigned"
-    fixer = next(body["id"] for kind, body in project.events() if kind == "DispatchStarted" and body["role"] == "fix")
-    prompt = (project.path / ".git/runplan/dispatch" / fixer / "prompt.md").read_text()
-    assert "1.txt is not signed" in prompt
-
-
-@pytest.mark.promise
-def test_a_flaky_test_is_run_again_and_reported(project: Project, tmp_path: Path) -> None:
-    """And a failure that was there before the work is noted, not held against it."""
-    mark = tmp_path / "mark"
-    suite = tmp_path / "suite.sh"
-    suite.write_text(f"""
-        echo "==== short test summary info ===="
-        if test -e 1.txt && test ! -e {mark}; then
-            touch {mark}; echo "FAILED t.py::new"; bad=2
-        fi
-        echo "FAILED t.py::old"; echo "==== ${{bad:-1}} failed, 5 passed in 0.10s ===="; exit 1
-    """)
-    set_up(project, settings=f'[tests]\ncommand = "sh {suite}"\n')
-    ran = project.start("auto")
-    assert ran.code == 0, ran.err
-    report = project.show("main:reports/plan-x.md")
-    assert "flaky, passed when run again: t.py::new" in report
-    assert "these tests failed before the work, too" in report
-    assert "- Baseline: " in report
-
-
 def test_a_branch_with_a_merge_lands_as_one_commit_of_its_author(project: Project) -> None:
     """A branch that is no line lands as one commit of its net change, by the agent where the settings say so."""
     set_up(
@@ -242,15 +203,6 @@ def test_finish_leaves_a_phase_in_progress_to_its_owner_and_ends_well(project: P
     assert project.landed() == ["2", "1"]
 
 
-def test_a_finished_plan_without_front_matter_is_complete_and_nothing_starts(project: Project) -> None:
-    set_up(project, plan=a_plan("1", front="").replace("⬚", "Merged"), agent="")
-    for words in (("finish", "auto"), ("auto", "every", "4h")):
-        ran = project.runplan("start", "X", *words)
-        assert (ran.code, ran.err) == (0, "runplan: plans/X.md: every phase is done; nothing to do\n")
-    view = project.runplan("status", "X", "--json").json
-    assert (view["status"], view["run"], view["schedule"]) == ("complete", None, None)
-
-
 @pytest.mark.promise
 def test_a_moved_target_is_gated_again_and_landed_on(project: Project, meanwhile: Meanwhile, tmp_path: Path) -> None:
     """Checked again, judged once: the report names both trees. The plan's new text stays."""
@@ -296,26 +248,6 @@ def test_a_conflict_gets_one_fix_on_the_new_tip(project: Project, meanwhile: Mea
     assert project.show("main:1.txt") == "theirs\nand ours"
     assert project.leftovers() == ["refs/runplan/parked/x/1/1"]
     assert project.show("refs/runplan/parked/x/1/1:1.txt") == "1"
-
-
-def test_a_second_conflict_fails_and_keeps_both_versions(project: Project, meanwhile: Meanwhile) -> None:
-    set_up(
-        project,
-        agent=work(*meanwhile.pause("implement"))
-        + fix('write = "1.txt"\ntext = "ours again\\n"', 'commit = "Redo 1"', *meanwhile.pause("fix")),
-    )
-    running = project.popen("start", "X", "1", "auto", "--foreground")
-    for number, name in enumerate(("implement", "fix")):
-        meanwhile.reached(name)
-        project.repo.commit("Theirs", **{"1.txt": f"theirs {number}\n"})
-        meanwhile.let_on(name)
-    ran = ended(running)
-    assert (ran.code, ran.last) == (1, "runplan: failed: conflict"), ran.err
-    assert "the work conflicts with the target in 1.txt, again after it was redone" in ran.err
-    assert project.show("main:1.txt") == "theirs 1"
-    assert project.show("runplan/x/1:1.txt") == "ours again"
-    assert "**Failed at:** land" in project.runplan("report", "X").out
-    assert_nothing_runs(project)
 
 
 @pytest.mark.parametrize(

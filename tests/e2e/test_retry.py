@@ -32,20 +32,6 @@ def commit_on_the_branch(project: Project, place: Path, files: dict[str, str], *
     return project.repo.head(BRANCH)
 
 
-def test_after_a_verifier_that_failed_the_kept_work_is_checked_and_lands(project: Project) -> None:
-    set_up(project, settings=RED, agent=work() + verify('say = "?"'))
-    assert project.start("1", "auto").last == "runplan: failed: invalid-verdict"
-    kept = project.repo.head(BRANCH)
-    before = len(project.dispatched())
-    project.agent(UNUSED)
-    ran = project.runplan("retry", "X")
-    assert ran.code == 0, ran.err
-    assert f"continues the kept work, {kept[:12]}" in ran.err
-    assert roles(project, before) == ["baseline", "gate", "verify"], "the target has moved"
-    assert project.landed() == ["1"]
-    assert project.leftovers() == []
-
-
 @pytest.mark.promise
 def test_after_failed_tests_a_fixer_gets_the_complaint_and_the_kept_work(project: Project) -> None:
     set_up(
@@ -94,28 +80,6 @@ def test_commits_of_a_person_on_the_branch_become_part_of_the_phase(
     assert (project.show("main:1.txt"), project.show("main:3.txt")) == ("right", "mine")
     assert "By hand" in project.repo.git("log", "--format=%s", "main")
     assert project.leftovers() == []
-
-
-def test_kept_work_that_conflicts_with_the_target_gets_a_conflict_fix(project: Project, tmp_path: Path) -> None:
-    set_up(project, settings=RED, agent=work() + verify('say = "?"'))
-    assert project.start("1", "auto").code == 1
-    kept = commit_on_the_branch(project, tmp_path / "mine", {"1.txt": "1\nmine\n"})
-    project.repo.commit("Take the file", **{"1.txt": "theirs\n"})
-    project.agent(UNUSED + fix('write = "1.txt"\ntext = "theirs\\n1\\nmine\\n"'))
-    ran = project.runplan("retry", "X")
-    assert ran.code == 0, ran.err
-    assert project.show("main:1.txt") == "theirs\n1\nmine"
-    assert kept in project.repo.refs().values(), "the work before the conflict is parked"
-
-
-def test_the_work_of_a_stopped_agent_that_did_not_commit_is_continued(project: Project) -> None:
-    set_up(project, settings='[limits]\nwall = "1s"\n', agent=steps('write = "1.txt"\ntext = "1\\n"', "sleep = 60"))
-    assert project.start("1", "auto").last == "runplan: failed: timeout"
-    assert project.show(f"{BRANCH}:1.txt") == "1"
-    before = len(project.dispatched())
-    project.agent(UNUSED)
-    assert project.runplan("retry", "X").code == 0
-    assert roles(project, before) == ["verify"]
 
 
 @pytest.mark.promise

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from runplan.engine.steps.setup import describe_change
-from tests.support.cli import Meanwhile, Project, a_project, ended, work
+from tests.support.cli import Project, a_project, work
 from tests.support.repos import init_repo
 
 IGNORED = {".gitignore": "*.o\n"}
@@ -63,20 +63,6 @@ READS = {"do.sh": "cat $(git ls-files src) >made.o", "src/__init__.py": "good\n"
 EDIT = 'write = "src/__init__.py"\ntext = "bad"'
 
 
-def test_set_up_does_not_run_again_for_a_file_that_it_read_nor_for_an_approval_from_another_terminal(
-    project: Project, tmp_path: Path
-) -> None:
-    """As `pip install -e .` reads `__init__.py`: only inputs that a person can see count."""
-    prepare(project, "sh do.sh", last='env = ["DATABASE_URL"]\n', **READS)
-    project.agent(work(EDIT) + work(phase="2"))
-    assert project.start("finish", TERM="xterm", DATABASE_URL="x").code == 4
-    other = {"TERM": "dumb", "LANG": "C.UTF-8", "PATH": f"{project.env['PATH']}:{tmp_path}"}
-    for _ in ("1", "2"):
-        ran = project.runplan("approve", "X", **other, DATABASE_URL="x")
-    assert (ran.code, set(project.landed())) == (0, {"1", "2"}), ran.err
-    assert set_ups(project) == FIRST
-
-
 @pytest.mark.promise
 def test_set_up_runs_again_where_a_file_of_setup_inputs_changed(project: Project) -> None:
     """As for `pip install .`: a stale copy of the sources would pass the test that is to fail."""
@@ -102,16 +88,6 @@ def test_set_up_runs_again_where_a_submodule_moved_and_only_there(tmp_path: Path
     assert set_ups(project) == [*FIRST, ("checks", "sub changed")]
 
 
-def test_a_baseline_that_is_known_needs_no_set_up(project: Project) -> None:
-    prepare(project, "true")
-    assert project.start("1", "auto").code == 0
-    before = len(project.events())
-    assert project.start("2", "auto").code == 0
-    roles = [event["role"] for name, event in project.events()[before:] if name == "DispatchStarted"]
-    assert roles == ["setup", "implement", "setup", "gate", "verify"]
-    assert "then: a command is running (setup: first use of the worktree)" in project.runplan("explain", "X").out
-
-
 COUNTS = """\
 git ls-files | wc -l | cmp -s - count.o && echo "=== 2 passed in 0.01s ===" && exit
 echo "=== short test summary info ==="; echo "FAILED t.py::test_a - x"; echo "=== 1 failed, 1 passed in 0.01s ==="
@@ -133,33 +109,6 @@ def test_a_check_that_passes_only_after_a_fresh_set_up_shows_a_forgotten_input(p
     assert [STALE in line for line in lines] == [False, False, True], "all tests, the failed one, all of them"
     assert "gate       runs … (all tests, with a fresh set-up)" in ran.err
     assert project.show("main:reports/plan-x.md").count(STALE) == 2
-
-
-def test_a_flaky_test_costs_no_set_up(project: Project, tmp_path: Path) -> None:
-    flaky = f"""\
-test -e 1.txt || {{ echo "=== 2 passed in 0.01s ==="; exit; }}
-mkdir {tmp_path}/seen || {{ echo "=== 2 passed in 0.01s ==="; exit; }}
-echo "=== short test summary info ==="; echo "FAILED t.py::test_a - x"; echo "=== 1 failed, 1 passed in 0.01s ==="
-exit 1
-"""
-    prepare(project, "true", test="sh check.sh", last="rerun = 'sh check.sh'", **{"check.sh": flaky})
-    ran = project.start("finish", "auto")
-    assert ran.code == 0, ran.err
-    assert "flaky, passed when run again: t.py::test_a" in ran.err
-    assert set_ups(project) == FIRST
-
-
-def test_a_red_baseline_is_repeated_with_a_fresh_set_up(project: Project, tmp_path: Path) -> None:
-    meanwhile = Meanwhile(tmp_path)
-    prepare(project, "git ls-files | wc -l >count.o", test="git ls-files | wc -l | cmp - count.o")
-    project.agent(work(*meanwhile.pause("implement")))
-    running = project.popen("start", "X", "1", "auto", "--foreground")
-    meanwhile.reached("implement")
-    project.repo.commit("Theirs", **{"theirs.txt": "x\n"})
-    meanwhile.let_on("implement")
-    ran = ended(running)
-    assert ran.code == 0, ran.err
-    assert f"baseline   {STALE}" in ran.err
 
 
 @pytest.mark.promise

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.cli import Meanwhile, Project, assert_nothing_runs, ended, set_up, steps, until, verify, work
+from tests.support.cli import Meanwhile, Project, assert_nothing_runs, set_up, steps, until, work
 from tests.support.daemons import run_of, until_runs_are
 
 PARALLEL = "[run]\nparallel = 3\n"
@@ -119,35 +119,6 @@ def test_tests_of_two_lanes_listen_on_ports_of_their_own(project: Project, tmp_p
     assert len(digests - {""}) == 1  # a baseline or a set-up of another lane still counts
 
 
-def test_a_dependent_or_overlapping_phase_starts_after_the_landing(project: Project, meanwhile: Meanwhile) -> None:
-    plan = a_plan(
-        **{
-            "1": alone("1"),
-            "2": alone("2"),
-            "3": alone("3", "### Dependencies\n\nPhase 1."),
-            "4": "Touches: 2.txt, 4.txt",
-        }
-    )
-    agent = "".join(work(*meanwhile.pause(id_), phase=id_) for id_ in ("1", "2", "3", "4"))
-    set_up(project, plan=plan, settings=PARALLEL, agent=agent)
-
-    assert project.runplan("start", "X", "finish", "auto").code == 0
-    meanwhile.reached("1")
-    meanwhile.reached("2")
-    assert parallel_phases(run_of(project)) == ["1", "2"]
-    meanwhile.let_on("1")
-    meanwhile.reached("3")  # phase 2 still runs
-    assert parallel_phases(run_of(project)) == ["2", "3"]
-    meanwhile.let_on("2")
-    meanwhile.reached("4")
-    meanwhile.let_on("3")
-    meanwhile.let_on("4")
-    until_runs_are(project, "done")
-
-    assert sorted(project.landed()) == ["1", "2", "3", "4"]
-    assert project.leftovers() == []
-
-
 def test_parallel_phases_in_the_foreground_prefix_their_lines(project: Project) -> None:
     set_up(
         project,
@@ -190,50 +161,3 @@ def test_a_failed_parallel_phase_lets_the_others_land(project: Project, meanwhil
     assert "The work is kept on the branch `runplan/x/1`" in report  # also what the agent had not committed
     assert "  [1]   failed     agent-failed: " in project.runplan("logs", "X").out
     assert "_1.2/out.log" in report  # of the lane's own dispatch, the one that tried it once more
-
-
-def test_landings_of_parallel_phases_do_not_count_as_a_moving_target(project: Project, meanwhile: Meanwhile) -> None:
-    """All have a candidate on the same tip before the first lands, so all but that one find it moved."""
-    ids = [str(n) for n in range(1, 5)]
-    count = "[run]\nparallel = 4\n[tests]\ncommand = 'sleep 0.1'\nallow_red_baseline = true\n"
-    agent = "".join(work(phase=id_) + verify(*meanwhile.pause(id_), "pass_all = true", phase=id_) for id_ in ids)
-    set_up(project, plan=a_plan(**{id_: alone(id_) for id_ in ids}), settings=count, agent=agent)
-
-    with project.running("start", "X", "finish", "auto", "--foreground") as run:
-        for id_ in ids:
-            meanwhile.reached(id_)
-        for id_ in ids:
-            meanwhile.let_on(id_)
-        ran = ended(run)
-
-    assert ran.code == 0, ran.err
-    assert sorted(project.landed()) == ids
-    moved = [body for kind, body in project.events() if kind == "LandingMoved"]
-    assert len(moved) >= len(ids) - 1
-    assert all(body["ours"] for body in moved)
-
-
-def test_phases_that_ask_leave_their_places_to_others_and_are_answered_by_id(project: Project) -> None:
-    asks = [
-        work(
-            f'say = "BLOCKER: what is {id_}?"\nonce = "main:.git/{id_}"',
-            f'exit = 0\nonce = "main:.git/{id_}-ended"',
-            phase=id_,
-        )
-        for id_ in ("1", "2")
-    ]
-    plan = a_plan(**{id_: alone(id_) for id_ in ("1", "2", "3", "4")})
-    agent = "".join([*asks, work(phase="3"), work(phase="4")])
-    set_up(project, plan=plan, settings="[run]\nparallel = 2\n", agent=agent)
-    project.runplan("start", "X", "finish", "auto")
-    until(lambda: sorted(project.landed()) == ["3", "4"] and run_of(project)["state"] == "waiting")
-    run = run_of(project)
-    assert [(lane["phase"], lane["waiting_for"]) for lane in run["lanes"]] == [("1", "question"), ("2", "question")]
-    ids = {body["phase"]: body["id"] for kind, body in project.events() if kind == "QuestionAsked"}
-    several = project.runplan("answer", "X", "one")
-    listed = "; ".join(f"runplan answer {ids[phase]} TEXT" for phase in ("1", "2"))
-    assert several.last == f"runplan: 2 questions of plans/X.md wait for you; name one: {listed}"
-    for phase in ("2", "1"):
-        assert project.runplan("answer", ids[phase], f"it is {phase}").code == 0
-        until(partial(has_landed, project, phase))
-    until_runs_are(project, "done")

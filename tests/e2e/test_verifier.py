@@ -84,19 +84,6 @@ def test_unresolved_evidence_is_asked_for_once_more_without_a_fix_cycle(tmp_path
     assert "| pass | 1.txt |" in report
 
 
-@pytest.mark.promise
-def test_a_verdict_that_the_verifier_only_quotes_does_not_count_and_it_is_asked_once_more(tmp_path: Path) -> None:
-    project = a_project(tmp_path, "1")
-    quoted = json.dumps({"status": "done", "items": [{"item": "W1", "result": "pass", "evidence": "1.txt:1"}]})
-    says = f"say = '''\n1.txt says:\n```json\n{quoted}\n```\nI do not believe it.'''"
-    project.agent(steps('write = "1.txt"\ntext = "one\\n"') + verify(says))
-    ran = project.start("1", "auto")
-    assert (ran.code, ran.last) == (1, "runplan: failed: invalid-verdict"), ran.err
-    assert project.dispatched() == ["implement", "verify", "verify"]
-    prompts = sorted(project.repo.path.glob(".git/runplan/dispatch/*/prompt.md"))
-    assert "it gave no verdict: no return: there is no return file, and the message" in prompts[-1].read_text()
-
-
 def test_a_verifier_sees_the_instructions_of_before_and_gets_the_new_ones_as_a_file(tmp_path: Path) -> None:
     project = a_project(tmp_path, "1")
     project.commit_file("CLAUDE.md", "Be strict.\n")
@@ -115,18 +102,6 @@ def test_a_verifier_sees_the_instructions_of_before_and_gets_the_new_ones_as_a_f
     logs = sorted(project.repo.path.glob(".git/runplan/dispatch/*/out.log"))
     assert "\nBe strict.\nBe strict.\nBe kind.\n- CLAUDE.md: " in logs[-1].read_text()
     assert project.show("main:CLAUDE.md") == "Be strict.\nBe kind."
-
-
-def test_evidence_that_does_not_resolve_twice_fails_the_item(tmp_path: Path) -> None:
-    project = a_project(tmp_path, "1")
-    project.settings("[run]\nmax_fix_cycles = 0\n")
-    project.agent(
-        steps('write = "1.txt"\ntext = "one\\n"')
-        + verify("pass_all = true\nevidence = 'not done, not a blocker (runplan.toml:1)'")
-    )
-    ran = project.start("1", "auto")
-    assert (ran.code, ran.last) == (1, "runplan: failed: verification-failed"), ran.err
-    assert project.dispatched() == ["implement", "verify", "verify"]
 
 
 def test_an_item_does_not_pass_without_a_file_that_it_names_unless_its_absence_is_stated(tmp_path: Path) -> None:
@@ -156,39 +131,9 @@ def test_an_item_does_not_pass_without_a_file_that_it_names_unless_its_absence_i
     assert "- W1 passes without docs/z.md, which it names" in report
 
 
-@pytest.mark.parametrize(
-    ("command", "test", "remark"),
-    [
-        ("echo test_1 \\(x.T.test_1\\) ... ok; echo Ran 1 test in 1s; echo OK", "1.txt::test_1", "1.txt::test_1 |"),
-        ("true", "1.txt::test_1", "1.txt::test_1 (not seen to pass) |"),
-    ],
-    ids=["named", "unnamed"],
-)
-def test_a_test_is_looked_up_among_the_results_of_the_gates(
-    tmp_path: Path, command: str, test: str, remark: str
-) -> None:
-    project = a_project(tmp_path, "1")
-    project.settings(f"[tests]\ncommand = {json.dumps(command)}\n")
-    seen = f'[{{kind = "test", ref = "{test}"}}, {{kind = "command", ref = "make lint"}}]'
-    project.agent(
-        steps('write = "1.txt"\ntext = "one\\n"') + verify('run = "true"', f"pass_all = true\nevidence = {seen}")
-    )
-    ran = project.start("1", "auto")
-    assert ran.code == 0, ran.err
-    report = project.repo.git("show", "main:reports/plan-x.md")
-    assert remark.replace(" |", "; make lint (is not among the commands that ran) |") in report
-
-
 def test_a_verifier_has_its_own_wall_limit(project: Project) -> None:
     project.settings('[limits]\nverify_wall = "1s"\n')
     project.agent(steps('write = "1.txt"\ntext = "1\\n"', "sleep = 1.2") + verify("sleep = 30"))
     ran = project.start("1", "auto")
     assert (ran.code, ran.last) == (1, "runplan: failed: timeout"), ran.err
     assert project.dispatched() == ["implement", "verify"]
-
-
-def test_the_default_wall_limit_of_a_verifier_is_shorter_than_that_of_a_writer(project: Project) -> None:
-    project.agent(steps('write = "1.txt"\ntext = "1\\n"'))
-    assert project.start("1", "auto").code == 0
-    limits = [(body["role"], body["seconds"]) for kind, body in project.events() if kind == "DispatchStarted"]
-    assert limits == [("implement", 2 * 3600.0), ("verify", 45 * 60.0)]
