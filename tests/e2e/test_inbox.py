@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli import SETTINGS, Project, a_plan, a_project, set_up, steps, work
-from tests.support.planning import planner
+from tests.support.cli import Project, a_plan, a_project, set_up, steps, work
 
 
 def a_neighbour(project: Project, place: Path) -> Project:
@@ -56,17 +55,6 @@ def test_the_inbox_lists_changes_sign_offs_and_questions_of_all_repositories(pro
     assert project.runplan("inbox").out == "Nothing waits for you.\n"
 
 
-@pytest.mark.promise
-def test_a_proposal_is_listed_with_what_it_permits(project: Project) -> None:
-    project.commit_file("runplan.toml", SETTINGS.replace("[agents]\n", '[agents]\nplanner = "robot"\n'))
-    project.agent(planner())
-    assert project.runplan("plan", "Greet people", "--quick", "--foreground").code == 4
-    (entry,) = project.runplan("inbox", "--json").json["entries"]
-    assert (entry["kind"], entry["plan"], entry["phase"]) == ("proposal", "plans/greet-people.md", "")
-    assert entry["text"].startswith("Greet people: 2 phases, ")
-    assert "runplan edit plans/greet-people.md" in entry["commands"]
-
-
 def test_a_failed_plan_is_listed_until_it_is_retried(project: Project, tmp_path: Path) -> None:
     project.agent(steps('say = "nothing done"'))
     assert project.start("1", "auto").code == 1
@@ -90,9 +78,3 @@ def test_a_failed_plan_is_listed_until_it_is_retried(project: Project, tmp_path:
     project.agent(work())
     assert project.runplan("retry", "X").code == 0
     assert [entry["kind"] for entry in project.runplan("inbox", "--json").json["entries"]] == ["change"]
-
-
-def test_an_agent_may_read_the_inbox_but_answers_nothing(project: Project) -> None:
-    assert project.runplan("inbox", RUNPLAN_AGENT="1").code == 0
-    for words in (("approve", "X"), ("reject", "X"), ("answer", "X", "8080"), ("edit", "X"), ("plan", "x")):
-        assert project.runplan(*words, RUNPLAN_AGENT="1").code == 2

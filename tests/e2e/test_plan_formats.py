@@ -1,6 +1,5 @@
 """One plan of every format is worked to its end, and its statuses are written in its own way."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -113,40 +112,6 @@ def test_a_folder_of_task_files_is_a_plan(tmp_path: Path) -> None:
 
 
 SPEC = "# Tasks: Login\n\n## Phase 1: Setup\n\n- [ ] T001 Create the form\n"
-
-
-def test_specs_of_two_tools_with_one_name_have_branches_of_their_own(tmp_path: Path) -> None:
-    project = a_project(tmp_path)
-    places = ("specs/login", "specs/Login", ".kiro/specs/login")
-    for place in places:
-        project.commit_file(f"{place}/tasks.md", SPEC)
-    shown = [project.runplan("start", place, "--dry-run").out for place in places]
-    assert len({text.partition("  branch ")[2].partition(";")[0] for text in shown}) == 3
-
-
-@pytest.mark.promise
-def test_a_dry_run_of_a_task_list_shows_each_task_and_why_others_are_left(tmp_path: Path) -> None:
-    project = a_project(tmp_path)
-    tasks = [
-        {"id": "US-001", "title": "Model", "status": "todo", "dependencies": [], "details": "Sign-off: required"},
-        {"id": 2, "title": "Later", "status": "deferred", "dependencies": ["US-001"]},
-        {"id": 3, "title": "Last", "status": "todo", "dependencies": [2]},
-    ]
-    project.commit_file("tasks.json", json.dumps(tasks))
-    shown = project.runplan("start", "tasks.json", "finish", "auto", "--dry-run").out
-    assert "\npauses      before the landing of US-001\n" in shown
-    assert "\nphase US-001 Model\n" in shown
-    assert " with 1 item\n" in shown
-    assert "\nphase 2     is not worked: it is marked blocked; " in shown
-    assert "\nphase 3     is not worked: it waits for 2\n" in shown
-
-
-@pytest.mark.promise
-def test_the_folder_of_a_track_is_a_plan(tmp_path: Path) -> None:
-    project = a_project(tmp_path)
-    project.commit_file("conductor/tracks/login/plan.md", "# Login\n\n## Phase 1: Form\n\n- [ ] Task: Draw it\n")
-    ran = project.runplan("check", "conductor/tracks/login")
-    assert "(conductor/tracks/login/plan.md, read as: Conductor track)" in ran.out, ran.err
 
 
 @pytest.mark.promise

@@ -11,7 +11,6 @@ from tests.support.planning import (
     GREET,
     PLAN,
     asked,
-    fields,
     plan,
     planner,
     planning_project,
@@ -34,25 +33,6 @@ def failed(project: Project, script: str, more: str = "") -> str:
     assert asked(project) == []
     assert project.leftovers() == []
     return ran.last.removeprefix("runplan: failed: ")
-
-
-def test_a_planner_that_writes_files_is_told_once(project: Project) -> None:
-    """F28"""
-    writes = of("draft", 'write = "runplan.toml"\ntext = "changed"', 'write = "new.txt"') + said({"plan": PLAN})
-    assert failed(project, planner(draft=writes)) == "readonly-violated"
-    assert project.dispatched(GREET) == ["explore", "draft", "draft"]
-    [first, second] = [problems for problems in fields(project, "StepJudged", "problems") if problems]
-    assert first == second == ["files were changed (runplan.toml, new.txt), but a planning agent only reads"]
-
-
-def test_a_planner_that_stops_writing_is_forgiven(project: Project) -> None:
-    writes = of("draft", 'write = "new.txt"\nonce = "main:.git/once"') + said({"plan": PLAN})
-    planning_project(project, planner(draft=writes, critique=CONTENT))
-    mine = what_is_the_users(project)
-    ran = plan(project)
-    assert ran.code == 4, ran.err
-    assert project.dispatched(GREET) == ["explore", "draft", "draft", "critique"]
-    assert what_is_the_users(project).keys() - mine.keys() == {".git/once"}
 
 
 def test_the_sandbox_keeps_a_planner_from_writing(project: Project) -> None:
@@ -108,25 +88,3 @@ def test_a_retry_of_planning_begins_at_the_refused_step(project: Project) -> Non
     ran = project.runplan("retry", "greet-people", "--foreground")
     assert ran.code == 4, ran.err
     assert project.dispatched(GREET)[4:] == ["draft", "critique"], "the exploration is not paid for twice"
-
-
-def test_a_planner_that_never_stops_is_ended(project: Project) -> None:
-    assert failed(project, planner(draft=of("draft", "sleep = 60")), '[limits]\nwall = "1s"\n') == "timeout"
-
-
-def test_a_german_planner_makes_a_plan(project: Project) -> None:
-    understand = {
-        "problem": "Niemand wird gegrüßt.",
-        "success": ["`test -e 1.txt` läuft"],
-        "assumptions": ["Deutsch genügt"],
-        "questions": [],
-    }
-    german = (
-        PLAN.replace("Write `1.txt`.", "Schreibe `1.txt`.")
-        .replace("None that matter", "Keine")
-        .replace("succeeds", "läuft")
-    )
-    planning_project(project, planner(understand=understand, draft={"plan": german}, critique=CONTENT))
-    ran = project.runplan("plan", "Grüße die Leute", "--rounds", "1", "--foreground")
-    assert ran.code == 4, ran.err
-    assert "Schreibe `1.txt`" in project.runplan("diff", "grusse-die-leute").out

@@ -1,24 +1,19 @@
 """From a goal to an approved plan that is worked on."""
 
-import subprocess
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from runplan.domain.times import iso
-from tests.support.cli import RUNPLAN, Meanwhile, Project, steps, until
-from tests.support.daemons import kill_daemon, run_of, until_runs_are
+from tests.support.cli import Meanwhile, Project, steps
+from tests.support.daemons import kill_daemon, until_runs_are
 from tests.support.github.server import on_github
 from tests.support.planning import (
     CONTENT,
-    EXPLORE,
     GOAL,
     GREET,
     PLAN,
     UNDERSTAND,
     asked,
-    fields,
     plan,
     planner,
     planning_project,
@@ -33,49 +28,12 @@ def project(project: Project) -> Project:
     return planning_project(project)
 
 
-def test_a_goal_becomes_a_plan_that_is_approved_and_worked(project: Project) -> None:
-    before = project.repo.head("main")
-    mine = what_is_the_users(project)
-
-    ran = project.runplan("plan", GOAL, "--foreground")
-
-    assert ran.code == 4, ran.err
-    assert project.dispatched(GREET) == [
-        *("understand", "explore", "alternatives", "draft"),
-        *("critique", "revise", "critique", "revise"),
-    ]
-    assert what_is_the_users(project) == mine
-    shown = project.runplan("diff", "greet-people")
-    assert "with the word bye" in shown.out
-    assert "status: proposed" in shown.out
-
-    approved = project.runplan("approve", "greet-people")
-
-    assert approved.code == 0, approved.err
-    text = project.show(f"main:{GREET}")
-    assert "status: active" in text
-    assert "with the word bye" in text
-    assert project.repo.git("diff", "--name-only", before, "main") == GREET
-    done = project.runplan("start", "greet-people", "finish", "auto", "--foreground")
-    assert done.code == 0, done.err
-    assert project.landed() == ["plan", "1", "2"]
-    assert "status: complete" in project.show(f"main:{GREET}")
-
-
 @pytest.mark.promise
 def test_the_daemon_plans_and_then_works_the_approved_plan(project: Project) -> None:
     mine = what_is_the_users(project)
     ran = project.runplan("plan", GOAL, "--quick", "--then", "finish auto")
     assert (ran.code, "explore" in ran.err) == (4, True), ran.err
     assert what_is_the_users(project) == mine
-    approved = project.runplan("approve", "greet-people")
-    assert approved.code == 0, approved.err
-    until_runs_are(project, "done", "done", plan=GREET)
-    assert project.landed() == ["plan", "1", "2"]
-
-
-def test_a_plan_made_in_the_foreground_is_handed_to_the_daemon_when_it_is_approved(project: Project) -> None:
-    assert plan(project, "--then", "finish auto").code == 4
     approved = project.runplan("approve", "greet-people")
     assert approved.code == 0, approved.err
     until_runs_are(project, "done", "done", plan=GREET)
@@ -120,15 +78,6 @@ def test_the_texts_of_a_spec_folder_are_a_goal(project: Project) -> None:
     assert "follow no instruction" in prompt
 
 
-def test_a_goal_is_read_from_standard_input(project: Project) -> None:
-    """F22 too: lines of a front matter in the goal change nothing."""
-    words = [str(RUNPLAN), "plan", "-", "--quick", "--foreground"]
-    text = f"---\nactive: false\n---\n# {GOAL}\n\nSay ä.\n"
-    ran = subprocess.run(words, cwd=project.path, env=project.env, input=text.encode(), check=False)
-    assert ran.returncode == 4
-    assert all(text in prompt for prompt in prompts(project))
-
-
 def test_a_second_plan_with_the_same_title_gets_a_number(project: Project) -> None:
     """M12"""
     project.commit_file(GREET, PLAN)
@@ -142,14 +91,6 @@ def test_a_second_plan_with_the_same_title_gets_a_number(project: Project) -> No
     assert project.repo.git("rev-parse", f"main:{GREET}") == before
 
 
-def test_plans_may_lie_in_the_root_of_the_repository(project: Project) -> None:
-    """M10"""
-    planning_project(project, planner(critique=CONTENT), '[paths]\nplans = "."\n[plan]\napproval = "none"\n')
-    ran = plan(project)
-    assert ran.code == 0, ran.err
-    assert "status: active" in project.show("main:greet-people.md")
-
-
 def test_no_plan_is_written_through_a_link_out_of_the_repository(project: Project, tmp_path: Path) -> None:
     """M11"""
     project.repo.git("rm", "-rq", "plans")
@@ -158,21 +99,6 @@ def test_no_plan_is_written_through_a_link_out_of_the_repository(project: Projec
     ran = plan(project)
     assert (ran.code, "plans is a symbolic link on the target" in ran.err) == (1, True), ran.err
     assert not [*tmp_path.glob("home/*.md")]
-
-
-def test_a_folder_of_plans_in_capitals_keeps_its_plans(project: Project) -> None:
-    planning_project(project, more='[paths]\nplans = "Plans"\n')
-    project.commit_file("Plans/greet-people.md", PLAN)
-    assert plan(project).code == 4
-    assert project.rows("SELECT plan FROM runs") == [("Plans/greet-people-2.md",)]
-
-
-def test_a_goal_may_be_longer_than_the_name_of_a_file(project: Project) -> None:
-    goal = f"{GOAL} {'kindly ' * 100}".strip()
-    ran = project.runplan("plan", goal, "--quick", "--foreground")
-    assert ran.code == 4, ran.err
-    [(path,)] = project.rows("SELECT plan FROM runs")
-    assert all(goal in prompt for prompt in prompts(project, "draft", path))
 
 
 def test_the_same_goal_is_planned_once(project: Project) -> None:
@@ -210,31 +136,6 @@ def test_the_same_goal_continues_a_run_whose_daemon_was_killed(project: Project,
     again = project.runplan("plan", GOAL, "--quick")
     assert (again.code, len(asked(project))) == (4, 1), again.err
     assert project.rows("SELECT count(*) FROM runs") == [(1,)]
-
-
-def test_a_pause_lets_the_step_end_and_resume_continues_with_the_next(project: Project, meanwhile: Meanwhile) -> None:
-    wait = steps(*meanwhile.pause("explore"), phase="*", role="explore")
-    planning_project(project, planner(explore=wait + said(EXPLORE)))
-    assert project.runplan("plan", GOAL, "--quick", "--no-wait").code == 0
-    meanwhile.reached("explore")
-    assert project.runplan("pause", "greet-people").code == 0
-    meanwhile.let_on("explore")
-    until(lambda: run_of(project, "greet-people")["waiting_for"] == "paused")
-    assert project.dispatched(GREET) == ["explore"]
-    assert project.runplan("resume", "greet-people").code == 0
-    until(lambda: asked(project))
-    assert project.dispatched(GREET) == ["explore", "draft", "critique", "revise"]
-
-
-def test_a_usage_limit_is_waited_out_and_costs_no_try(project: Project) -> None:
-    now = datetime.now(UTC)
-    limit = f'tell = {{trouble = "limit", words = "limit", resets = {now.timestamp() + 7200:.0f}}}'
-    limited = [f'{step}\nonce = "main:.git/limit{number}"' for number, step in enumerate((limit, "exit = 1"))]
-    planning_project(project, planner(explore=steps(*limited, phase="*", role="explore") + said(EXPLORE)))
-    ran = plan(project, TEST_NOW=iso(now))
-    assert (ran.code, "(robot usage limit)" in ran.err) == (4, True), ran.err
-    assert project.dispatched(GREET) == ["explore", "explore", "draft", "critique", "revise"]
-    assert not any(fields(project, "StepJudged", "problems"))
 
 
 # --- questions --------------------------------------------------------------------------------------------

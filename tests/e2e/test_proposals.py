@@ -5,12 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli import Project, ended, until
+from tests.support.cli import Project
 from tests.support.daemons import states
 from tests.support.github.server import on_github
 from tests.support.planning import (
     CONTENT,
-    GOAL,
     GREET,
     PLAN,
     asked,
@@ -84,28 +83,6 @@ def test_a_rejection_without_words_abandons_the_plan(project: Project) -> None:
     assert none.code == 3, "M4: nothing is proposed"
 
 
-def test_the_first_of_two_answers_wins_and_the_other_is_told(project: Project) -> None:
-    """M20"""
-    assert project.runplan("plan", GOAL, "--quick").code == 4
-    with project.running("approve", GREET) as approve, project.running("reject", GREET) as reject:
-        answers = [ended(approve), ended(reject)]
-    until(lambda: states(project, GREET)[-1] in ("done", "stopped"))
-    [is_approved] = fields(project, "Answered", "approved")
-    assert [answer.code for answer in answers] == ([0, 3] if is_approved else [3, 0]), answers
-    assert "waits for" in answers[is_approved].last
-    assert project.landed() == (["plan"] if is_approved else [])
-
-
-def test_a_retry_after_a_stop_proposes_the_edited_text_again(project: Project) -> None:
-    proposed(project)
-    assert project.runplan("edit", "greet-people", EDITOR="sed -i 's/A file greets/A file waves/'").code == 4
-    assert project.runplan("stop", "greet-people").code == 0
-    before = project.dispatched(GREET)
-    assert project.runplan("retry", "greet-people", "--foreground").code == 4
-    assert project.dispatched(GREET) == before
-    assert "A file waves." in project.runplan("diff", "greet-people").out
-
-
 @pytest.mark.promise
 def test_an_edited_text_is_checked_labelled_and_asked_about_again(project: Project) -> None:
     """M7"""
@@ -173,16 +150,6 @@ def test_a_plan_that_was_committed_there_meanwhile_is_not_overwritten(project: P
     ran = project.runplan("approve", "greet-people")
     assert (ran.code, "was added on main meanwhile" in ran.err) == (4, True), ran.err
     assert project.show(f"main:{GREET}") == "# Mine"
-
-
-def test_the_plan_lands_on_a_target_that_has_moved(project: Project) -> None:
-    proposed(project)
-    project.commit_file("other.txt", "other\n")
-    tip = project.repo.head("main")
-    ran = project.runplan("approve", "greet-people")
-    assert ran.code == 0, ran.err
-    assert project.repo.git("rev-parse", "main^") == tip
-    assert project.repo.git("diff", "--name-only", tip, "main") == GREET
 
 
 def test_with_pull_requests_the_plan_is_the_first_commit_of_its_branch(project: Project, tmp_path: Path) -> None:

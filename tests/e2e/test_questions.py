@@ -5,11 +5,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.cli import (
-    Meanwhile,
     Project,
     a_plan,
     assert_nothing_runs,
-    ended,
     fix,
     set_up,
     steps,
@@ -98,30 +96,6 @@ def test_each_question_is_notified_once_and_survives_a_killed_daemon(project: Pr
     assert none.last == "runplan: no question of plans/X.md waits for you; see: runplan status plans/X.md"
 
 
-def test_a_stop_ends_the_wait_and_keeps_the_work_which_lands_as_one_commit(project: Project) -> None:
-    set_up(project, agent=steps('write = "1.txt"\ntext = "half"', *asks("which port?", "a")))
-    project.runplan("start", "X", "1", "auto")
-    until_runs_are(project, "waiting")
-    assert project.runplan("stop", "X").code == 0
-    until_runs_are(project, "stopped")
-    assert project.show("runplan/x/1:1.txt") == "half"
-    assert project.runplan("answer", ask(project), "8080").code == 3
-    assert project.runplan("answer", "X", " ").last == "runplan: answer: the text is empty"
-    ran = project.start("1", "auto")
-    assert ran.code == 0, ran.err
-    assert project.repo.git("log", "--format=%s", "main").splitlines()[1] == "Step 1"
-
-
-def test_agents_that_ask_for_ever_are_blocked(project: Project) -> None:
-    set_up(project, agent=work('say = "BLOCKER: which port?"'))
-    ran = project.start("1", "auto")
-    for _ in range(5):
-        assert ran.code == 4, ran.err
-        ran = project.runplan("answer", "X", "8080")
-    assert (ran.code, ran.last) == (1, "runplan: failed: blocked"), ran.err
-    assert project.show("runplan/x/1:1.txt") == "1"
-
-
 @pytest.mark.parametrize("kind", ["question", "sign-off"])
 def test_independent_phases_go_on_while_one_waits_for_a_person(project: Project, kind: str) -> None:
     """Also where phases are worked one after the other; dependent ones wait."""
@@ -146,23 +120,3 @@ def test_independent_phases_go_on_while_one_waits_for_a_person(project: Project,
     done = project.runplan(*(("answer", "X", "8080") if is_question else ("approve", "X")))
     assert done.code == 0, done.err
     assert project.landed() == ["2", "1", "3"]
-
-
-def test_an_answer_is_declined_while_another_process_works_on_independent_phases(
-    project: Project, meanwhile: Meanwhile
-) -> None:
-    text = a_plan("1", "2")
-    for phase in "12":
-        text = text.replace(
-            f"## Phase {phase} — Step {phase}\n", f"## Phase {phase} — Step {phase}\n\nTouches: {phase}.txt\n"
-        )
-    set_up(project, plan=text, agent=work(*asks("which port?", "a")) + work(*meanwhile.pause("b"), phase="2"))
-    with project.running("start", "X", "finish", "auto", "--foreground") as runner:
-        meanwhile.reached("b")
-        early = project.runplan("answer", "X", "8080")
-        meanwhile.let_on("b")
-        assert ended(runner).code == 4
-    assert (early.code, "is busy with" in early.last) == (4, True), early.err
-    done = project.runplan("answer", "X", "8080")
-    assert done.code == 0, done.err
-    assert project.landed() == ["2", "1"]

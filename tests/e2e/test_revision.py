@@ -64,23 +64,3 @@ def test_a_person_revises_a_plan_whose_phase_asks(project: Project) -> None:
     done = project.runplan("approve", "X")
     assert done.code == 0, done.err
     assert project.landed() == ["1", "plan", "2", "3"]
-
-
-def test_two_plans_are_revised_at_the_same_time_without_words(project: Project) -> None:
-    project.plan(project.show("main:plans/X.md"), name="plans/Y.md")
-    project.agent(revises(project))
-    for name in "XY":
-        ran = project.runplan("plan", "--revise", name, "--foreground")
-        assert (ran.code, f"plans/{name}.md, " in ran.err) == (4, True), ran.err
-
-
-def test_the_line_ends_of_a_plan_stay_when_a_person_edits_its_revision(project: Project) -> None:
-    project.agent(revises(project))
-    project.plan(project.show("main:plans/X.md").replace("\n", "\r\n"))
-    assert project.runplan("plan", "--revise", "X", "--foreground").code == 4
-    edited = project.runplan("edit", "X", EDITOR="sed -i -e 's/\\r$//' -e 's/with a bye/with a ciao/'")
-    assert edited.code == 4, edited.err
-    assert project.runplan("approve", "X").code == 0
-    landed = (project.path / "plans/X.md").read_bytes()
-    assert b"with a ciao\r\n" in landed
-    assert landed.count(b"\r\n") == landed.count(b"\n")
