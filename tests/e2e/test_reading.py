@@ -1,7 +1,6 @@
 """Reading verbs show the same facts to users and scripts, quickly, and change nothing."""
 
 import contextlib
-import fcntl
 import json
 import re
 import subprocess
@@ -21,7 +20,6 @@ from runplan.domain.run.rows import ScheduleRow
 from runplan.domain.run.state import fold
 from runplan.domain.times import iso
 from runplan.hosts.daemon.state import hold_lock
-from tests.support.builders import read, record
 from tests.support.cli import RUNPLAN, Meanwhile, Project, a_plan, a_project, ended, set_up, until, work, writes
 from tests.support.daemons import none_left, shell_agent, waits
 from tests.support.fake_daemon import a_door
@@ -461,36 +459,10 @@ def project(tmp_path: Path) -> Iterator[Project]:
         yield a_project(tmp_path, "1")
 
 
-def test_a_failed_phase_is_shown_until_it_lands_or_a_person_stops_it(project: Project) -> None:
-    failed = {"phase": "1", "reason": "timeout", "detail": "claude was stopped"}
-    stopped = {**failed, "reason": "stopped"}
-    events: list[tuple[tuple[str, dict[str, str]], str | None]] = [
-        (("PhaseFailed", failed), "timeout"),
-        (("Landed", {"phase": "2"}), "timeout"),
-        (("PhaseFailed", {**failed, "reason": "budget"}), "budget"),
-        (("PhaseFailed", stopped), None),
-        (("PhaseFailed", failed), "timeout"),
-        (("Landed", {"phase": "1"}), None),
-    ]
-    for number, (event, reason) in enumerate(events):
-        with journal(project) as store:
-            record(store, f"r{number}", "plans/X.md", event, state="failed", outcome="failed")
-        (phase,) = project.runplan("status", "X", "--json").json["phases"]
-        assert (phase["failed"] or {}).get("reason") == reason, number
-
-
 ABSENT = (
     "No daemon is running, so nobody works on the queue. Start it: runplan daemon restart; "
     "now and at each login: runplan service install"
 )
-
-
-def test_status_names_a_symbolic_link(project: Project) -> None:
-    (project.path / "plans/LINK.md").symlink_to("X.md")
-    project.repo.git("add", "plans/LINK.md")
-    project.repo.git("commit", "-qm", "Link")
-    named = "plans/LINK.md is a symbolic link to X.md; name the file itself: runplan status plans/X.md\n"
-    assert project.runplan("status", "LINK").out == named
 
 
 def test_next_without_schedules_creates_no_files(project: Project) -> None:
@@ -531,44 +503,6 @@ def test_next_prints_local_time_and_time_left(project: Project) -> None:
     assert "every 4h, next " in project.runplan("status", "X").out
 
 
-def test_next_shows_a_missed_slot_as_due(project: Project) -> None:
-    with journal(project) as store:
-        plan_every(store, "4h", since=datetime.now(UTC) - timedelta(hours=5), misfire="run-once")
-    recorded = project.runplan("next")
-    first, _, daemon = recorded.out.splitlines()
-    assert re.search(r"  every 4h, due now, then next .* \(in (2h 59m|3h)\)$", first)
-    assert daemon == ABSENT
-    assert project.runplan("next", "--json").json[0]["due"] is True
-    assert "  every 4h, due now, then next " in project.runplan("status", "X").out
-
-
-def test_status_of_an_armed_schedule_does_not_import_the_scheduler(project: Project) -> None:
-    words, spec = ("status",), "30 6 * * 1-5"
-    with journal(project) as store:
-        plan_every(store, spec, since=datetime.now(UTC))
-        store.arm_schedule("plans/X.md", iso(datetime.now(UTC) + timedelta(hours=2, seconds=30)))
-    assert f"every {spec}, next " in project.runplan(*words).out
-    assert not {name for name in imported(project, *words) if name.partition(".")[0] in ("apscheduler", "asyncio")}
-
-
-def test_status_does_not_show_a_dead_dispatch_as_running(project: Project) -> None:
-    now = datetime.now(UTC)
-    with journal(project) as store:
-        work = {"dispatch": "r1.1", "agent": "robot", "dispatched": iso(now)}
-        record(store, "r1", "plans/X.md", ("PhaseChosen", {}), now=now, owner="1:2:3", **work)
-    directory = project.path / ".git/runplan/dispatch/r1.1"
-    directory.mkdir(parents=True)
-    (directory / "lock").touch()
-    (directory / "out.log").write_text("something\n")
-    run = project.runplan("status", "X", "--json").json["run"]
-    assert (run["agent"], run["dispatched"], run["output"], run["stuck"]["level"]) == (None, None, None, "look")
-    assert "interrupted; no process is working on it" in run["stuck"]["sentence"]
-    with (directory / "lock").open() as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        run = project.runplan("status", "X", "--json").json["run"]
-    assert (run["agent"], bool(run["dispatched"]), bool(run["output"])) == ("robot", True, True)
-
-
 def test_status_without_the_target_branch_shows_the_plans_of_the_checkout_and_says_so(project: Project) -> None:
     project.repo.git("branch", "-m", "main", "other")
     ran = project.runplan("status")
@@ -578,18 +512,6 @@ def test_status_without_the_target_branch_shows_the_plans_of_the_checkout_and_sa
         "plans are shown as in the checkout\n"
     )
     assert project.runplan("status", "X", "--json").json["phases"][0]["status"] == "todo"
-
-
-def test_metrics_come_from_the_journal_when_no_daemon_runs(project: Project) -> None:
-    nothing = project.runplan("metrics")
-    assert (nothing.code, nothing.out, nothing.err) == (0, "", "")
-    with journal(project) as store:
-        record(store, "r1", "plans/X.md", ("Landed", {"phase": "1"}), state="done", outcome="done")
-    recorded = project.runplan("metrics")
-    assert (recorded.code, recorded.err) == (0, "")
-    where = {"repository": str(project.path), "plan": "plans/X.md"}
-    assert ("runplan_phases_landed_total", where, 1.0) in read(recorded.out)
-    assert not any(name.startswith("runplan_daemon") for name, _, _ in read(recorded.out))
 
 
 @contextlib.contextmanager

@@ -15,7 +15,6 @@ from runplan.hosts.daemon.client import Client
 from tests.support.cli import Meanwhile, Project, a_plan, fix, processes_of, steps, until, work, writes
 from tests.support.daemons import (
     Wall,
-    approve,
     change_schedule,
     daemon_of,
     firings,
@@ -23,14 +22,11 @@ from tests.support.daemons import (
     kill_daemon,
     log_of,
     none_left,
-    run_of,
     schedules,
-    shell_agent,
     socket_of,
     states,
     until_runs_are,
     user_settings,
-    waits,
 )
 
 
@@ -66,43 +62,6 @@ def test_a_schedule_without_now_only_schedules(project: Project) -> None:
     assert re.search(r"every day at 9am instead of every 4h, first at \S+ 09:0[1-5] UTC \([1-5] min after", daily[0])
 
 
-def test_a_blocked_plan_gets_its_schedule(project: Project) -> None:
-    project.repo.write("plans/X.md", a_plan("1").replace("⬚", "🔴 Blocked"))
-    project.repo.commit("Block phase 1")
-    scheduled(project)
-    assert [row.plan for row in schedules(project)] == ["plans/X.md"]
-
-
-@pytest.mark.promise
-def test_a_schedule_with_now_runs_one_phase_at_once(project: Project) -> None:
-    ran = project.runplan("start", "X", "auto", "every", "4h", "now")
-    made, begun = ran.err.splitlines()
-    assert made.startswith("runplan: Scheduled plans/X.md every 4h, first at "), "it says both"
-    assert begun.startswith("runplan: Accepted as ")
-    until_runs_are(project, "done")
-    assert project.landed() == ["1"]
-    assert [row.spec for row in schedules(project)] == ["4h"]
-
-
-def test_a_scheduled_run_claims_its_issues_and_its_end_names_the_next_time(
-    project: Project, meanwhile: Meanwhile, tmp_path: Path
-) -> None:
-    project.plan(a_plan("1", "2", front="status: active\nissue: 7"))
-    shell_agent(project, tmp_path, waits(tmp_path, "agent"))
-    user_settings(project, f'[notify]\ncommand = "echo $RUNPLAN_TEXT >>{tmp_path}/noticed"\n')
-    scheduled(project, "now")
-    meanwhile.reached("agent")
-    assert project.rows("SELECT key FROM claims WHERE kind='issue'") == [("7",)]
-    meanwhile.let_on("agent")
-    until_runs_are(project, "done")
-    (row,) = schedules(project)
-    until(lambda: [line["next"] for line in log_of(project, "ended")] == [row.next])
-    until((tmp_path / "noticed").exists)
-    assert row.next is not None
-    assert f"Next run: {parse_iso(row.next):%Y-%m-%d %H:%M} UTC." in (tmp_path / "noticed").read_text()
-    assert project.runplan("status", "X", "--json").json["schedule"]["next"] == row.next
-
-
 @pytest.mark.promise
 @pytest.mark.parametrize("verb", ["now", "resume"])
 def test_a_plan_that_is_a_draft_is_refused(project: Project, verb: str) -> None:
@@ -134,53 +93,7 @@ def test_now_without_a_schedule_is_exit_3(project: Project) -> None:
     assert len(schedules(project)) == 1
 
 
-@pytest.mark.promise
-def test_a_due_slot_fires(project: Project) -> None:
-    scheduled(project)
-    due_soon(project)
-    with in_foreground(project):
-        until_runs_are(project, "done")
-    ((answer, run),) = firings(project)
-    assert (answer, run) == ("fired", run_of(project)["id"])
-
-
-@pytest.mark.promise
-def test_a_slot_during_a_run_is_recorded_as_skipped(project: Project, meanwhile: Meanwhile) -> None:
-    project.agent(steps(*meanwhile.pause("agent"), 'write = "1.txt"'))
-    scheduled(project, "now")
-    meanwhile.reached("agent")
-    due_soon(project)
-    with in_foreground(project):
-        until(lambda: firings(project))
-        assert firings(project) == [("skipped", "the plan is in flight")]
-        meanwhile.let_on("agent")
-        until_runs_are(project, "done")
-    assert project.dispatched() == ["implement", "verify"]
-
-
-WAITS = (
-    "phase 1 passed all checks and needs your {}. "
-    "Review: runplan diff plans/X.md 1; Approve: runplan approve plans/X.md 1; "
-    "Request changes: runplan reject plans/X.md 1 -m TEXT; Reject: runplan reject plans/X.md 1"
-)
-
-
 REJECTED = "phase 1 was rejected"
-
-
-@pytest.mark.parametrize(("words", "answer"), [(("1",), "approval"), (("1", "auto"), "sign-off: Sign-off: required")])
-def test_now_does_not_replace_a_pending_answer(project: Project, words: tuple[str, ...], answer: str) -> None:
-    if "auto" in words:
-        project.plan(a_plan("1", "2").replace("## Phase 1 — Step 1\n", "## Phase 1 — Step 1\n\nSign-off: required\n"))
-    scheduled(project)
-    assert project.runplan("start", "X", *words).code == 0
-    until_runs_are(project, "waiting")
-    ran = project.runplan("now")
-    assert (ran.code, ran.last) == (4, f"runplan: Not started: {WAITS.format(answer)}"), ran.err
-    assert (states(project), project.landed()) == (["waiting"], [])
-    assert "RunResumed" not in [kind for kind, _ in project.events()]
-    approve(project)
-    assert project.landed() == ["1"]
 
 
 @pytest.mark.promise
@@ -328,21 +241,6 @@ def test_after_a_reboot_the_daemon_continues_its_runs_and_schedules(project: Pro
         until(lambda: firings(project))
     assert firings(project) == [("skipped", "the plan is in flight")]
     assert project.landed() == ["1"]
-
-
-def test_a_scheduled_run_without_its_key_waits_and_names_it(project: Project, tmp_path: Path) -> None:
-    """It fires, and the run waits: an agent without its key would only fail."""
-    shell_agent(project, tmp_path, 'test "$ROBOT_KEY" = sesame', env='"ROBOT_KEY"')
-    ran = project.runplan("start", "X", "auto", "every", "4h", ROBOT_KEY="sesame")
-    assert ran.code == 0, ran.err
-    due_soon(project)
-    with in_foreground(project):
-        until(lambda: states(project) == ["waiting"])
-        view = run_of(project)
-        assert (view["waiting_for"], "ROBOT_KEY" in view["about"]) == ("key", True)
-        assert project.dispatched() == []
-        assert project.runplan("resume", "X", ROBOT_KEY="sesame").code == 0
-        until_runs_are(project, "done")
 
 
 HOUR = 3600

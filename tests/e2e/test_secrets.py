@@ -84,31 +84,6 @@ def test_evidence_is_redacted_in_journal_report_and_prompts(tmp_path: Path) -> N
     assert not any(word in ran.err + report.out for word in (SECRET, TOKEN))
 
 
-def test_a_blocker_message_is_redacted(tmp_path: Path) -> None:
-    project = a_project_with_secrets(tmp_path, 'echo "BLOCKER: the key $SH_API_KEY is refused"; exit 0\n')
-
-    ran = project.start("1", "auto")
-
-    assert "the key [redacted] is refused" in ran.err
-    assert leaks(project, but=()) == []
-
-
-def test_commit_subjects_in_the_report_are_redacted(tmp_path: Path) -> None:
-    items = '{"item":"W1","result":"pass","evidence":"1.txt:1"}'
-    project = a_project_with_secrets(
-        tmp_path,
-        'echo x >1.txt; git add 1.txt; git commit -qm "Write it with $SH_API_KEY"\n',
-        f'echo \'{{"status":"done","summary":"","items":[{items}]}}\' >"$RUNPLAN_RETURN"\n',
-    )
-
-    ran = project.start("1", "auto")
-
-    assert ran.code == 0, ran.err
-    report = project.show("main:reports/plan-x.md")
-    assert "Write it with [redacted]" in report
-    assert SECRET not in report
-
-
 def test_the_password_of_a_proxy_is_redacted(tmp_path: Path) -> None:
     """The tests have the variables that tests.env names, and what they print goes to the fixer."""
     project = a_project(tmp_path, "1", HTTPS_PROXY=f"http://uma:{SECRET}@proxy.invalid:3128")

@@ -14,9 +14,7 @@ from tests.support.daemons import (
     kill_daemon,
     log_of,
     none_left,
-    schedules,
     several_plans,
-    states,
     until_runs_are,
     user_settings,
 )
@@ -24,26 +22,6 @@ from tests.support.daemons import (
 
 def hang_up(project: Project) -> None:
     os.kill(daemon_of(project), signal.SIGHUP)
-
-
-def test_a_raised_max_parallel_takes_effect_without_a_restart(project: Project, meanwhile: Meanwhile) -> None:
-    user_settings(project, "[daemon]\nmax_parallel = 1\n")
-    first, second = several_plans(project, 2)
-    project.agent("".join(steps(*meanwhile.pause(n), f'write = "{n}.txt"', phase=n) for n in ("1", "2")))
-    for plan in (first, second):
-        assert project.runplan("start", plan, "auto").code == 0
-    meanwhile.reached("1")
-    until(lambda: states(project, second) == ["queued"])
-    daemon = daemon_of(project)
-    user_settings(project, "[daemon]\nmax_parallel = 2\n")
-    hang_up(project)
-    meanwhile.reached("2")
-    assert states(project, first) == ["running"]
-    for n in ("1", "2"):
-        meanwhile.let_on(n)
-    for plan in (first, second):
-        until_runs_are(project, "done", plan=plan)
-    assert daemon_of(project) == daemon
 
 
 def test_invalid_settings_are_reported_once_and_the_old_ones_stay(project: Project, tmp_path: Path) -> None:
@@ -72,34 +50,6 @@ def test_invalid_settings_are_reported_once_and_the_old_ones_stay(project: Proje
     assert log_of(project, "closed") == [], "the repository stayed open"
 
 
-def test_a_schedule_keeps_its_time_zone(project: Project) -> None:
-    """Of the variables of its caller, else of the settings; until it is made anew."""
-    project.settings('[run]\ntimezone = "Europe/Berlin"\n')
-    made = project.runplan("start", "X", "auto", "every", "day at 9:15", RUNPLAN_RUN_TIMEZONE="Asia/Tokyo")
-    assert (made.code, made.last.endswith(" 09:15 JST")) == (0, True), made.err
-    kill_daemon(project)
-    with in_foreground(project):
-        assert project.runplan("now").code == 0
-        until_runs_are(project, "done")
-        assert " 09:15 JST (in " in project.runplan("next").out
-        assert project.runplan("start", "X", "auto", "every", "day at 9:15").code == 0
-        assert schedules(project)[0].zone == "Europe/Berlin"
-
-
-def test_the_daemon_opens_a_repository_when_its_settings_are_fixed(project: Project) -> None:
-    assert project.runplan("start", "X", "1", "--wait").code == 4
-    os.kill(daemon_of(project), signal.SIGKILL)
-    until(lambda: not daemon_of(project))
-    project.repo.write("runplan.toml", "[run\n")
-    daemon = project.popen("daemon")
-    until(lambda: daemon_of(project) == daemon.pid and log_of(project, "closed"))
-    project.repo.git("checkout", "-q", "--", "runplan.toml")
-    assert project.runplan("approve", "X").code == 0
-    until_runs_are(project, "done")
-    daemon.kill()
-    daemon.communicate()
-
-
 OTHER = '[agents.other]\nkind = "script"\nscript = "agent.toml"\n'
 
 
@@ -126,20 +76,6 @@ def test_environment_settings_hold_for_their_own_run_only(project: Project, mean
     until_runs_are(project, "done", plan=third)
     assert sent(project) == [*2 * ["implement:other", "verify:robot"], "verify:robot"]  # the last one: all phases
     assert sent(project, third) == ["implement:robot", "verify:robot"]
-
-
-def test_environment_settings_of_a_run_survive_a_restart(project: Project, meanwhile: Meanwhile) -> None:
-    project.repo.write("runplan.toml", SETTINGS + OTHER)
-    project.repo.write("agent.toml", steps(*meanwhile.pause("agent"), 'write = "1.txt"'))
-    project.repo.commit("Set up")
-    assert project.runplan("start", "X", "1", "auto", RUNPLAN_AGENTS_VERIFIER="other").code == 0
-    meanwhile.reached("agent")
-    project.repo.write("runplan.toml", SETTINGS)
-    kill_daemon(project)
-    with in_foreground(project):
-        meanwhile.let_on("agent")
-        until_runs_are(project, "done")
-    assert sent(project) == ["implement:robot", "verify:other"]
 
 
 CHECKED = f'{SETTINGS}[tests]\ncommand = "echo as-started"\n'
@@ -227,20 +163,6 @@ def test_an_uncommitted_settings_file_is_used_and_stored_with_the_run(project: P
     assert yes.code == 4, yes.err
     assert project.runplan("approve", "X").code == 0
     assert (len(checks(project)) > 2, set(checks(project))) == (True, {"as-started"})
-
-
-def test_each_scheduled_run_takes_the_settings_of_its_start(project: Project) -> None:
-    project.commit_file("runplan.toml", CHECKED)
-    with in_foreground(project):
-        made = project.runplan("start", "X", "every", "day at 9:15", RUNPLAN_AGENTS_VERIFIER="robot")
-        assert made.code == 0, made.err
-        kill_daemon(project)
-    project.commit_file("runplan.toml", OTHER_SETTINGS)
-    with in_foreground(project):
-        assert project.runplan("now").code == 0
-        until_runs_are(project, "done")
-    assert set(checks(project)) == {"edited"}
-    assert verifiers(project) == ["robot"], "a variable ranks above the files, and is kept with the schedule"
 
 
 @pytest.mark.promise
