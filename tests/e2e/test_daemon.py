@@ -56,54 +56,31 @@ def test_simultaneous_starts_make_one_daemon_and_one_run(project: Project, meanw
 
 
 @pytest.mark.promise
-def test_start_wait_exits_with_the_outcome_of_the_run(project: Project) -> None:
-    ran = project.runplan("start", "X", "1", "auto", "--wait")
-    assert ran.code == 0, ran.err
-    assert "  landed     " in ran.err
-    assert ran.last.startswith("runplan: Done"), ran.err
-    assert project.landed() == ["1"]
-
-
-@pytest.mark.promise
-def test_start_wait_prints_the_failure_reason_on_the_last_line(project: Project) -> None:
-    project.agent(steps("exit = 3"))
-    ran = project.runplan("start", "X", "1", "auto", "--wait")
-    assert (ran.code, ran.last) == (1, "runplan: failed: agent-failed"), ran.err
-
-
-@pytest.mark.promise
-def test_start_wait_exits_4_when_the_run_needs_an_approval(project: Project) -> None:
+def test_start_and_retry_wait_for_the_outcome_and_exit_with_it(project: Project) -> None:
     ran = project.runplan("start", "X", "1", "--wait")
-    assert ran.code == 4, ran.err
-    assert "runplan approve plans/X.md" in ran.last
-    assert project.go_on(ran).code == 0
-    until_runs_are(project, "done")
-    assert project.landed() == ["1"]
-
-
-def waits_for_approval(project: Project) -> None:
-    assert project.runplan("start", "X", "1").code == 0
-    until(lambda: states(project) == ["waiting"])
+    assert (ran.code, "runplan approve plans/X.md" in ran.last) == (4, True), ran.err
     view = run_of(project)
     assert (view["waiting_for"], view["wake"]) == ("approval", None)
-
-
-@pytest.mark.promise
-def test_a_run_waiting_for_approval_holds_no_process(project: Project) -> None:
-    waits_for_approval(project)
-    until(lambda: processes_of(project.home) == [daemon_of(project)])
-    ran = project.runplan("approve", "X")
-    assert ran.code == 0, ran.err
-    assert "Accepted as" in ran.last
+    until(lambda: processes_of(project.home) == [daemon_of(project)])  # a run that waits for approval holds no process
+    ran = project.go_on(ran)
+    assert (ran.code, "Accepted as" in ran.last) == (0, True), ran.err
     until_runs_are(project, "done")
-    assert project.landed() == ["1"]
     owners = {body["owner"] for kind, body in project.events() if kind == "ClaimTaken"}
     assert {int(owner.partition(":")[0]) for owner in owners} == {daemon_of(project)}
+    project.agent(steps("exit = 3", phase="2"))
+    for words in (("start", "X", "2", "auto"), ("retry", "X")):
+        ran = project.runplan(*words, "--wait")
+        assert (ran.code, ran.last) == (1, "runplan: failed: agent-failed"), ran.err
+    project.agent(work(phase="2"))
+    ran = project.runplan("retry", "X", "--wait")
+    assert (ran.code, "  landed     " in ran.err) == (0, True), ran.err
+    assert ran.last.startswith("runplan: Done: 1 phase landed (2)"), ran.err
+    assert project.landed() == ["1", "2"]
 
 
 @pytest.mark.promise
 def test_a_stop_ends_agents_keeps_the_work_and_lists_what_it_stopped(project: Project, meanwhile: Meanwhile) -> None:
-    project.agent(work(*meanwhile.pause("agent")))
+    project.agent(work("tell = {tokens = 600, usd = 0.6}", *meanwhile.pause("agent")))
     assert project.runplan("start", "X", "auto", "every", "4h", "now").code == 0
     meanwhile.reached("agent")
     ran = project.runplan("stop")
@@ -117,6 +94,8 @@ def test_a_stop_ends_agents_keeps_the_work_and_lists_what_it_stopped(project: Pr
     assert project.show("runplan/x/1:1.txt") == "1"
     assert project.landed() == []
     assert project.runplan("status", "X", "--json").json["claim"] is None
+    (booked,) = [body for kind, body in project.events() if kind == "DispatchEnded"]
+    assert (booked["ending"], booked["input_tokens"], booked["usd"]) == ("ended", 600, 0.6)
     assert "Nothing to stop here" in project.runplan("stop").err
 
 
@@ -139,7 +118,9 @@ def test_a_stop_reaches_a_foreground_run_in_another_terminal(project: Project, m
 
 
 @pytest.mark.promise
-def test_runs_beyond_max_parallel_are_queued_in_order(project: Project, meanwhile: Meanwhile) -> None:
+def test_runs_beyond_max_parallel_are_queued_until_it_is_raised_or_one_ends(
+    project: Project, meanwhile: Meanwhile
+) -> None:
     user_settings(project, "[daemon]\nmax_parallel = 1\n")
     plans = several_plans(project, 3)
     project.agent("".join(steps(*meanwhile.pause(n), f'write = "{n}.txt"', phase=n) for n in ("1", "2", "3")))
@@ -149,14 +130,17 @@ def test_runs_beyond_max_parallel_are_queued_in_order(project: Project, meanwhil
     until(lambda: [states(project, plan) for plan in plans] == [["running"], ["queued"], ["queued"]])
     view = run_of(project, "P2")
     assert (view["state"], view["waiting_for"]) == ("queued", "slot")
-    for name, then in (("1", "2"), ("2", "3")):
+    daemon = daemon_of(project)
+    user_settings(project, "[daemon]\nmax_parallel = 2\n")
+    os.kill(daemon, signal.SIGHUP)
+    meanwhile.reached("2")
+    assert [states(project, plan) for plan in plans] == [["running"], ["running"], ["queued"]]
+    for name in ("1", "3", "2"):
+        meanwhile.reached(name)
         meanwhile.let_on(name)
-        meanwhile.reached(then)
-        assert states(project, plans[int(name) - 1]) == ["done"]
-    assert project.dispatched("plans/P3.md") == ["implement"]
-    meanwhile.let_on("3")
-    until_runs_are(project, "done", plan="plans/P3.md")
-    assert project.landed() == ["1", "2", "3"]
+    for plan in plans:
+        until_runs_are(project, "done", plan=plan)
+    assert (sorted(project.landed()), daemon_of(project)) == (["1", "2", "3"], daemon)
 
 
 @pytest.mark.promise
@@ -179,26 +163,11 @@ def test_other_work_is_declined_while_a_phase_runs_and_unknown_words_are_refused
 
 
 @pytest.mark.promise
-def test_a_start_after_a_crash_says_that_it_resumes_the_run(project: Project, meanwhile: Meanwhile) -> None:
+def test_a_daemon_that_died_is_told_once_and_a_start_resumes_its_run(project: Project, meanwhile: Meanwhile) -> None:
     project.agent(work(*meanwhile.pause("agent")))
     assert project.runplan("start", "X", "1", "auto").code == 0
     meanwhile.reached("agent")
-    run = run_of(project)["id"]
-    kill_daemon(project)
-    ran = project.runplan("start", "X", "1", "auto")
-    assert (ran.code, ran.last.startswith(f"runplan: Resumed {run}; follow it: ")) == (0, True), ran.err
-    meanwhile.let_on("agent")
-    until_runs_are(project, "done")
-
-
-@pytest.mark.promise
-def test_a_daemon_that_died_is_told_once_and_status_says_that_nobody_works(
-    project: Project, meanwhile: Meanwhile
-) -> None:
-    project.agent(work(*meanwhile.pause("agent")))
-    assert project.runplan("start", "X", "1", "auto").code == 0
-    meanwhile.reached("agent")
-    pid = daemon_of(project)
+    pid, run = daemon_of(project), run_of(project)["id"]
     kill_daemon(project, signal.SIGSEGV)
     told, again = (project.runplan("status", "X") for _ in range(2))
     assert f"(process {pid}, since " in told.err
@@ -206,26 +175,15 @@ def test_a_daemon_that_died_is_told_once_and_status_says_that_nobody_works(
     assert '"event":"DispatchStarted"' in told.err
     assert again.err == ""
     assert told.out.endswith(f"\n\n{ABSENT}\n")
+    ran = project.runplan("start", "X", "1", "auto")
+    assert (ran.code, ran.last.startswith(f"runplan: Resumed {run}; follow it: ")) == (0, True), ran.err
+    kill_daemon(project)
     meanwhile.let_on("agent")
-    with in_foreground(project):
-        kill_daemon(project)
     with in_foreground(project):  # as a service manager starts it again
         told = project.runplan("status", "X")
         assert "it left no error, as after SIGKILL" in told.err
         until_runs_are(project, "done")
     assert project.landed() == ["1"]
-
-
-@pytest.mark.promise
-def test_retry_wait_follows_the_daemon_and_exits_with_the_outcome(project: Project) -> None:
-    project.agent(steps("exit = 3"))
-    assert project.start("1", "auto").code == 1
-    ran = project.runplan("retry", "X", "--wait")
-    assert (ran.code, ran.last) == (1, "runplan: failed: agent-failed"), ran.err
-    assert run_of(project)["id"] in ran.err
-    project.agent(work())
-    ran = project.runplan("retry", "X", "--foreground")
-    assert (ran.code, "Done: 1 phase landed" in ran.err, "Accepted" in ran.err) == (0, True, False), ran.err
 
 
 @pytest.mark.promise
@@ -264,59 +222,37 @@ def test_an_interrupted_start_wait_says_that_the_run_continues(project: Project,
     until_runs_are(project, "done")
 
 
-def plans_of_one_issue(project: Project) -> None:
-    project.plan(a_plan("1", "2", front="status: active\nissue: 7"))
-    project.plan(a_plan("3", front="status: active\nissue: 7"), name="plans/Y.md")
-    project.agent(work() + work(phase="2") + work(phase="3"))
-
-
 NEEDS = (
-    "runplan: phase 1 passed all checks and needs your {}. "
+    "runplan: phase 1 passed all checks and needs your approval. "
     "Review: runplan diff plans/X.md 1; Approve: runplan approve plans/X.md 1; "
     "Request changes: runplan reject plans/X.md 1 -m TEXT; Reject: runplan reject plans/X.md 1"
 )
 STOP = "; end the run: runplan stop plans/X.md"
 
 
-@pytest.mark.parametrize(
-    ("first", "then", "why"),
-    [
-        (("1",), [("1",), ("finish",), ("--foreground",)], NEEDS.format("approval")),
-        (("1", "auto"), [("auto",), ("1",)], NEEDS.format("sign-off: Sign-off: required")),
-        (("1",), [("2", "auto"), ("2", "auto", "--foreground"), ("1", "direct")], NEEDS.format("approval") + STOP),
-    ],
-    ids=["approval", "sign-off", "other-work"],
-)
-def test_a_start_does_not_replace_an_answer(
-    project: Project, first: tuple[str, ...], then: list[tuple[str, ...]], why: str
-) -> None:
+def test_a_start_does_not_replace_an_answer(project: Project) -> None:
     """With `auto` a start approves what waits for approval; see test_pauses."""
-    if "auto" in first:
-        project.plan(a_plan("1", "2").replace("## Phase 1 — Step 1\n", "## Phase 1 — Step 1\n\nSign-off: required\n"))
     with_remote(project, project.path.parent / "origin")
-    assert project.runplan("start", "X", *first, "--wait").code == 4
-    for words in then:
+    assert project.runplan("start", "X", "1", "--wait").code == 4
+    for words, end in ((("1",), ""), (("finish",), ""), (("2", "auto"), STOP), (("1", "direct"), STOP)):
         ran = project.runplan("start", "X", *words)
-        assert (ran.code, ran.last) == (4, why), ran.err
+        assert (ran.code, ran.last) == (4, NEEDS + end), ran.err
     assert not {"RunResumed", "StopRequested"} & {kind for kind, _ in project.events()}
     approve(project)
     assert project.landed() == ["1"]
 
 
-def claimed_by(project: Project) -> str:
-    return f"issue #7 is claimed by the run {run_of(project)['id']} of plans/X.md; both runs continue"
-
-
 def test_a_start_warns_when_another_run_has_claimed_the_issue(project: Project) -> None:
-    plans_of_one_issue(project)
+    project.plan(a_plan("1", "2", front="status: active\nissue: 7"))
+    project.plan(a_plan("3", front="status: active\nissue: 7"), name="plans/Y.md")
+    project.agent(work() + work(phase="2") + work(phase="3"))
     assert project.runplan("start", "X", "1").code == 0
     until_runs_are(project, "waiting")
+    claimed = f"issue #7 is claimed by the run {run_of(project)['id']} of plans/X.md; both runs continue"
     second = project.runplan("start", "Y", "auto")
-    assert (second.code, f"runplan: warning: {claimed_by(project)}" in second.err.splitlines()) == (0, True), second.err
+    assert (second.code, f"runplan: warning: {claimed}" in second.err.splitlines()) == (0, True), second.err
     until_runs_are(project, "done", plan="plans/Y.md")
-    assert f"- Warning: {claimed_by(project)}" in project.runplan("report", "Y").out.replace("\\", "")
-    approve(project)
-    assert "Warning" not in project.runplan("report", "X").out
+    assert f"- Warning: {claimed}" in project.runplan("report", "Y").out.replace("\\", "")
 
 
 @pytest.mark.promise
