@@ -11,12 +11,10 @@ import pytest
 from runplan.adapters.processes import identity
 from runplan.adapters.store.sqlite import SqliteStore
 from runplan.domain.run.rows import ClaimRow
-from tests.support.cli import Project, a_plan, a_project, end_processes_of, ended, until
+from tests.support.cli import a_plan, a_project, end_processes_of, ended, steps, until, writes
 from tests.support.forks import Process
 
 pytestmark = pytest.mark.promise
-
-ROUNDS = 2
 
 
 @pytest.fixture(autouse=True)
@@ -27,29 +25,24 @@ def _none_left(tmp_path: Path) -> Iterator[None]:
 
 
 def test_of_two_simultaneous_starts_one_runs_and_the_other_declines(tmp_path: Path) -> None:
-    """Again and again; the agent does not end before both have answered."""
-    phases = [str(number) for number in range(1, ROUNDS + 1)]
-    project = a_project(tmp_path, *phases)
+    """The agent does not end before both have answered."""
+    project = a_project(tmp_path, "1")
     go = tmp_path / "go"
     project.agent(
         f'[[phase."*".implement]]\nwait_for = "{go}"\n[[phase."*".implement]]\nappend = "log"\ntext = "x\\n"\n'
     )
-    for count in range(1, ROUNDS + 1):
-        pair = [project.popen("start", "X", "auto", "--foreground") for _ in range(2)]
-        loser, winner = first_to_end(pair)
-        assert winner.poll() is None, "both have ended, and the agent has not"
-        declined = ended(loser)
-        go.touch()
-        worked = ended(winner)
-        go.unlink()
-        assert (worked.code, declined.code) == (0, 0), worked.err + declined.err
-        assert "plans/X.md is already running in another process" in declined.err
-        assert "1 phase landed" in worked.err
-        assert len(project.landed()) == count
-    assert project.landed() == phases
-    assert project.dispatched() == ["implement", "verify"] * ROUNDS
-    started = [body["owner"] for kind, body in project.events() if kind == "ClaimTaken"]
-    assert len(set(started)) == len(started) == ROUNDS
+    pair = [project.popen("start", "X", "auto", "--foreground") for _ in range(2)]
+    loser, winner = first_to_end(pair)
+    assert winner.poll() is None, "both have ended, and the agent has not"
+    declined = ended(loser)
+    go.touch()
+    worked = ended(winner)
+    assert (worked.code, declined.code) == (0, 0), worked.err + declined.err
+    assert "plans/X.md is already running in another process" in declined.err
+    assert "1 phase landed" in worked.err
+    assert project.landed() == ["1"]
+    assert project.dispatched() == ["implement", "verify"]
+    assert len([body for kind, body in project.events() if kind == "ClaimTaken"]) == 1
     assert project.leftovers() == []
 
 
@@ -62,12 +55,7 @@ def first_to_end(pair: list[Process]) -> tuple[Process, Process]:
 def test_two_plans_of_one_repository_land_side_by_side_each_phase_once(tmp_path: Path) -> None:
     project = a_project(tmp_path, "1", "2")
     project.plan(a_plan("3", "4"), name="plans/Y.md")
-    project.agent(
-        "".join(
-            f'[[phase."{phase}".implement]]\nwrite = "{phase}.txt"\ntext = "{phase}\\n"\n'
-            for phase in ("1", "2", "3", "4")
-        )
-    )
+    project.agent(writes("1", "2", "3", "4", commit=False))
     pair = [project.popen("start", plan, "finish", "auto", "--foreground") for plan in ("X", "Y")]
     for ran in [ended(process) for process in pair]:
         assert ran.code == 0, ran.err
@@ -81,33 +69,24 @@ def test_two_plans_of_one_repository_land_side_by_side_each_phase_once(tmp_path:
         assert project.show(f"main:plans/{plan}.md").count("✅ Done") == 2
 
 
-#: An agent that works, and moves a branch of the user's by the path of their repository.
-MOVES_FEATURE = (
-    'write = "2.txt"',
-    'commit = "2"',
-    """run = 'git -C "$main" update-ref refs/heads/feature main'""",
-)
-
-
 def test_a_guard_violation_fails_only_the_run_whose_agent_did_it(tmp_path: Path) -> None:
     """That one fails for what it did, its work is kept, and the innocent run lands and names what it saw."""
     project = a_project(tmp_path, "1")
     project.repo.git("branch", "feature")
     project.plan(a_plan("2"), name="plans/Y.md")
     here, go, moved, stop = (tmp_path / name for name in ("here", "go", "moved", "stop"))
-    steps = {
-        "1": [f'write = "{here}"', f'wait_for = "{go}"', 'write = "1.txt"'],
-        "2": [*MOVES_FEATURE, f'write = "{moved}"', f'wait_for = "{stop}"'],
-    }
-    project.agent("".join(f'[[phase."{phase}".implement]]\n{step}\n' for phase in steps for step in steps[phase]))
-    innocent = project.popen("start", "X", "finish", "auto", "--foreground")
+    moves = """run = 'git -C "$main" update-ref refs/heads/feature main'"""
+    innocent = steps(f'write = "{here}"', f'wait_for = "{go}"', 'write = "1.txt"')
+    guilty = steps('write = "2.txt"', 'commit = "2"', moves, f'write = "{moved}"', f'wait_for = "{stop}"', phase="2")
+    project.agent(innocent + guilty)
+    first = project.popen("start", "X", "finish", "auto", "--foreground")
     until(here.exists)
-    guilty = project.popen("start", "Y", "finish", "auto", "--foreground")
+    second = project.popen("start", "Y", "finish", "auto", "--foreground")
     until(moved.exists)
     go.touch()
-    landed = ended(innocent)
+    landed = ended(first)
     stop.touch()
-    failed = ended(guilty)
+    failed = ended(second)
     assert (landed.code, "refs/heads/feature changed while the agent ran" in landed.err) == (0, True), landed.err
     assert (failed.code, failed.last) == (1, "runplan: failed: guard-violated"), failed.err
     assert project.landed() == ["1"]
@@ -117,11 +96,7 @@ def test_a_guard_violation_fails_only_the_run_whose_agent_did_it(tmp_path: Path)
 def test_an_agent_that_outlives_its_runner_is_adopted_and_not_started_again(tmp_path: Path) -> None:
     project = a_project(tmp_path, "1")
     count, go = tmp_path / "count", tmp_path / "go"
-    project.agent(
-        f'[[phase."1".implement]]\nappend = "{count}"\ntext = "x"\n'
-        f'[[phase."1".implement]]\nwait_for = "{go}"\n'
-        '[[phase."1".implement]]\nwrite = "1.txt"\n'
-    )
+    project.agent(steps(f'append = "{count}"\ntext = "x"', f'wait_for = "{go}"', 'write = "1.txt"'))
     first = project.popen("start", "X", "finish", "auto", "--foreground")
     until(count.exists)
     first.send_signal(signal.SIGKILL)
@@ -143,26 +118,15 @@ def test_an_agent_that_outlives_its_runner_is_adopted_and_not_started_again(tmp_
     assert project.leftovers() == []
 
 
-# --- claims, as a person meets them -----------------------------------------------------------------------
-
-
-def claim(project: Project, owner: str, *, kind: str = "plan", key: str = "plans/X.md") -> None:
-    """A claim as another process, or something worse, would have left it."""
-    with contextlib.closing(SqliteStore(project.path / ".git/runplan")) as store, store.transaction():
-        store.set_claim(kind, key, run="r-theirs", owner=owner)
-
-
 def test_a_runner_whose_plan_was_taken_over_lands_nothing_and_stops(tmp_path: Path) -> None:
     project = a_project(tmp_path, "1")
     here, go = tmp_path / "here", tmp_path / "go"
-    project.agent(
-        f'[[phase."1".implement]]\nwrite = "{here}"\n[[phase."1".implement]]\nwait_for = "{go}"\n'
-        '[[phase."1".implement]]\nwrite = "1.txt"\n'
-    )
+    project.agent(steps(f'write = "{here}"', f'wait_for = "{go}"', 'write = "1.txt"'))
     process = project.popen("start", "X", "finish", "auto", "--foreground")
     until(here.exists)
     me = identity(os.getpid()) or ""
-    claim(project, me)
+    with contextlib.closing(SqliteStore(project.path / ".git/runplan")) as store, store.transaction():
+        store.set_claim("plan", "plans/X.md", run="r-theirs", owner=me)
     recorded = project.events()
     go.touch()
     ran = ended(process)

@@ -1,7 +1,5 @@
 """A daemon that is killed, or whose repository is away for a while, loses nothing and starts nothing twice."""
 
-import contextlib
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -75,10 +73,11 @@ def test_three_running_plans_survive_a_killed_daemon_and_land_once(
 
 @pytest.mark.promise
 def test_a_landing_held_by_an_edited_file_is_retried_by_the_daemon(project: Project) -> None:
+    """Like an approval it waits for a person; unlike one it goes on by itself when that is settled."""
     project.commit_file("1.txt", "before\n")
     project.repo.write("1.txt", "edited\n")
-    assert project.runplan("start", "X", "1", "auto").code == 0
-    until(lambda: states(project) == ["waiting"])
+    ran = project.runplan("start", "X", "1", "auto", "--wait")
+    assert (ran.code, "runplan retry plans/X.md" in ran.last, "continues by itself" in ran.last) == (4, True, True)
     view = run_of(project)
     assert view["waiting_for"] == "checkout"
     assert later() < view["wake"] <= later(minutes=2), "it is looked at again in a minute"
@@ -138,7 +137,10 @@ def test_a_run_that_lost_its_key_in_a_restart_waits_and_names_it(
     assert found_in_files(project.home, project.path) == []
 
 
-VERBS = ("start Y auto", "approve X", "stop", "retry X", "pause X", "resume X", "now", "daemon", "gc", "init")
+VERBS = (
+    *("start Y auto", "approve X", "reject X", "answer X y", "edit X", "plan goal", "undo X 1", "stop", "retry X"),
+    *("pause X", "resume X", "now", "daemon", "gc", "init", "demo", "service install", "notify --test", "mcp"),
+)
 
 
 @pytest.mark.promise
@@ -160,52 +162,23 @@ def test_processes_of_an_agent_cannot_start_approve_or_stop_runs(project: Projec
     assert project.landed() == ["1"]
 
 
-def an_agent_at_work(project: Project, meanwhile: Meanwhile, place: Path) -> None:
-    shell_agent(project, place, waits(place, "agent"))
-    assert project.runplan("start", "X", "1", "auto").code == 0
-    meanwhile.reached("agent")
-
-
-@contextlib.contextmanager
-def away(project: Project, place: Path) -> Iterator[Path]:
-    """Within the block the repository is elsewhere; in its place nothing is made."""
-    elsewhere = place / "elsewhere"
-    project.path.rename(elsewhere)
-    try:
-        yield elsewhere
-    finally:
-        assert not project.path.exists()
-        elsewhere.rename(project.path)
-
-
-def look(project: Project) -> None:
-    """Let the daemon look at its runs, and wait until it has found that it cannot."""
-    seen = len(log_of(project, "closed"))
-    with Client(socket_of(project)) as client:
-        client.call(Wake(repository=Known(root=str(project.path), common=f"{project.path}/.git")), Done)
-        until(lambda: len(log_of(project, "closed")) > seen)
-
-
-def sent(place: Path) -> list[str]:
-    """The processes of all who were sent to implement."""
-    return (place / "agent.here").read_text().split()
-
-
-def assert_done_once(project: Project, place: Path) -> None:
-    assert len(sent(place)) == 1
-    assert project.dispatched() == ["implement", "verify"]
-    assert project.landed() == ["1"]
-    assert project.leftovers() == []
-
-
 def test_an_agent_that_ended_while_the_repository_was_away_is_not_started_again(
     project: Project, meanwhile: Meanwhile, tmp_path: Path
 ) -> None:
-    an_agent_at_work(project, meanwhile, tmp_path)
-    with away(project, tmp_path) as elsewhere:
-        meanwhile.let_on("agent")
-        until(lambda: list(elsewhere.glob(".git/runplan/dispatch/*/exit.json")))
-        look(project)
+    shell_agent(project, tmp_path, waits(tmp_path, "agent"))
+    assert project.runplan("start", "X", "1", "auto").code == 0
+    meanwhile.reached("agent")
+    elsewhere = project.path.rename(tmp_path / "elsewhere")
+    meanwhile.let_on("agent")
+    until(lambda: list(elsewhere.glob(".git/runplan/dispatch/*/exit.json")))
+    with Client(socket_of(project)) as client:  # let the daemon look at its runs, and find that it cannot
+        client.call(Wake(repository=Known(root=str(project.path), common=f"{project.path}/.git")), Done)
+        until(lambda: log_of(project, "closed"))
+    assert not project.path.exists(), "in its place nothing is made"
+    elsewhere.rename(project.path)
     assert project.runplan("retry", "X").code == 0
     until_runs_are(project, "done")
-    assert_done_once(project, tmp_path)
+    assert len((tmp_path / "agent.here").read_text().split()) == 1
+    assert project.dispatched() == ["implement", "verify"]
+    assert project.landed() == ["1"]
+    assert project.leftovers() == []

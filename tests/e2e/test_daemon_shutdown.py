@@ -2,7 +2,6 @@
 
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,6 @@ import pytest
 from tests.support.cli import (
     Meanwhile,
     Project,
-    a_project,
     ended,
     processes_of,
     steps,
@@ -23,7 +21,6 @@ from tests.support.daemons import (
     daemon_of,
     in_foreground,
     log_of,
-    none_left,
     shell_agent,
     states,
     until_runs_are,
@@ -112,7 +109,6 @@ def test_daemon_stop_gives_agents_the_grace_once(project: Project, meanwhile: Me
     assert [body["ending"] for kind, body in project.events() if kind == "DispatchEnded"] == ["exited"]
 
 
-@pytest.mark.promise
 def test_a_verified_change_lands_before_the_daemon_ends(project: Project, meanwhile: Meanwhile) -> None:
     user_settings(project, LONG)
     project.agent(work() + verify(*meanwhile.pause("verifier"), "pass_all = true"))
@@ -124,17 +120,6 @@ def test_a_verified_change_lands_before_the_daemon_ends(project: Project, meanwh
     assert project.landed() == ["1"]
     assert project.dispatched() == ["implement", "verify"], "the second phase is the next daemon's"
     assert states(project) == ["running"]
-
-
-@pytest.mark.promise
-def test_a_daemon_without_running_agents_ends_at_once(project: Project) -> None:
-    user_settings(project, LONG)
-    assert project.runplan("start", "X", "1", "--wait").code == 4, "it waits for a person"
-    daemon = daemon_of(project)
-    until(lambda: processes_of(project.home) == [daemon])
-    os.kill(daemon, signal.SIGTERM)
-    until(lambda: gone(project, daemon))  # long before the grace is over
-    assert states(project) == ["waiting"]
 
 
 def test_the_second_signal_ends_agents_without_charging_an_attempt(project: Project, meanwhile: Meanwhile) -> None:
@@ -154,24 +139,17 @@ def test_the_second_signal_ends_agents_without_charging_an_attempt(project: Proj
     assert project.landed() == ["1"]
 
 
-@pytest.fixture
-def stuck(tmp_path: Path) -> Iterator[Project]:
-    """The hand-over of X waits for a pipe in place of .gitattributes, for as long as limits.handover allows."""
-    with none_left(tmp_path / "home"):
-        made = a_project(tmp_path, "1")
-        user_settings(made, LONG)
-        shell_agent(made, tmp_path, f"[ -e {tmp_path}/honest ] || mkfifo .gitattributes")
-        made.commit_file("runplan.toml", (made.path / "runplan.toml").read_text() + '[limits]\nhandover = "10m"\n')
-        assert made.runplan("start", "X", "1", "auto").code == 0
-        until(lambda: [*made.path.glob(".git/runplan/handover/*/index")])
-        yield made
-
-
-def test_a_stop_ends_a_hand_over_and_the_work_is_kept(stuck: Project, tmp_path: Path) -> None:
-    assert stuck.runplan("stop", "X").code == 0
-    until_runs_are(stuck, "stopped")
-    parked = stuck.repo.git("for-each-ref", "--format=%(refname)", "refs/runplan/parked").splitlines()
-    assert [stuck.show(f"{ref}:1.txt") for ref in parked[:1]] == ["1"]
+def test_a_stop_ends_a_hand_over_and_the_work_is_kept(project: Project, tmp_path: Path) -> None:
+    """It waits for a pipe in place of .gitattributes, for as long as limits.handover allows."""
+    shell_agent(project, tmp_path, f"[ -e {tmp_path}/honest ] || mkfifo .gitattributes")
+    settings = (project.path / "runplan.toml").read_text()
+    project.commit_file("runplan.toml", settings + '[limits]\nhandover = "10m"\n')
+    assert project.runplan("start", "X", "1", "auto").code == 0
+    until(lambda: [*project.path.glob(".git/runplan/handover/*/index")])
+    assert project.runplan("stop", "X").code == 0
+    until_runs_are(project, "stopped")
+    parked = project.repo.git("for-each-ref", "--format=%(refname)", "refs/runplan/parked").splitlines()
+    assert [project.show(f"{ref}:1.txt") for ref in parked[:1]] == ["1"]
     (tmp_path / "honest").touch()
-    assert stuck.runplan("start", "X", "1", "auto", "--wait").code == 0
-    assert stuck.landed() == ["1"]
+    assert project.runplan("start", "X", "1", "auto", "--wait").code == 0
+    assert project.landed() == ["1"]

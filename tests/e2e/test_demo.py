@@ -74,48 +74,27 @@ def a_machine(place: Path) -> Machine:
     return Machine(home=home, tmp=tmp, env=env)
 
 
-@pytest.fixture(scope="module")
-def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[str]]:
-    """The output of the demo and the files that it leaves, on a machine with hostile settings."""
-    machine = a_machine(tmp_path_factory.mktemp("machine"))
+@pytest.mark.promise
+def test_the_demo_shows_a_whole_plan_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    """On a machine with hostile settings."""
+    machine = a_machine(tmp_path)
     ran = machine.demo()
-    assert ran.returncode == 0, ran.stdout
-    return ran.stdout, machine.left()
-
-
-@pytest.mark.promise
-def test_the_demo_shows_command_steps_and_report_in_order(shown: tuple[str, list[str]]) -> None:
+    out = ran.stdout
+    assert ran.returncode == 0, out
     marks = ["$ runplan start plans/", "phase 1  ", "phase 2  ", "phase 3  ", "3 phases landed", "$ runplan report"]
-    assert [mark for mark in marks if mark not in shown[0]] == []
-    assert sorted(marks, key=shown[0].index) == marks
-
-
-@pytest.mark.promise
-def test_the_demo_shows_a_fixed_test_failure(shown: tuple[str, list[str]]) -> None:
-    second = shown[0].partition("phase 2  ")[2].partition("phase 3  ")[0]
+    assert [mark for mark in marks if mark not in out] == []
+    assert sorted(marks, key=out.index) == marks
+    second = out.partition("phase 2  ")[2].partition("phase 3  ")[0]
     assert re.search(r"gate +failed.*fix .*gate +passed.*landed", second, re.DOTALL)
-
-
-@pytest.mark.promise
-def test_the_report_the_tracker_and_the_commits_are_shown(shown: tuple[str, list[str]]) -> None:
-    out = shown[0]
     assert [f"## Phase — {n} " in out for n in (1, 2, 3)] == [True] * 3
     rows = re.findall(r"^\| (\d) — .* \| ✅ Done \| `([0-9a-f]{7})` \|", out, re.MULTILINE)
     assert [phase for phase, _ in rows] == ["1", "2", "3"]
     commits = re.findall(r"^\* ([0-9a-f]{7}) ", out, re.MULTILINE)
     assert {commit for _, commit in rows} <= set(commits)
     assert len(commits) == 8
-
-
-@pytest.mark.promise
-def test_the_demo_leaves_nothing_behind(shown: tuple[str, list[str]]) -> None:
-    assert shown[1] == []
-
-
-@pytest.mark.promise
-def test_the_demo_fits_a_terminal(shown: tuple[str, list[str]]) -> None:
-    """Only the report, which is Markdown, may have longer lines."""
-    assert [line for line in shown[0].splitlines() if len(line) > 100 and not line.startswith(("|", "- "))] == []
+    # Only the report, which is Markdown, may have lines that do not fit a terminal.
+    assert [line for line in out.splitlines() if len(line) > 100 and not line.startswith(("|", "- "))] == []
+    assert machine.left() == []
 
 
 def test_the_demo_of_planning_goes_from_a_goal_to_a_complete_plan(tmp_path: Path) -> None:
@@ -169,10 +148,9 @@ def started(machine: Machine, *words: str) -> Iterator[tuple[subprocess.Popen[st
         yield process, process.stdout
 
 
-@pytest.mark.parametrize("words", [(), ("--web", "--pause", "0")], ids=["plain", "web"])
-def test_an_interrupted_demo_leaves_nothing_behind(tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_an_interrupted_demo_leaves_nothing_behind(tmp_path: Path) -> None:
     machine = a_machine(tmp_path)
-    with started(machine, *words) as (demo, output):
+    with started(machine, "--web", "--pause", "0") as (demo, output):
         next(line for line in output if line.startswith("  baseline"))
         os.killpg(demo.pid, signal.SIGINT)
         output.read()  # until its last process has ended
@@ -196,12 +174,3 @@ def test_the_demo_with_its_page_serves_it_and_ends_by_itself(tmp_path: Path) -> 
     assert machine.left() == []
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", page.port or 0))
-
-
-@pytest.mark.promise
-def test_the_demo_is_refused_inside_an_agent(tmp_path: Path) -> None:
-    machine = a_machine(tmp_path)
-    machine.env["RUNPLAN_AGENT"] = "1"
-    ran = machine.demo()
-    assert ran.returncode == 2
-    assert ran.stdout.startswith("runplan: demo does not run inside an agent")

@@ -18,21 +18,19 @@ def remote(project: Project, tmp_path: Path) -> Repo:
     return with_remote(project, tmp_path / "origin.git")
 
 
-def refusing(remote: Repo, printed: str) -> None:
-    """Let the server refuse every push, in these words."""
-    hook = remote.path / "hooks/pre-receive"
-    hook.parent.mkdir(exist_ok=True)
-    hook.write_text(f"#!/bin/sh\necho '{printed}' >&2\nexit 1\n")
-    hook.chmod(0o755)
-
-
 @pytest.mark.promise
-def test_a_plan_lands_on_the_remote_and_the_local_branch_follows(project: Project, remote: Repo) -> None:
+def test_a_plan_lands_on_the_remote_and_its_undo_is_pushed_and_the_local_branch_follows(
+    project: Project, remote: Repo
+) -> None:
     ran = project.start("finish", "auto", "direct")
     assert ran.code == 0, ran.err
     assert remote.head("main") == project.repo.head("main") == project.repo.head("refs/remotes/origin/main")
     assert project.landed() == ["1", "2"]
     assert "✅ Done" in project.show("origin/main:plans/X.md")
+    undone = project.runplan("undo", "X", "1")
+    assert undone.code == 0, undone.err
+    assert "1.txt" not in remote.git("ls-tree", "--name-only", "main").split()
+    assert project.repo.head("main") == remote.head("main")
     assert project.repo.status() == ""
     assert project.leftovers() == []
 
@@ -62,14 +60,17 @@ def test_an_included_configuration_that_a_phase_lands_has_no_effect(
 @pytest.mark.promise
 def test_a_refused_push_fails_as_protected_and_keeps_the_work(project: Project, remote: Repo) -> None:
     before = remote.head("main")
-    refusing(remote, "GH006: Protected branch update failed for refs/heads/main.")
+    hook = remote.path / "hooks/pre-receive"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\necho 'GH006: Protected branch update failed for refs/heads/main.' >&2\nexit 1\n")
+    hook.chmod(0o755)
     ran = project.start("1", "auto", "direct")
     assert (ran.code, ran.last) == (1, "runplan: failed: protected")
     assert "GH006: Protected branch update failed" in ran.err
     assert "or have the rule lifted" in ran.err
     assert remote.head("main") == before
     assert project.repo.git("show", "runplan/x/1:1.txt") == "1"
-    (remote.path / "hooks/pre-receive").unlink()
+    hook.unlink()
     again = project.runplan("retry", "X")
     assert again.code == 0, again.err
     assert remote.git("show", "main:1.txt") == "1"
@@ -95,12 +96,3 @@ def test_an_unreachable_remote_is_exit_5_and_retry_continues(project: Project, r
     assert remote.git("show", "main:1.txt") == "1"
     assert project.dispatched().count("implement") == 1
     assert project.leftovers() == []
-
-
-@pytest.mark.promise
-def test_an_undo_is_pushed_where_the_phase_was(project: Project, remote: Repo) -> None:
-    assert project.start("finish", "auto", "direct").code == 0
-    undone = project.runplan("undo", "X", "1")
-    assert undone.code == 0, undone.err
-    assert "1.txt" not in remote.git("ls-tree", "--name-only", "main").split()
-    assert project.repo.head("main") == remote.head("main")

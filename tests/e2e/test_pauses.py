@@ -145,17 +145,14 @@ def answering(project: Project, how: str, *turns: tuple[str, str], early: bytes 
     return running.wait(timeout=60), seen
 
 
-def test_keys_that_were_pressed_before_the_question_answer_nothing(project: Project) -> None:
-    code, seen = answering(project, "--foreground", (ASKS.format(1), "n"), early=b"y\n")
-    assert (code, project.landed()) == (4, []), seen
-
-
 @pytest.mark.parametrize("how", ["--foreground", "--wait"])
 def test_a_followed_run_asks_about_each_change_on_a_terminal(project: Project, how: str) -> None:
+    """Keys that were pressed before the question answer nothing."""
     set_up(project, agent=writes("1", "2") + fix('append = "1.txt"\ntext = "more\\n"'))
     first = ASKS.format(1)
     words = ((first, "r"), ("what has to change?: ", ""), (first, "r"), ("what has to change?: ", "add more"))
-    code, seen = answering(project, how, (first, "d"), (first, "what?"), *words, (first, "y"), (ASKS.format(2), "n"))
+    turns = ((first, "d"), (first, "what?"), *words, (first, "y"), (ASKS.format(2), "n"))
+    code, seen = answering(project, how, *turns, early=b"y\n")
     assert code == 4, seen
     assert "+++ b/1.txt" in seen
     assert set(project.landed()) == {"1"}
@@ -233,28 +230,16 @@ def test_diff_shows_the_pending_change_and_its_evidence(project: Project) -> Non
     assert named in yes.err
 
 
-def test_a_pending_change_survives_a_new_start_and_lands_with_auto(project: Project) -> None:
-    assert project.start("1").code == 4
+def test_a_pending_change_survives_a_new_start_and_a_moved_target_and_lands_with_auto(project: Project) -> None:
+    """After a move of the target the new candidate is shown, and asked about again: an approval is for one tree."""
+    waits = project.start("1")
     again = project.start("1")
-    assert again.code == 4, again.err
-    assert "implement" not in again.err  # the same candidate waits
+    assert (again.code, "implement" in again.err) == (4, False), "the same candidate waits"
+    project.repo.commit("Meanwhile", **{"other.txt": "other\n"})
+    moved = project.go_on(waits)
+    assert (moved.code, "the target moved to" in moved.err, project.landed()) == (4, True, []), moved.err
     assert project.start("1", "auto").code == 0
     assert project.landed() == ["1"]
-
-
-def test_an_approval_holds_for_one_tree_only(project: Project) -> None:
-    """The target moved since the person was asked: the new candidate is shown, and asked about again."""
-    waits = project.start("1")
-    project.repo.commit("Meanwhile", **{"other.txt": "other\n"})
-    again = project.go_on(waits)
-    assert again.code == 4, again.err
-    assert "the target moved to" in again.err
-    assert project.landed() == []
-    assert project.go_on(again).code == 0
-    assert project.landed() == ["1"]
-
-
-# --- the checkout -------------------------------------------------------------------------------------
 
 
 # --- interruptions ------------------------------------------------------------------------------------

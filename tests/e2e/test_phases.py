@@ -19,11 +19,6 @@ from tests.support.cli import (
 )
 from tests.support.foreign import read_commit
 
-AGENT_NAME = "runplan agent"
-
-#: A fixer's attempt to bring the kept work over, which stops at the conflict.
-TRIES = 'git = ["-c", "alias.try=!git cherry-pick refs/runplan/parked/x/1/1 || true", "try"]'
-
 
 def subjects(project: Project, since: str) -> list[str]:
     return project.repo.git("log", "--reverse", "--format=%s", f"{since}..main").splitlines()
@@ -68,6 +63,8 @@ def test_a_phase_lands_with_trailers_tracker_row_and_report(project: Project, tm
     assert project.repo.status() == ""
     assert project.leftovers() == []
     assert assert_nothing_runs(project)["run"]["outcome"] == "done"
+    again = project.runplan("retry", "X")
+    assert (again.code, again.last) == (0, "runplan: the last run of plans/X.md succeeded; nothing to retry")
 
 
 @pytest.mark.promise
@@ -118,31 +115,9 @@ def test_a_branch_with_a_merge_lands_as_one_commit_of_its_author(project: Projec
 
     assert ran.code == 0, ran.err
     assert len(subjects(project, before)) == 2
-    assert project.repo.git("show", "--name-only", "--format=%an, %cn", "main~1").split("\n\n") == [
-        f"{AGENT_NAME}, Uma User",
-        "1.txt\nside.txt",
-    ]
+    landed = project.repo.git("show", "--name-only", "--format=%an, %cn", "main~1").split("\n\n")
+    assert landed == ["runplan agent, Uma User", "1.txt\nside.txt"]
     assert project.leftovers() == []
-
-
-CLAUDE = """cp CLAUDE.local.md 1.txt
-echo '{"type": "result", "subtype": "success", "is_error": false, "result": "Done."}'
-"""
-
-
-def test_claude_finds_the_users_own_memory_of_the_project(project: Project) -> None:
-    """CLAUDE.local.md is no file of the repository; the agent's worktree has a copy, which never lands."""
-    (project.home / "claude.sh").write_text(CLAUDE)
-    settings = (project.path / "runplan.toml").read_text().replace('implementer = "robot"', 'implementer = "claude"')
-    claude = f'[agents.claude]\nargv = ["sh", "{project.home / "claude.sh"}"]\n'
-    project.commit_file("runplan.toml", settings + claude)
-    project.repo.write("CLAUDE.local.md", "Prefer short names.\n")
-
-    ran = project.start("1", "auto")
-
-    assert ran.code == 0, ran.err
-    assert project.show("main:1.txt") == "Prefer short names."
-    assert project.repo.git("ls-tree", "--name-only", "main", "CLAUDE.local.md") == ""
 
 
 @pytest.mark.promise
@@ -250,17 +225,10 @@ def test_a_conflict_gets_one_fix_on_the_new_tip(project: Project, meanwhile: Mea
     assert project.show("refs/runplan/parked/x/1/1:1.txt") == "1"
 
 
-@pytest.mark.parametrize(
-    "fixer",
-    [
-        pytest.param([], id="leaves no change"),
-        pytest.param([TRIES, 'commit = "Redo 1"\nall = true'], id="commits the markers"),
-    ],
-)
-def test_an_unsolved_conflict_names_its_files_and_the_kept_work(
-    project: Project, meanwhile: Meanwhile, fixer: list[str]
-) -> None:
-    set_up(project, agent=work(*meanwhile.pause("implement")) + fix(*fixer))
+def test_an_unsolved_conflict_names_its_files_and_the_kept_work(project: Project, meanwhile: Meanwhile) -> None:
+    """The fixer commits the markers of an attempt to bring the kept work over, which stops at the conflict."""
+    tries = 'git = ["-c", "alias.try=!git cherry-pick refs/runplan/parked/x/1/1 || true", "try"]'
+    set_up(project, agent=work(*meanwhile.pause("implement")) + fix(tries, 'commit = "Redo 1"\nall = true'))
     running = project.popen("start", "X", "1", "auto", "--foreground")
     meanwhile.reached("implement")
     tip = project.repo.commit("Theirs", **{"1.txt": "theirs\n"})

@@ -30,11 +30,16 @@ def on(repo: Repo, branch: str) -> int:
 
 
 @pytest.mark.promise
-def test_an_approved_change_lands_on_the_target_of_its_run(project: Project) -> None:
+def test_an_approved_change_lands_on_the_target_of_its_run_which_status_report_and_undo_use(project: Project) -> None:
     assert project.start("1", **DEV).code == 4
     approved = project.runplan("approve", "X")
     assert approved.code == 0, approved.err
     assert (on(project.repo, "main"), on(project.repo, "dev")) == (0, 1)
+    assert project.runplan("status", "X", "--json").json["phases"][0]["status"] == "done"
+    assert "## Phase — 1 Step 1" in project.runplan("report", "X").out
+    undone = project.runplan("undo", "X", "1")
+    assert undone.code == 0, undone.err
+    assert "1.txt" not in project.repo.git("ls-tree", "--name-only", "dev")
     assert project.leftovers() == []
 
 
@@ -44,16 +49,6 @@ def test_a_killed_run_continues_on_its_own_target(project: Project) -> None:
     assert again.code == 0, again.err
     assert (on(project.repo, "main"), on(project.repo, "dev")) == (0, 1)
     assert project.leftovers() == []
-
-
-@pytest.mark.promise
-def test_status_report_and_undo_use_the_target_of_the_last_run(project: Project) -> None:
-    assert project.start("1", "auto", **DEV).code == 0
-    assert project.runplan("status", "X", "--json").json["phases"][0]["status"] == "done"
-    assert "## Phase — 1 Step 1" in project.runplan("report", "X").out
-    undone = project.runplan("undo", "X", "1")
-    assert undone.code == 0, undone.err
-    assert "1.txt" not in project.repo.git("ls-tree", "--name-only", "dev")
 
 
 def test_a_plan_keeps_its_report_when_a_namesake_appears(tmp_path: Path) -> None:
@@ -66,22 +61,12 @@ def test_a_plan_keeps_its_report_when_a_namesake_appears(tmp_path: Path) -> None
     assert project.runplan("report", "plans/X.md").out.count("## Phase") == 2
 
 
-SPACED = "plans/My Plan.md"
-
-
-@pytest.fixture
-def spaced(tmp_path: Path) -> Project:
-    project = a_project(tmp_path, "1", "2")
-    project.plan(a_plan("1", "2", depends={"2": "Phase 1."}), SPACED)
-    return project
-
-
 @pytest.mark.promise
-def test_the_suggested_commit_command_quotes_a_path_with_a_blank(spaced: Project) -> None:
-    with (spaced.path / SPACED).open("a") as plan:
-        plan.write("\nMore.\n")
-    refused = spaced.runplan("start", SPACED, "--foreground")
+def test_the_suggested_commit_command_quotes_a_path_with_a_blank(tmp_path: Path) -> None:
+    project = a_project(tmp_path)
+    project.repo.write("plans/My Plan.md", a_plan("1"))
+    refused = project.runplan("start", "plans/My Plan.md", "--foreground")
     assert refused.code == 2
     commit = refused.last.partition("run: ")[2]
-    subprocess.run(commit, shell=True, check=True, cwd=spaced.path, env=spaced.env, capture_output=True)
-    assert spaced.repo.status() == ""
+    subprocess.run(commit, shell=True, check=True, cwd=project.path, env=project.env, capture_output=True)
+    assert project.repo.status() == ""

@@ -161,11 +161,8 @@ def test_the_first_step_may_ask_a_person_and_later_steps_get_the_answers(project
         assert "Which host?\nlocalhost" in prompt
 
 
-BLOCKED = 'return = {status = "blocked", summary = "which port?"}'
-
-
-@pytest.mark.parametrize("says", ['say = "BLOCKER: which port?"', BLOCKED], ids=["a line", "the status"])
-def test_a_planner_that_asks_is_answered_and_goes_on(project: Project, says: str) -> None:
+def test_a_planner_that_asks_is_answered_and_goes_on(project: Project) -> None:
+    says = 'return = {status = "blocked", summary = "which port?"}'
     asks = steps(f'{says}\nonce = "main:.git/a"', 'exit = 0\nonce = "main:.git/b"', phase="*", role="draft")
     planning_project(project, planner(draft=asks + said({"plan": PLAN})))
     ran = plan(project)
@@ -181,6 +178,10 @@ def test_a_planner_that_asks_is_answered_and_goes_on(project: Project, says: str
 def test_a_proposal_is_not_worked_before_it_is_approved(project: Project) -> None:
     """Neither by start nor by a schedule; and `check` names the command that shows it."""
     assert plan(project, "--quick").code == 4
+    (entry,) = project.runplan("inbox", "--json").json["entries"]
+    assert (entry["kind"], entry["plan"], entry["phase"]) == ("proposal", GREET, "")
+    assert entry["text"].startswith("Greet people: 2 phases, ")
+    assert f"runplan edit {GREET}" in entry["commands"]
     for words in (("finish", "auto"), ("every", "4h")):
         ran = project.runplan("start", "greet-people", *words)
         assert (ran.code, ran.err.count("\n")) == (4, 1)
@@ -188,11 +189,3 @@ def test_a_proposal_is_not_worked_before_it_is_approved(project: Project) -> Non
     checked = project.runplan("check", "greet-people")
     assert (checked.code, f"runplan diff {GREET}" in checked.err) == (3, True)
     assert project.landed() == []
-
-
-def test_a_plan_that_landed_is_worked_after_a_kill_of_its_planning_run(project: Project) -> None:
-    assert plan(project, "--quick").code == 4
-    assert project.runplan("approve", "greet-people", TEST_KILL="after Landed").code == -9
-    ran = project.runplan("start", "greet-people", "finish", "auto", "--foreground")
-    assert ran.code == 0, ran.err
-    assert project.landed() == ["plan", "1", "2"]

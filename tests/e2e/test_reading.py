@@ -89,67 +89,29 @@ def test_the_id_of_a_run_is_taken_in_place_of_the_plan(recorded: Project) -> Non
     assert (none.code, none.last) == (3, f"runplan: the run {failed} has no change to show; see: runplan logs {failed}")
 
 
-def test_status_json_has_the_promised_fields(recorded: Project) -> None:
+def test_status_json_has_the_promised_values(recorded: Project) -> None:
+    """Its fields are compared with the reference in test_docs."""
     view = recorded.runplan("status", "X", "--json").json
     fields = ["plan", "title", "status", "landing", "phases", "next", "run", "claim", "schedule"]
     assert list(view)[: len(fields)] == fields
-    assert {name: view[name] for name in ("plan", "title", "status", "landing", "next", "schedule")} == {
-        "plan": "plans/X.md",
-        "title": "X",
-        "status": "active",
-        "landing": "cherry-pick",
-        "next": "2",
-        "schedule": None,
-    }
+    assert [view[name] for name in ("plan", "title", "status", "landing", "next", "schedule")] == [
+        *("plans/X.md", "X", "active", "cherry-pick", "2", None)
+    ]
     commit = recorded.repo.head("main~1")[:7]
-    assert [phase.pop("failed") for phase in view["phases"]] == 3 * [None], "phase 1 has landed since"
-    assert [phase.pop("hindrance") for phase in view["phases"]] == ["", "", "waits for 2"]
-    assert [phase.pop("words") for phase in view["phases"]] == [f"done ({commit})", "waits for approval", "after 2"]
-    assert [phase.pop("state") for phase in view["phases"]] == ["done", "waiting", "todo"]
-    assert view["phases"] == [
-        {"id": "1", "title": "Step 1", "status": "done", "commit": commit, "depends": [], "blocked_by": []},
-        {"id": "2", "title": "Step 2", "status": "in-progress", "commit": None, "depends": ["1"], "blocked_by": []},
-        {"id": "3", "title": "Step 3", "status": "todo", "commit": None, "depends": ["1", "2"], "blocked_by": ["2"]},
+    names = ("id", "title", "status", "commit", "depends", "blocked_by", "failed", "hindrance", "state", "words")
+    assert [tuple(phase[name] for name in names) for phase in view["phases"]] == [
+        ("1", "Step 1", "done", commit, [], [], None, "", "done", f"done ({commit})"),
+        ("2", "Step 2", "in-progress", None, ["1"], [], None, "", "waiting", "waits for approval"),
+        ("3", "Step 3", "todo", None, ["1", "2"], ["2"], None, "waits for 2", "todo", "after 2"),
     ]
     run = view["run"]
-    assert TIME.fullmatch(run.pop("since"))
-    assert re.fullmatch(r"r[0-9a-f]{8}", run.pop("id"))
-    stuck = run.pop("stuck")
-    assert run == {
-        "state": "waiting",
-        "phase": "2",
-        "step": "land",
-        "attempt": 1,
-        "mode": "finish",
-        "outcome": None,
-        "reason": None,
-        "waiting_for": "approval",
-        "about": None,
-        "subplan": None,
-        "wake": None,
-        "began": None,
-        "dispatch": None,
-        "failed": None,
-        "asked": None,
-        "agent": None,
-        "dispatched": None,
-        "output": None,
-        "gates": [],
-        "retries": 0,
-        "tokens": 0,
-        "usd": 0.0,
-        "unpriced": False,
-        "kept": None,
-        "version": None,
-        "daemon": False,
-        "estimated": False,
-        "lanes": [],
-        "questions": [],
-    }
-    assert stuck["level"] == "look"
-    assert re.fullmatch(r"Needs attention: phase 2, land, waiting \d+s for approval", stuck["sentence"])
-    assert list(view["claim"]) == ["owner", "alive"]
-    assert view["claim"]["alive"] is False
+    assert TIME.fullmatch(run["since"])
+    assert re.fullmatch(r"r[0-9a-f]{8}", run["id"])
+    named = ("state", "phase", "step", "attempt", "mode", "waiting_for", "outcome", "reason", "wake", "agent")
+    assert [run[name] for name in named] == ["waiting", "2", "land", 1, "finish", "approval", None, None, None, None]
+    assert run["stuck"]["level"] == "look"
+    assert re.fullmatch(r"Needs attention: phase 2, land, waiting \d+s for approval", run["stuck"]["sentence"])
+    assert (list(view["claim"]), view["claim"]["alive"]) == (["owner", "alive"], False)
 
 
 def test_status_without_a_plan_lists_all_and_without_runs_has_none(recorded: Project, tmp_path: Path) -> None:
@@ -216,7 +178,9 @@ def test_status_and_logs_follow_a_running_run(tmp_path: Path) -> None:
 
 def test_every_line_of_the_log_has_its_number_time_run_and_type(recorded: Project) -> None:
     run = recorded.runplan("status", "X", "--json").json["run"]["id"]
-    lines = [json.loads(line) for line in recorded.runplan("logs", "X", "--json").out.splitlines()]
+    followed = recorded.runplan("logs", "X", "--json", "-f")
+    assert followed.code == 0, "it ends when the run waits"
+    lines = [json.loads(line) for line in followed.out.splitlines()]
     assert [line["type"] for line in lines][:3] == ["RunStarted", "ClaimTaken", "PhaseChosen"]
     assert {line["run"] for line in lines} == {run}
     assert all(list(line)[:4] == ["seq", "at", "run", "type"] and TIME.fullmatch(line["at"]) for line in lines)
@@ -296,9 +260,7 @@ def test_report_html_is_one_page_with_folded_diffs(recorded: Project, tmp_path: 
 def test_report_since_covers_every_repository_also_those_used_in_the_foreground(
     recorded: Project, tmp_path: Path
 ) -> None:
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    ran = recorded.runplan_in(elsewhere, "report", "--since", "yesterday")
+    ran = recorded.runplan_in(tmp_path, "report", "--since", "yesterday")
     assert ran.code == 0, ran.err
     commit = recorded.repo.head("main~1")[:7]
     counts = r"^Phases: 1 waiting for you, 1 landed\. Time: \d+s \(agents \d+s, tests \d+s\)\.$"
@@ -306,18 +268,12 @@ def test_report_since_covers_every_repository_also_those_used_in_the_foreground(
     name, there = recorded.path.name, f"cd {recorded.path} && runplan"
     needs, _, landed = ran.out.partition("\n## Landed\n")
     assert re.search(rf"- {name}: X, phase 2 Step 2\n  waits for approval, .*\n  `{there} diff plans/X.md 2`\n", needs)
-    assert re.search(
-        rf"- {name}: X, phase 1 Step 1\n  `{commit}`, tests passed, .*\n  `{there} report plans/X.md`\n", landed
-    )
-    assert recorded.runplan("report", "--since", "8h").out.count("## ") == 2
+    assert f"- {name}: X, phase 1 Step 1\n  `{commit}`, tests passed, " in landed
     paris = recorded.runplan("report", "--since", "2026-01-01", TZ="Europe/Paris").out
     assert paris.startswith("# Report since 2026-01-01 00:00 CET\n")
     view = recorded.runplan("report", "--since", "2026-01-01", "--json").json
     assert [one["repository"] for one in view["repositories"]] == [str(recorded.path)]
     assert "<h2>" in recorded.runplan("report", "--since", "1h", "--html").out
-    quiet = recorded.runplan_in(elsewhere, "report", "--since", "today", XDG_STATE_HOME=str(elsewhere))
-    assert "No phase landed, failed or waits for you." in quiet.out
-    assert recorded.runplan("report", "--since", "soon").code == 2
     assert recorded.runplan("report", "X", "--since", "today").code == 2
     unwritable = recorded.runplan("report", "--since", "today", "-o", "absent/report.md")
     assert (unwritable.code, unwritable.err) == (
@@ -326,35 +282,22 @@ def test_report_since_covers_every_repository_also_those_used_in_the_foreground(
     )
 
 
-def test_gc_dry_run_lists_parked_refs_and_removes_nothing(recorded: Project) -> None:
-    before = recorded.repo.refs()
-    assert "refs/runplan/parked/x/1/1" in before
-    listed = recorded.runplan("gc", "--dry-run")
-    assert "kept  refs/runplan/parked/x/1/1: main does not hold it: " in listed.out
-    assert "candidate" not in listed.out  # the waiting run still needs it
-    assert recorded.runplan("gc", "--dry-run", "--json").json[0]["answer"] == "kept"
-    assert recorded.repo.refs() == before
-
-
-def test_gc_removes_logs_of_landed_phases_only(recorded: Project) -> None:
-    logs = sorted((recorded.path / ".git/runplan/dispatch").glob("*.*/"))
+def test_gc_dry_run_lists_parked_refs_and_logs_of_landed_phases_and_removes_nothing(recorded: Project) -> None:
+    before, place = recorded.repo.refs(), recorded.path / ".git/runplan/dispatch"
+    logs = sorted(place.glob("*.*/"))
+    listed = recorded.runplan("gc", "--dry-run").out
+    assert "kept  refs/runplan/parked/x/1/1: main does not hold it: " in listed
+    assert "candidate" not in listed  # the waiting run still needs it
+    assert f"of agents and checks in {place}: their phases have landed" in listed
     answers = {one["what"]: one for one in recorded.runplan("gc", "--dry-run", "--json").json}
+    assert answers["refs/runplan/parked/x/1/1"]["answer"] == "kept"
     why = {answers[str(log)].get("why", "") for log in logs if log.is_dir()}
     assert "" in why  # phase 1 has landed
     assert any(one.startswith("in use by the run ") for one in why)  # the one that waits
-    assert "would remove" in (out := recorded.runplan("gc", "--dry-run").out)
-    assert f"of agents and checks in {recorded.path / '.git/runplan/dispatch'}: their phases have landed" in out
-    assert sorted((recorded.path / ".git/runplan/dispatch").glob("*.*/")) == logs
+    assert (recorded.repo.refs(), sorted(place.glob("*.*/"))) == (before, logs)
 
 
-def test_a_plan_file_is_checked_outside_of_a_repository(recorded: Project, tmp_path: Path) -> None:
-    """With and without its `.md`."""
-    (tmp_path / "P.md").write_text(a_plan("1", "2"))
-    views = [recorded.runplan_in(tmp_path, "check", word, "--json").json for word in ("P.md", "P")]
-    assert [(view["plan"], len(view["phases"])) for view in views] == 2 * [("P.md", 2)]
-
-
-def test_check_prints_the_parsed_plan(recorded: Project) -> None:
+def test_check_prints_the_parsed_plan_also_outside_of_a_repository(recorded: Project, tmp_path: Path) -> None:
     view = recorded.runplan("check", "plans/X.md", "--json").json
     assert (view["format"], view["warnings"], len(view["phases"])) == ("tracker", [], 3)
     assert view["phases"][2]["depends"] == ["1", "2"]
@@ -362,6 +305,8 @@ def test_check_prints_the_parsed_plan(recorded: Project) -> None:
     table = recorded.runplan("check", "X").out.splitlines()
     assert table[0] == "X  (plans/X.md, read as: tracker table)"
     assert table[-2:] == ["   └─ 3  Step 3  [todo]", "            W1 Write 3.txt"]
+    (tmp_path / "P.md").write_text(a_plan("1", "2"))
+    assert len(recorded.runplan_in(tmp_path, "check", "P", "--json").json["phases"]) == 2
 
 
 def test_check_fix_adds_a_tracker_and_strict_fails_on_warnings(recorded: Project, tmp_path: Path) -> None:
@@ -514,14 +459,9 @@ def test_status_without_the_target_branch_shows_the_plans_of_the_checkout_and_sa
     assert project.runplan("status", "X", "--json").json["phases"][0]["status"] == "todo"
 
 
-@contextlib.contextmanager
-def answering(state: Path) -> Iterator[None]:
-    with hold_lock(state, version="1", since=iso(datetime.now(UTC))), a_door(state / "daemon.sock"):
-        yield
-
-
 def test_metrics_come_from_a_running_daemon_also_outside_of_a_repository(project: Project, tmp_path: Path) -> None:
-    with answering(state_directory(project.env)):
+    state = state_directory(project.env)
+    with hold_lock(state, version="1", since=iso(datetime.now(UTC))), a_door(state / "daemon.sock"):
         recorded = project.runplan_in(tmp_path, "metrics")
         with journal(project) as store:
             plan_every(store, "4h", since=datetime.now(UTC))
@@ -566,14 +506,6 @@ def open_files(pid: int) -> set[str]:
     return names
 
 
-def test_logs_agent_without_an_agent_is_exit_3(project: Project) -> None:
-    project.agent("")
-    project.commit_file("runplan.toml", (project.path / "runplan.toml").read_text() + '[run]\nsetup = "false"\n')
-    assert project.start("auto").code == 1
-    ran = project.runplan("logs", "X", "--agent")
-    assert (ran.code, "no agent has worked on plans/X.md" in ran.last) == (3, True)
-
-
 #: A control sequence in one character, a line that runs backwards, and the same for what it encloses.
 NAME = "f\u009b31m\u202etxt\u2066.exe"
 
@@ -602,12 +534,11 @@ def landed(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 
 @pytest.mark.parametrize("verb", ["logs", "status", "report", "explain"])
-@pytest.mark.parametrize("form", ["", "--json"])
-def test_no_verb_prints_terminal_control_characters(landed: Project, verb: str, form: str) -> None:
-    recorded = landed.runplan(verb, "X", *([form] if form else []))
-
-    assert recorded.code == 0, recorded.err
-    assert OBEYED.search(recorded.out + recorded.err) is None
+def test_no_verb_prints_terminal_control_characters(landed: Project, verb: str) -> None:
+    for form in ((), ("--json",)):
+        recorded = landed.runplan(verb, "X", *form)
+        assert recorded.code == 0, recorded.err
+        assert OBEYED.search(recorded.out + recorded.err) is None
 
 
 def test_json_keeps_control_characters_escaped(landed: Project) -> None:

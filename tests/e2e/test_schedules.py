@@ -22,6 +22,7 @@ from tests.support.daemons import (
     kill_daemon,
     log_of,
     none_left,
+    run_of,
     schedules,
     socket_of,
     states,
@@ -63,16 +64,12 @@ def test_a_schedule_without_now_only_schedules(project: Project) -> None:
 
 
 @pytest.mark.promise
-@pytest.mark.parametrize("verb", ["now", "resume"])
-def test_a_plan_that_is_a_draft_is_refused(project: Project, verb: str) -> None:
+def test_a_plan_that_is_a_draft_is_refused(project: Project) -> None:
     scheduled(project)
     project.plan(a_plan("1", front="status: draft"))
-    assert (
-        project.runplan("check", "X")
-        .out.splitlines()[-1]
-        .startswith("plans/X.md: warning: the plan says status: draft; ")
-    )
-    ran = project.runplan(verb, "X")
+    checked = project.runplan("check", "X").out.splitlines()[-1]
+    assert checked.startswith("plans/X.md: warning: the plan says status: draft; ")
+    ran = project.runplan("now", "X")
     assert (ran.code, states(project)) == (2, []), ran.err
     assert ran.last.startswith("runplan: plans/X.md: the plan says status: draft; to have it worked, write status: ")
 
@@ -91,9 +88,6 @@ def test_now_without_a_schedule_is_exit_3(project: Project) -> None:
     stopped = project.runplan("stop", "Y")
     assert (stopped.code, stopped.last) == (0, "runplan: Nothing to stop for plans/Y.md")
     assert len(schedules(project)) == 1
-
-
-REJECTED = "phase 1 was rejected"
 
 
 @pytest.mark.promise
@@ -120,10 +114,11 @@ def test_a_rejection_pauses_the_schedule(project: Project) -> None:
     until_runs_are(project, "waiting")
     project.runplan("reject", "X")
     until_runs_are(project, "stopped")
-    assert schedules(project)[0].paused == REJECTED
+    rejected = "phase 1 was rejected"
+    assert schedules(project)[0].paused == rejected
     ran = project.runplan("now")
     again = "retry it: runplan retry plans/X.md; or resume the schedule: runplan resume plans/X.md"
-    assert (ran.code, ran.last) == (4, f"runplan: Not started: {REJECTED}; {again}"), ran.err
+    assert (ran.code, ran.last) == (4, f"runplan: Not started: {rejected}; {again}"), ran.err
     due_soon(project)
     with in_foreground(project):
         until(lambda: [answer for answer, _ in firings(project)] == ["skipped"])
@@ -134,10 +129,13 @@ def test_a_rejection_pauses_the_schedule(project: Project) -> None:
 
 
 @pytest.mark.promise
-def test_a_schedule_ends_when_its_plan_is_complete(project: Project) -> None:
-    scheduled(project, "now")
+def test_a_schedule_runs_one_phase_at_once_with_now_and_ends_when_its_plan_is_complete(project: Project) -> None:
+    ran = project.runplan("start", "X", "auto", "every", "4h", "now")
+    made, begun = ran.err.splitlines()
+    assert made.startswith("runplan: Scheduled plans/X.md every 4h, first at "), "it says both"
+    assert begun.startswith("runplan: Accepted as ")
     until_runs_are(project, "done")
-    assert len(schedules(project)) == 1
+    assert (len(schedules(project)), project.landed()) == (1, ["1"])
     assert project.runplan("now").code == 0
     until_runs_are(project, "done", "done")
     until(lambda: schedules(project) == [])
@@ -182,7 +180,8 @@ def test_a_schedule_whose_plan_was_moved_is_paused_and_can_be_stopped(project: P
     for verb in ("logs", "explain"):
         assert project.runplan(verb, "plans/X.md").code == 0, verb
     assert project.runplan("stop", "plans/X.md").last == "runplan: Cancelled the schedule of plans/X.md (every 4h)"
-    assert {view["plan"] for view in project.runplan("status", "--json").json} == {"plans/X.md", "plans/Y.md"}
+    views = {view["plan"]: view["status"] for view in project.runplan("status", "--json").json}
+    assert views == {"plans/X.md": "unreadable", "plans/Y.md": "active"}
     assert project.runplan("start", "plans/X.md").code == 3
 
 
@@ -206,13 +205,10 @@ def test_a_paused_schedule_fires_again_after_resume(project: Project) -> None:
         assert firings(project) == [("skipped", "paused by a person")]
         assert project.runplan("resume", "X").code == 0
     assert schedules(project)[0].paused is None
-    due_soon_again(project)
+    change_schedule(project, anchor=ago(hours=4, seconds=-1.5))
     with in_foreground(project):
         until_runs_are(project, "done")
-
-
-def due_soon_again(project: Project) -> None:
-    change_schedule(project, anchor=ago(hours=4, seconds=-1.5))
+    assert firings(project)[1:] == [("fired", run_of(project)["id"])]
 
 
 @pytest.mark.promise

@@ -54,23 +54,39 @@ def machine(tmp_path: Path) -> Machine:
     return a_machine(tmp_path, "systemctl")
 
 
-def test_a_dry_run_shows_the_file_and_changes_nothing(machine: Machine) -> None:
-    ran = machine.runplan("service", "install", "--dry-run")
+def test_a_service_is_shown_installed_and_taken_away(machine: Machine) -> None:
+    shown = machine.runplan("service", "install", "--dry-run")
+    assert shown.code == 0
+    assert shown.out.startswith(f"# {machine.unit}\n")
+    assert f"ExecStart={sys.executable} -P -m runplan daemon\n" in shown.out
+    assert shown.out.endswith("# systemctl --user daemon-reload\n# systemctl --user enable --now runplan.service\n")
+    assert (machine.unit.exists(), machine.printed) == (False, [])
+    assert machine.runplan("service", "status").out.startswith(f"not installed; there is no {machine.unit}\n")
 
-    assert ran.code == 0
-    assert ran.out.startswith(f"# {machine.unit}\n")
-    assert f"ExecStart={sys.executable} -P -m runplan daemon\n" in ran.out
-    assert ran.out.endswith("# systemctl --user daemon-reload\n# systemctl --user enable --now runplan.service\n")
-    assert not machine.unit.exists()
-    assert machine.printed == []
-
-
-def test_install_writes_the_file_and_starts_the_daemon(machine: Machine) -> None:
     ran = machine.runplan("service", "install")
 
     assert (ran.code, ran.out) == (0, f"wrote {machine.unit}\nthe daemon runs, and starts at each login\n")
     assert "Type=notify" in machine.unit.read_text()
     assert machine.printed == ["systemctl --user daemon-reload", "systemctl --user enable --now runplan.service"]
+    assert machine.runplan("service", "status").out == f"installed as {machine.unit}, running\n"
+    (machine.home / "active").unlink()
+    assert machine.runplan("service", "status").out == f"installed as {machine.unit}, not running\n"
+    machine.unit.write_text("by another version")
+    assert "write it again: runplan service install" in machine.runplan("service", "status").out
+    assert json.loads(machine.runplan("service", "status", "--json", RUNPLAN_AGENT="1").out) == {
+        "file": str(machine.unit),
+        "installed": True,
+        "current": False,
+        "active": False,
+        "answers": True,
+    }
+
+    ran = machine.runplan("service", "uninstall")
+
+    assert (ran.code, ran.out) == (0, f"removed {machine.unit}\n")
+    assert not machine.unit.exists()
+    assert machine.printed[2:] == ["systemctl --user disable --now runplan.service", "systemctl --user daemon-reload"]
+    assert machine.runplan("service", "uninstall").out == f"there is no {machine.unit}\n"
 
 
 def test_install_prints_the_command_when_the_manager_does_not_answer(machine: Machine) -> None:
@@ -92,34 +108,6 @@ def test_install_quotes_the_error_of_the_manager(machine: Machine) -> None:
     assert (ran.code, ran.last) == (5, "runplan: systemctl --user enable --now runplan.service: Unit is masked.")
 
 
-def test_service_status_shows_installed_and_running(machine: Machine) -> None:
-    assert machine.runplan("service", "status").out.startswith(f"not installed; there is no {machine.unit}\n")
-    machine.runplan("service", "install")
-    assert machine.runplan("service", "status").out == f"installed as {machine.unit}, running\n"
-    (machine.home / "active").unlink()
-    assert machine.runplan("service", "status").out == f"installed as {machine.unit}, not running\n"
-    machine.unit.write_text("by another version")
-    assert "write it again: runplan service install" in machine.runplan("service", "status").out
-    assert json.loads(machine.runplan("service", "status", "--json").out) == {
-        "file": str(machine.unit),
-        "installed": True,
-        "current": False,
-        "active": False,
-        "answers": True,
-    }
-
-
-def test_uninstall_stops_the_daemon_and_removes_the_file(machine: Machine) -> None:
-    machine.runplan("service", "install")
-
-    ran = machine.runplan("service", "uninstall")
-
-    assert (ran.code, ran.out) == (0, f"removed {machine.unit}\n")
-    assert not machine.unit.exists()
-    assert machine.printed[2:] == ["systemctl --user disable --now runplan.service", "systemctl --user daemon-reload"]
-    assert machine.runplan("service", "uninstall").out == f"there is no {machine.unit}\n"
-
-
 def test_install_writes_a_property_list_for_launchd(tmp_path: Path) -> None:
     machine = a_machine(tmp_path, "launchctl")
     file = tmp_path / "Library/LaunchAgents/runplan.hosts.daemon.plist"
@@ -137,12 +125,6 @@ def test_install_without_a_service_manager_is_refused(tmp_path: Path) -> None:
         2,
         "runplan: neither systemd nor launchd is here; start the daemon another way: runplan daemon",
     )
-
-
-def test_install_is_refused_inside_an_agent(machine: Machine) -> None:
-    assert machine.runplan("service", "install", RUNPLAN_AGENT="1").code == 2
-    assert not machine.unit.exists()
-    assert machine.runplan("service", "status", RUNPLAN_AGENT="1").code == 0
 
 
 @pytest.mark.rest
