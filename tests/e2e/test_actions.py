@@ -129,13 +129,12 @@ def test_the_example_works_through_a_plan(
             "the token may not open pull requests on acme/app; it needs write access to contents and pull requests: "
             "cannot open pull requests with this token: 403 GitHub Actions is not permitted",
         ),
-        (0, "Resource not accessible by integration", "the token may not open pull requests on acme/app"),
     ],
 )
 def test_a_workflow_that_could_not_land_is_refused_before_any_work(
     runner: Runner, server: StandIn, depth: int, said: str, expected: str
 ) -> None:
-    """The setting of the repository is off; or a workflow of a fork, whose token may only read."""
+    """The history is cut off, or the setting of the repository is off."""
     if said:
         server.faults.append(Fault(call="POST /pulls", kind="before", status=403, message=said))
     runner.check_out({"fetch-depth": depth})

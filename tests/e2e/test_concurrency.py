@@ -42,7 +42,7 @@ def test_of_two_simultaneous_starts_one_runs_and_the_other_declines(tmp_path: Pa
     assert "1 phase landed" in worked.err
     assert project.landed() == ["1"]
     assert project.dispatched() == ["implement", "verify"]
-    assert len([body for kind, body in project.events() if kind == "ClaimTaken"]) == 1
+    assert len(project.bodies("ClaimTaken")) == 1
     assert project.leftovers() == []
 
 
@@ -113,7 +113,7 @@ def test_an_agent_that_outlives_its_runner_is_adopted_and_not_started_again(tmp_
     assert count.read_text() == "x"
     assert project.dispatched() == ["implement", "verify"]
     assert project.landed() == ["1"]
-    taken = [bool(body["took_over"]) for kind, body in project.events() if kind == "ClaimTaken"]
+    taken = [bool(body["took_over"]) for body in project.bodies("ClaimTaken")]
     assert taken == [False, True]
     assert project.leftovers() == []
 

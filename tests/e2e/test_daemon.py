@@ -65,7 +65,7 @@ def test_start_and_retry_wait_for_the_outcome_and_exit_with_it(project: Project)
     ran = project.go_on(ran)
     assert (ran.code, "Accepted as" in ran.last) == (0, True), ran.err
     until_runs_are(project, "done")
-    owners = {body["owner"] for kind, body in project.events() if kind == "ClaimTaken"}
+    owners = {body["owner"] for body in project.bodies("ClaimTaken")}
     assert {int(owner.partition(":")[0]) for owner in owners} == {daemon_of(project)}
     project.agent(steps("exit = 3", phase="2"))
     for words in (("start", "X", "2", "auto"), ("retry", "X")):
@@ -94,7 +94,7 @@ def test_a_stop_ends_agents_keeps_the_work_and_lists_what_it_stopped(project: Pr
     assert project.show("runplan/x/1:1.txt") == "1"
     assert project.landed() == []
     assert project.runplan("status", "X", "--json").json["claim"] is None
-    (booked,) = [body for kind, body in project.events() if kind == "DispatchEnded"]
+    (booked,) = project.bodies("DispatchEnded")
     assert (booked["ending"], booked["input_tokens"], booked["usd"]) == ("ended", 600, 0.6)
     assert "Nothing to stop here" in project.runplan("stop").err
 

@@ -106,7 +106,7 @@ def test_daemon_stop_gives_agents_the_grace_once(project: Project, meanwhile: Me
         ran = ended(stop)
     again = "Start it at the next login, or with: runplan daemon restart"
     assert (ran.code, ran.last, daemon_of(project)) == (0, f"runplan: The daemon has ended. {again}", 0)
-    assert [body["ending"] for kind, body in project.events() if kind == "DispatchEnded"] == ["exited"]
+    assert [body["ending"] for body in project.bodies("DispatchEnded")] == ["exited"]
 
 
 def test_a_verified_change_lands_before_the_daemon_ends(project: Project, meanwhile: Meanwhile) -> None:
@@ -127,14 +127,14 @@ def test_the_second_signal_ends_agents_without_charging_an_attempt(project: Proj
     daemon = drain(project)
     os.kill(daemon, signal.SIGTERM)
     until(lambda: processes_of(project.home) == [])
-    (ended,) = [body for kind, body in project.events() if kind == "DispatchEnded"]
+    (ended,) = project.bodies("DispatchEnded")
     assert (ended["ending"], ended["role"]) == ("ended", "implement")
     assert states(project) == ["running"], "the run itself goes on with the next daemon"
     meanwhile.let_on("agent")
     with in_foreground(project):
         until_runs_are(project, "done")
     assert project.dispatched() == ["implement", "implement", "verify"]
-    attempts = [body["attempt"] for kind, body in project.events() if kind == "Leased"]
+    attempts = [body["attempt"] for body in project.bodies("Leased")]
     assert attempts == [1]
     assert project.landed() == ["1"]
 

@@ -233,7 +233,7 @@ def test_a_changing_command_ends_as_expected(tmp_path: Path, home: Path, line: s
             project.agent(planner(draft={"plan": text}, revise={**REVISE, "plan": text}))
         if "--review" in line:
             assert project.start("finish", "pr").code == 4
-        asked = [body["id"] for kind, body in project.events() if kind == "QuestionAsked"]
+        asked = [body["id"] for body in project.bodies("QuestionAsked")]
         code, printed = play(project, line.replace("r1a2b3c4d.2", *asked) if asked else line)
     assert code == expected_code(line), printed
 
@@ -344,13 +344,6 @@ def test_the_agent_in_the_page_works_on_a_phase(tmp_path: Path) -> None:
     ran = project.start("auto")
     assert ran.code == 0, ran.err
     assert project.show("main:hello.txt") == "hello"
-
-
-def test_the_last_line_of_a_failed_run_is_its_reason(tmp_path: Path) -> None:
-    project = a_project(tmp_path, "1")
-    project.agent("")
-    ran = project.start("auto")
-    assert (ran.code, ran.last) == (1, "runplan: failed: no-commits")
 
 
 def test_a_prompt_of_the_repository_and_one_of_the_user_replace_the_shipped_ones(tmp_path: Path) -> None:

@@ -114,8 +114,7 @@ def test_a_plan_of_three_sub_plans_names_the_one_that_fails_and_completes_once_a
     report = project.runplan("report", "X").out
     assert "[plan-b.md](plan-b.md)" in report
     assert "- Verdict on all phases: pass by `robot` on tree" in report
-    final = next(body["id"] for kind, body in project.events() if kind == "DispatchStarted" and body["scope"])
-    diff = (project.path / ".git/runplan/dispatch" / final / "prompt.md").read_text()
+    *_, diff = project.prompts("verify")
     assert re.findall(r"^diff --git a/(\w+.txt) ", diff, re.MULTILINE) == ["A1.txt", "B1.txt", "C1.txt"]
     assert project.leftovers() == []
 

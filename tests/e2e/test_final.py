@@ -1,7 +1,6 @@
 """Several verifiers, the verification across all phases, sign-off, and the parent that holds the end of a plan."""
 
 import re
-from typing import Any
 
 import pytest
 
@@ -16,10 +15,6 @@ script = "second.toml"
 """
 
 
-def given(project: Project, kind: str) -> list[dict[str, Any]]:
-    return [body for name, body in project.events() if name == kind]
-
-
 def two_verifiers(project: Project, second: str) -> None:
     both = SETTINGS.replace('verifier = "robot"', 'verifiers = ["robot", "second"]')
     project.repo.write("runplan.toml", both + SECOND)
@@ -32,7 +27,7 @@ def test_all_verifiers_have_to_pass_on_the_same_tree(project: Project) -> None:
     two_verifiers(project, steps("pass_all = true", role="verify"))
     ran = project.start("1", "auto")
     assert ran.code == 0, ran.err
-    verdicts = given(project, "VerdictGiven")
+    verdicts = project.bodies("VerdictGiven")
     assert [verdict["agent"] for verdict in verdicts] == ["robot", "second"]
     assert len({verdict["tree"] for verdict in verdicts}) == 1
     report = project.show("main:reports/plan-x.md")
@@ -44,10 +39,9 @@ def test_all_verifiers_have_to_pass_on_the_same_tree(project: Project) -> None:
 def test_finish_verifies_all_phases_on_the_last_candidate(project: Project) -> None:
     ran = project.start("finish", "auto")
     assert ran.code == 0, ran.err
-    *_, last = given(project, "VerdictGiven")
+    *_, last = project.bodies("VerdictGiven")
     assert (last["scope"], [item[0] for item in last["items"]]) == ("final", ["F1", "F2"])
-    (begun,) = [body for body in given(project, "DispatchStarted") if body["scope"]]
-    prompt = (project.path / ".git/runplan/dispatch" / begun["id"] / "prompt.md").read_text()
+    *_, prompt = project.prompts("verify")
     assert prompt.startswith("# Verify the whole plan\n")
     assert "## Phase 1 — Step 1" in prompt
     assert re.findall(r"^diff --git a/(\S+) ", prompt, re.MULTILINE) == ["1.txt", "2.txt"], "no file of runplan's own"
@@ -61,7 +55,7 @@ def test_a_plan_is_not_complete_while_its_phases_fail_together(project: Project)
     )
     set_up(project, agent=work() + work(phase="2") + mended + judged)
     assert project.start("finish", "auto").code == 0
-    finals = [(verdict["scope"], verdict["passed"]) for verdict in given(project, "VerdictGiven") if verdict["scope"]]
+    finals = [(verdict["scope"], verdict["passed"]) for verdict in project.bodies("VerdictGiven") if verdict["scope"]]
     assert finals == [("final", False), ("final", True)]
     assert project.landed() == ["1", "2", "2"]
     assert "status: complete" in project.show("main:plans/X.md")
@@ -82,11 +76,11 @@ def test_a_parent_holds_the_end_of_a_plan_until_its_ref_is_gone(project: Project
     project.repo.git("update-ref", ref, "main")
     assert project.runplan("start", "X", "finish", "auto").code == 0
     until_runs_are(project, "waiting")
-    (pause,) = [body for body in given(project, "Paused") if body["kind"] == "parent"]
+    (pause,) = [body for body in project.bodies("Paused") if body["kind"] == "parent"]
     assert f"git update-ref -d {ref}" in pause["words"]
     assert project.landed() == ["1"]
     project.repo.git("update-ref", "-d", ref)
     assert project.runplan("retry", "X").code == 0
     until_runs_are(project, "done")
     assert project.landed() == ["1", "2"]
-    assert len([body for body in given(project, "DispatchStarted") if body["scope"]]) == 1
+    assert len([body for body in project.bodies("DispatchStarted") if body["scope"]]) == 1

@@ -3,7 +3,6 @@
 import hashlib
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -27,14 +26,10 @@ def project(tmp_path: Path) -> Project:
     return a_project(tmp_path, "1")
 
 
-def gates(project: Project) -> list[dict[str, Any]]:
-    return [body for kind, body in project.events() if kind == "GateJudged"]
-
-
 def test_a_gate_is_recorded_with_argv_environment_time_code_output_and_tree(project: Project) -> None:
     project.settings('[tests]\ncommand = "echo three; exit 0"\n')
     assert project.start("1", "auto").code == 0
-    (gate,) = gates(project)
+    (gate,) = project.bodies("GateJudged")
     ran = gate["ran"]
     begun, ended = [body for _, body in project.events() if body.get("id") == ran["dispatch"]]
     assert begun["argv"][-1].endswith("echo three; exit 0")
@@ -54,10 +49,10 @@ def test_gates_that_say_so_run_at_the_same_time_and_all_have_to_pass(project: Pr
     assert ran.code == 0, ran.err
     assert "  gate       lint, types …" in ran.err
     assert "  gate       lint failed: exit code 1" in ran.err
-    answers = [(gate["name"], gate["answer"]) for gate in gates(project)]
+    answers = [(gate["name"], gate["answer"]) for gate in project.bodies("GateJudged")]
     assert answers[:3] == [("tests", "passed"), ("lint", "failed"), ("types", "passed")]
     assert answers[-2:] == [("lint", "passed"), ("types", "passed")]
-    (fixer,) = [body for kind, body in project.events() if kind == "DispatchStarted" and body["role"] == "fix"]
+    (fixer,) = [body for body in project.bodies("DispatchStarted") if body["role"] == "fix"]
     assert "lint: the checks failed" in fixer["complaint"]
     assert "Gate lint: " in project.show("main:reports/plan-x.md")
 
@@ -105,7 +100,7 @@ def test_only_the_failed_tests_run_again_with_the_command_for_it(project: Projec
     project.settings(f'[tests]\ncommand = "sh check.sh"\nrerun = "{rerun}"\n')
     ran = project.start("1", "auto")
     assert ran.code == 0, ran.err
-    assert [gate["answer"] for gate in gates(project)] == ["failed", "passed"]
+    assert [gate["answer"] for gate in project.bodies("GateJudged")] == ["failed", "passed"]
     assert "flaky, passed when run again: t.py::test_a" in project.show("main:reports/plan-x.md")
     assert (tmp_path / "again").read_text() == "t.py::test_a\n"
 
@@ -125,7 +120,7 @@ def test_a_test_that_is_missing_in_the_junit_file_fails_by_name(project: Project
     ran = project.start("1", "auto")
     assert ran.last == "runplan: failed: tests-failed", ran.err
     assert "1 test does not run any more: t" in ran.err
-    assert gates(project)[-1]["differences"][0][:2] == ["missing", 1]
+    assert project.bodies("GateJudged")[-1]["differences"][0][:2] == ["missing", 1]
 
 
 def test_a_junit_file_of_an_earlier_run_does_not_count(project: Project) -> None:
@@ -145,5 +140,5 @@ def test_a_gate_whose_worktree_was_removed_runs_again_and_the_removal_is_told(pr
     )
     ran = project.start("1", "auto")
     assert ran.code == 0, ran.err
-    assert [gate["answer"] for gate in gates(project)] == ["passed"]
+    assert [gate["answer"] for gate in project.bodies("GateJudged")] == ["passed"]
     assert re.search(r"gate       left no result: the worktree \S+-proof was removed meanwhile\n", ran.err)

@@ -22,28 +22,20 @@ def once(place: Path, name: str, *played: str) -> tuple[str, ...]:
     return tuple(f'{step}\nonce = "{place / name}.{number}"' for number, step in enumerate(played))
 
 
-def of(project: Project, kind: str, plan: str = "plans/X.md") -> list[dict[str, object]]:
-    return [body for name, body in project.events(plan) if name == kind]
-
-
-def kept(project: Project, dispatch: object, name: str) -> Path:
-    return project.path / ".git/runplan/dispatch" / str(dispatch) / name
-
-
 @pytest.mark.promise
 def test_an_agent_with_a_full_context_is_replaced_and_passes_on_a_note(project: Project, tmp_path: Path) -> None:
     first = once(tmp_path, "full", 'write = "a.txt"', 'say = "b comes next"', FULL, "sleep = 60")
     project.agent(steps(*first, 'write = "b.txt"'))
     ran = project.start("1", "auto")
     assert ran.code == 0, ran.err
-    (over,) = of(project, "HandedOver")
+    (over,) = project.bodies("HandedOver")
     assert "plans/X.md, phase 1" in str(over["note"])
     assert "## Immediate next action\n\nW1: Write 1.txt" in str(over["note"])
     assert "- a.txt" in str(over["note"])
     assert "> b comes next" in str(over["note"])
-    first_id, second_id, _ = [body["id"] for body in of(project, "DispatchStarted")]
-    assert kept(project, first_id, "handoff.md").read_text() == over["note"]
-    assert str(over["note"]) in kept(project, second_id, "prompt.md").read_text()
+    (note,) = (project.path / ".git/runplan/dispatch").glob("*/handoff.md")
+    assert note.read_text() == over["note"]
+    assert str(over["note"]) in project.prompts("implement")[1]
 
 
 def test_a_successor_gets_the_notes_of_every_agent_before_it(project: Project, tmp_path: Path) -> None:
@@ -56,16 +48,12 @@ def test_a_successor_gets_the_notes_of_every_agent_before_it(project: Project, t
     project.agent(steps(*first, *second, *third, 'write = "d.txt"'))
     ran = project.start("1", "auto")
     assert ran.code == 0, ran.err
-    one, two, three = [str(over["note"]) for over in of(project, "HandedOver")]
+    one, two, three = [str(over["note"]) for over in project.bodies("HandedOver")]
     assert one.endswith("=== begin of notes ===\nno cache\n=== end of notes ===\n")
     assert two.endswith("=== begin of notes ===\nno cache\nb is next\n=== end of notes ===\n")
     assert "private" not in three
-    prompts = [kept(project, body["id"], "prompt.md").read_text() for body in of(project, "DispatchStarted")]
-    assert two in prompts[2]
+    assert two in project.prompts()[2]
     assert project.repo.git("ls-tree", "--name-only", "main").count("notes") == 0
-
-
-# --- many plans ---------------------------------------------------------------------------------------
 
 
 def test_an_interrupted_run_is_listed_and_not_resumed_by_another_start(project: Project) -> None:

@@ -5,14 +5,12 @@ import signal
 import threading
 from base64 import b64encode
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from runplan.adapters.store.sqlite import SqliteStore
-from runplan.domain.run.rows import Command
 from runplan.domain.times import iso
 from tests.support.cli import Project, a_project, copied, end_processes_of, ended, set_up, until
 from tests.support.daemons import change_schedule, daemon_of, firings, in_foreground, kill_daemon, states
@@ -94,7 +92,7 @@ def test_the_text_of_an_issue_does_not_permit_a_change_by_naming_a_file(
     ran = project.runplan("start", "--issue", "1", "auto", "--foreground")
     assert (ran.code, hub.merges) == (1, 0), ran.err
     assert ran.last == "runplan: failed: tampered"
-    (over,) = (fields for kind, fields in project.events("plans/issue-1.md") if kind == "RunEnded")
+    (over,) = (fields for fields in project.bodies("RunEnded", "plans/issue-1.md"))
     assert "the comment of issue #1 is not up to date on the forge: cannot comment on #1: 403" in over["detail"]
 
 
@@ -206,16 +204,9 @@ def watch(project: Project, *words: str) -> str:
     return ran.err
 
 
-def test_a_watch_has_one_label(project: Project, hub: Hub) -> None:
-    for label in (" ", "a,b", "a\nb"):
-        ran = project.runplan("watch-issues", f"--label={label}", "every", "10m")
-        assert (ran.code, "a watch has one label" in ran.err) == (2, True), label
-
-
-def due(project: Project) -> None:
-    """The daemon is gone, and a slot of the watch has come."""
-    kill_daemon(project)
-    past = iso(datetime.now(UTC) - timedelta(minutes=10, seconds=2))
+def due(project: Project, minutes: int = 10) -> None:
+    """A slot of the watch has come."""
+    past = iso(datetime.now(UTC) - timedelta(minutes=minutes, seconds=2))
     change_schedule(project, WATCH, anchor=past, made=past)
 
 
@@ -230,6 +221,7 @@ def test_labelled_issues_are_taken_one_after_the_other_and_once_each(project: Pr
     assert "Scheduled issues:runplan every 10m, first at " in said
     assert "follow it: runplan logs plans/issue-1.md -f" in said
     until(lambda: states(project, "plans/issue-1.md") == ["done"])
+    kill_daemon(project)
     due(project)
     with in_foreground(project):
         until(lambda: states(project, "plans/issue-3.md") == ["done"])
@@ -250,23 +242,18 @@ def test_an_issue_that_is_closed_before_it_is_taken_is_passed_over(project: Proj
 
 
 def test_an_issue_that_another_repository_claims_is_passed_over(project: Project, hub: Hub) -> None:
+    """A claim of a stranger or of a dead run does not count."""
     project.extra["RUNPLAN_ISSUES_CLAIM"] = "in progress"
     claim = "runplan works on this issue.\n\n<!-- runplan-claim 0123456789ab plans/Z.md -->"
-    hub.comment(hub.add_issue("Bug", "", "runplan").number, claim)
-    assert "there is no open issue" in watch(project, "now")
-    assert list(hub.branches()) == ["main"]
-
-
-@pytest.mark.parametrize("who", ["stranger", "dead run"])
-def test_a_claim_of_a_stranger_or_a_dead_run_does_not_block_a_watch(project: Project, hub: Hub, who: str) -> None:
-    project.extra["RUNPLAN_ISSUES_CLAIM"] = "in progress"
-    claim = "runplan works on this issue.\n\n<!-- runplan-claim 0123456789ab plans/Z.md -->"
-    number = hub.add_issue("Bug", "", "runplan").number
-    if who == "stranger":
-        hub.comment(number, claim, by="stranger")
-    else:
-        hub.comment(number, claim, at=iso(datetime.now(UTC) - timedelta(days=8)))
-    assert "runplan logs plans/issue-1.md -f" in watch(project, "now")
+    claimed, free, dead = (hub.add_issue(title, "", "runplan").number for title in ("Claimed", "Free", "Dead"))
+    hub.comment(claimed, claim)
+    hub.comment(free, claim, by="stranger")
+    hub.comment(dead, claim, at=iso(datetime.now(UTC) - timedelta(days=8)))
+    assert f"runplan logs plans/issue-{free}.md -f" in watch(project, "now")
+    until(lambda: states(project, f"plans/issue-{free}.md") == ["done"])
+    assert f"runplan logs plans/issue-{dead}.md -f" in project.runplan("now", WATCH).err
+    until(lambda: states(project, f"plans/issue-{dead}.md") == ["done"])
+    assert "there is no open issue" in project.runplan("now", WATCH).last
 
 
 def test_a_watch_works_on_issues_of_accounts_with_write_access(project: Project, hub: Hub) -> None:
@@ -302,6 +289,8 @@ def test_issues_that_were_worked_on_are_passed_over(project: Project, hub: Hub) 
 
 
 def test_a_watch_is_a_schedule_like_that_of_a_plan(project: Project, hub: Hub) -> None:
+    two = project.runplan("watch-issues", "--label=a,b", "every", "10m")
+    assert (two.code, "a watch has one label" in two.err) == (2, True)
     watch(project)
     assert project.runplan("next").out.startswith("issues:runplan  every 10m, next ")
     status = project.runplan("status").out
@@ -314,9 +303,6 @@ def test_a_watch_is_a_schedule_like_that_of_a_plan(project: Project, hub: Hub) -
     assert (unknown.code, unknown.last) == (3, "runplan: issues:bug: no such watch; there are: issues:runplan")
     assert project.runplan("stop", WATCH).last == "runplan: Cancelled the schedule of issues:runplan (every 10m)"
     assert project.runplan("next").out == "No schedules.\n"
-    with closing(SqliteStore(project.path / ".git/runplan")) as store:  # a late command makes no watch
-        store.add_command(Command(plan=WATCH, verb="now", arguments={}, by="a person", at=iso(datetime.now(UTC))))
-    assert WATCH not in project.runplan("status").out
     assert hub.pulls == {}
 
 
@@ -346,6 +332,7 @@ def test_a_slot_that_takes_no_issue_says_why_in_status(project: Project, server:
         hub.add_issue(title, "", "runplan")
     watch(project, "now")
     until(lambda: hub.pulls)
+    kill_daemon(project)
     due(project)
     with in_foreground(project):
         until(lambda: firings(project, WATCH))
@@ -353,20 +340,16 @@ def test_a_slot_that_takes_no_issue_says_why_in_status(project: Project, server:
         assert "skipped, the run of plans/issue-1.md has not ended" in project.runplan("status").out
     assert project.runplan("stop", "issue-1").code == 0
     server.faults += [Fault(call="GET /issues", kind="before", status=404, times=9)]
-    due_without_daemon(project)
+    due(project, 20)  # another slot
     with in_foreground(project):
         until(lambda: len(firings(project, WATCH)) == 2)
     assert firings(project, WATCH)[1] == ("skipped", "cannot list the issues with the label runplan: 404 Server Error")
 
 
-def due_without_daemon(project: Project) -> None:
-    past = iso(datetime.now(UTC) - timedelta(minutes=20, seconds=1))  # another slot than that of `due`
-    change_schedule(project, WATCH, anchor=past, made=past)
-
-
 def test_a_watch_that_lost_its_token_says_so_and_resume_brings_it(project: Project, hub: Hub) -> None:
     hub.add_issue("Bug", "", "runplan")
     watch(project)
+    kill_daemon(project)
     due(project)
     with in_foreground(project, GH_ENTERPRISE_TOKEN=""):
         until(lambda: firings(project, WATCH))

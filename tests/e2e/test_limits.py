@@ -36,11 +36,11 @@ def test_a_usage_limit_is_waited_out_and_charges_no_attempt(project: Project, tm
     assert ran.code == 0, ran.err
     assert "(robot usage limit)" in ran.err
     assert project.show("main:half.txt") == "half\nwhole", "the next agent finds the work of the first"
-    until = str(of(project, "AgentLimited")[0]["until"])
+    until = str(project.bodies("AgentLimited")[0]["until"])
     early, late = (iso(HERE + timedelta(hours=2, minutes=minutes)) for minutes in (1, 3))
     assert early <= until <= late, "a margin of a minute, and up to two of jitter"
-    assert of(project, "Paused")[0]["until"] == until
-    assert [body["attempt"] for body in of(project, "Leased")] == [1]
+    assert project.bodies("Paused")[0]["until"] == until
+    assert [body["attempt"] for body in project.bodies("Leased")] == [1]
     assert project.dispatched().count("implement") == 2
 
 
@@ -52,7 +52,7 @@ def test_the_fallback_agent_is_used_during_a_limit(project: Project) -> None:
     ran = project.start("1", "auto")
     assert ran.code == 0, ran.err
     assert sent(project) == [("implement", "robot"), ("implement", "spare"), ("verify", "robot")]
-    assert len(of(project, "Paused")) == 1, "no agent replaces the verifier of its own work: the run waits"
+    assert len(project.bodies("Paused")) == 1, "no agent replaces the verifier of its own work: the run waits"
 
 
 @pytest.mark.promise
@@ -62,7 +62,7 @@ def test_an_overloaded_provider_is_tried_again_a_bounded_number_of_times(project
     assert (ran.code, ran.last) == (1, "runplan: failed: agent-failed")
     assert "cannot run: its provider was overloaded too often in a row" in ran.err
     assert project.dispatched() == ["implement"] * 6
-    waits = [str(body["until"]) for body in of(project, "Paused")]
+    waits = [str(body["until"]) for body in project.bodies("Paused")]
     assert waits == sorted(waits)
     assert len(waits) == 5
 
@@ -86,7 +86,7 @@ def test_an_agent_that_uses_up_its_budget_is_ended_and_a_daily_one_resets_at_mid
     assert (ran.code, ran.last) == (1, "runplan: failed: budget")
     assert "robot (implement) was stopped: its budget is used up" in ran.err
     assert "limits.day_tokens left 500 tokens" in ran.err
-    assert of(project, "DispatchEnded")[0]["input_tokens"] == 600
+    assert project.bodies("DispatchEnded")[0]["input_tokens"] == 600
     project.agent(work("tell = {tokens = 10}"))
     again = project.start("1", "auto")
     assert again.last == "runplan: failed: budget"
@@ -100,7 +100,7 @@ def test_an_agent_without_turns_is_handed_over(project: Project, tmp_path: Path)
     turns = 'tell = {trouble = "max-turns", words = "Reached the maximum number of turns"}'
     project.agent(steps(*once(tmp_path, "turns", 'write = "a.txt"', turns, "exit = 1"), 'write = "b.txt"'))
     assert project.start("1", "auto").code == 0
-    assert len(of(project, "HandedOver")) == 1
+    assert len(project.bodies("HandedOver")) == 1
 
 
 @pytest.fixture
@@ -110,12 +110,8 @@ def project(tmp_path: Path) -> Iterator[Project]:
     end_processes_of(project.home)
 
 
-def of(project: Project, kind: str, plan: str = "plans/X.md") -> list[dict[str, object]]:
-    return [body for name, body in project.events(plan) if name == kind]
-
-
 def sent(project: Project) -> list[tuple[object, object]]:
-    return [(body["role"], body["agent"]) for body in of(project, "DispatchStarted")]
+    return [(body["role"], body["agent"]) for body in project.bodies("DispatchStarted")]
 
 
 def agents(project: Project, *, verifier: str = "robot", fallback: str = "", more: str = "") -> None:
@@ -131,7 +127,7 @@ def test_retry_does_not_wait_for_an_earlier_limit(project: Project, tmp_path: Pa
     assert killed.code == -9, killed.err
     again = project.runplan("retry", "X")
     assert again.code == 0, again.err
-    assert len(of(project, "Paused")) == 1
+    assert len(project.bodies("Paused")) == 1
 
 
 @pytest.mark.promise
@@ -142,7 +138,7 @@ def test_the_fallback_agent_never_verifies_its_own_work(project: Project, tmp_pa
     ran = project.start("1", "auto")
     assert ran.code == 0, ran.err
     assert sent(project) == [("implement", "robot"), ("verify", "spare"), ("verify", "spare")]
-    assert [wait["kind"] for wait in of(project, "Paused")] == ["limit"]
+    assert [wait["kind"] for wait in project.bodies("Paused")] == ["limit"]
 
 
 @pytest.mark.promise

@@ -13,7 +13,6 @@ from mcp import Client, MCPError, StdioServerParameters
 from mcp.types import CallToolResult
 
 from tests.support.cli import RUNPLAN, Meanwhile, Project, fix, set_up, steps, work
-from tests.support.planning import planning_project
 
 
 class Session:
@@ -93,29 +92,13 @@ def test_a_plan_is_started_followed_answered_rejected_and_approved_by_its_tree(p
         assert (followed["run"]["outcome"], project.landed()) == ("done", ["1"])
 
     talk(project, play)
-    (question,) = [body for kind, body in project.events() if kind == "QuestionAnswered"]
-    answers = [body for kind, body in project.events() if kind == "Answered"]
+    (question,) = project.bodies("QuestionAnswered")
+    answers = project.bodies("Answered")
     assert question["text"] == "--8080"
     assert [(answer["approved"], answer["why"].strip(), answer["by"]) for answer in answers] == [
         (False, "- more words", "Uma User (mcp)"),
         (True, "", "Uma User (mcp)"),
     ]
-
-
-def test_a_plan_is_made_and_approved_by_its_hash(project: Project) -> None:
-    planning_project(project)
-
-    async def play(session: Session) -> None:
-        made = await session.ask("plan", goal="- Greet people", quick=True)
-        followed = await session.ask("follow", plan=made["plan"])
-        assert followed["run"]["waiting_for"] == "approval"
-        shown = await session.ask("diff", plan=made["plan"])
-        assert shown["proposal"]["text"].startswith("---")
-        await session.ask("approve", plan=made["plan"], tree=shown["tree"])
-        await session.ask("follow", plan=made["plan"])
-        assert (project.path / made["plan"]).exists()
-
-    talk(project, play)
 
 
 def test_a_run_is_followed_for_a_time_and_stopped(project: Project, meanwhile: Meanwhile) -> None:

@@ -160,15 +160,6 @@ def test_a_misbehaving_agent_has_a_named_outcome_and_the_repository_stays_as_it_
     project.repo.git("fsck", "--strict")
 
 
-def test_after_a_refused_attempt_the_plan_can_be_stopped_and_retried(project: Project) -> None:
-    play(project, AGENTS["writes content that a filter refuses"].script)
-    assert project.start("1", "auto").code == 1
-    assert project.runplan("stop", "X").code == 0
-    play(project, WORK)
-    ran = project.runplan("retry", "X")
-    assert ran.code == 0, ran.err
-
-
 def test_a_stop_that_git_refuses_says_so_and_can_be_repeated(project: Project) -> None:
     play(project, WORK)
     assert project.start("1", "auto", TEST_KILL="before WorkTaken").code == -9

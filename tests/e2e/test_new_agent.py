@@ -73,10 +73,10 @@ def test_a_new_agent_module_implements_and_verifies_a_phase(project: Project) ->
     ran = project.start("auto")
     assert ran.code == 0, ran.err
     assert project.show("main:1.txt") == "--write with key-"
-    ended = [body for kind, body in project.events() if kind == "DispatchEnded" and body.get("agent")]
+    ended = [body for body in project.bodies("DispatchEnded") if body.get("agent")]
     assert [(each["agent"], each["kind"]) for each in ended] == [("acme", "success")] * 2
     assert [(each["input_tokens"], each["output_tokens"]) for each in ended] == [(1200, 34)] * 2
-    started = [body for kind, body in project.events() if kind == "DispatchStarted" and body["agent"]]
+    started = [body for body in project.bodies("DispatchStarted") if body["agent"]]
     assert [each["version"] for each in started] == ["4.2"] * 2
 
 

@@ -33,7 +33,7 @@ def test_a_notice_of_a_change_holds_a_link_that_names_the_tree_that_was_shown(pr
     done = urlsplit(got[1][1]["link"])
     assert (got[1][1]["notice"], done.path, parse_qs(done.query)["plan"]) == ("done", "/plan", ["plans/X.md"])
     assert parse_qs(done.query)["repo"] == [link.repo]
-    assert [body["by"] for kind, body in project.events() if kind == "Answered"] == [link.by]
+    assert [body["by"] for body in project.bodies("Answered")] == [link.by]
     written = [path for path in project.home.rglob("*") if path.is_file() and token.encode() in path.read_bytes()]
     assert written == [], "an agent could read it"
 

@@ -323,7 +323,7 @@ def test_one_crash_of_an_agent_is_retried_and_reported(project: Project, tmp_pat
 
     assert ran.code == 0, ran.err
     assert project.dispatched() == ["implement", "implement", "verify", "verify"]
-    again = [body["again"] for kind, body in project.events() if kind == "DispatchStarted"]
+    again = [body["again"] for body in project.bodies("DispatchStarted")]
     assert again == ["", "robot (implement) was killed by signal 9", "", "robot (verify) exited with code 3"]
     assert "(second try: robot (implement) was killed by signal 9)" in ran.err
     report = project.show("main:reports/plan-x.md")

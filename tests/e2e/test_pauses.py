@@ -71,8 +71,7 @@ def test_a_rejection_with_words_has_a_fixer_change_the_work_at_once_and_asks_aga
     assert "the change was rejected by Uma User (terminal): the file needs a head" in project.runplan("report", "X").out
     assert len(project.rows("SELECT id FROM runs")) == 1
     assert project.start("finish", "auto").code == 0
-    prompts = [prompt_of(project, body["id"]) for kind, body in project.events() if kind == "DispatchStarted"]
-    first, second, third, other = [prompt for prompt in prompts if not prompt.startswith("# Verify")]
+    first, second, third, other = project.prompts("implement", "fix")
     assert "rejected" not in first
     assert ("the file needs a head" in second, "and a foot" in second) == (True, False)
     assert ("the file needs a head" in third, "and a foot" in third) == (True, True)
@@ -94,7 +93,7 @@ def test_an_answer_with_a_tree_is_only_for_the_change_that_was_shown(project: Pr
     assert project.runplan("approve", "--tree", new[:11]).code == 2, "too short to name a tree"
     assert project.runplan("approve", "--tree", new[:12], *via).code == 0
 
-    answers = [body for kind, body in project.events() if kind == "Answered"]
+    answers = project.bodies("Answered")
     assert [(body["tree"], body["approved"], body["by"]) for body in answers] == [
         (shown, False, "link 1a2b"),
         (new, True, "link 1a2b"),
@@ -107,10 +106,6 @@ def test_an_answer_with_a_tree_is_only_for_the_change_that_was_shown(project: Pr
     logs = project.runplan("logs", "X").out
     assert ("rejected by link 1a2b" in logs, "approved by link 1a2b" in logs) == (True, True)
     assert "the change was rejected by link 1a2b: longer" in project.runplan("report", "X").out
-
-
-def prompt_of(project: Project, dispatch: str) -> str:
-    return (project.path / ".git/runplan/dispatch" / dispatch / "prompt.md").read_text(encoding="utf-8")
 
 
 ASKS = "land phase {}? y(es), n(o), d(iff), r(eject): "
@@ -157,7 +152,7 @@ def test_a_followed_run_asks_about_each_change_on_a_terminal(project: Project, h
     assert "+++ b/1.txt" in seen
     assert set(project.landed()) == {"1"}
     assert project.show("main:1.txt") == "1\nmore"
-    assert [body["approved"] for kind, body in project.events() if kind == "Answered"] == [False, True]
+    assert [body["approved"] for body in project.bodies("Answered")] == [False, True]
     assert project.runplan("status", "X", "--json").json["run"]["waiting_for"] == "approval"
     assert project.runplan("approve", "X").code == 0
 
@@ -273,7 +268,7 @@ def test_a_second_interrupt_ends_the_agents_and_the_next_start_continues(
     stopped = ended(running)
     assert stopped.code == 130, stopped.err
     assert stopped.last == ("runplan: interrupted; all agents are stopped. Continue with: runplan retry plans/X.md")
-    endings = [body["ending"] for kind, body in project.events() if kind == "DispatchEnded"]
+    endings = [body["ending"] for body in project.bodies("DispatchEnded")]
     assert endings == ["ended"], "no failure is recorded"
     assert processes_of(project.home) == []
     assert "interrupted; no process is working on it" in project.runplan("status", "X").out

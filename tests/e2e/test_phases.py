@@ -85,9 +85,8 @@ def test_a_failed_gate_is_fixed_and_the_baseline_is_reused(project: Project, tmp
     assert project.show("main:1.txt") == "right"
     assert project.landed() == ["1", "1", "2"]  # the fixer's commit lands after the implementer's
     assert len(count.read_text().splitlines()) == 1 + 2 + 1 + 1
-    prompts = [path.read_text() for path in (project.path / ".git/runplan/dispatch").glob("*/prompt.md")]
-    assert all("Before your work the test command says: " in one for one in prompts if one.startswith("# Implement"))
-    (fixer,) = [one for one in prompts if one.startswith("# Fix")]
+    assert all("Before your work the test command says: " in one for one in project.prompts("implement"))
+    (fixer,) = project.prompts("fix")
     assert "Run this first: the test command\n" in fixer
 
 

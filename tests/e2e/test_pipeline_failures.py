@@ -28,7 +28,7 @@ FIXERS = "".join(fix(f'append = "{phase}.txt"\ntext = "fixed\\n"', phase=phase) 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """How phase 1 ends without a landing; its verifier fails it in test_pipeline.py."""
+    """How phase 1 ends without a landing."""
 
     reason: str
     is_written: bool = False  #: whether the agent of phase 2 has ended then
@@ -42,8 +42,7 @@ class Case:
 
 CASES = {
     "red gate": Case(reason="tests-failed", gate="exit 1"),
-    "killed gate": Case(reason="tests-unfinished", is_written=True, gate="kill -KILL $$"),
-    "broken promise": Case(reason="tests-failed", gate="true", more=WEAKER, settings='changed = "refuse"\n'),
+    "failed verdict": Case(reason="verification-failed", is_written=True, verdict=('fail = "W1"',)),
     "rejected promise": Case(
         reason="stopped",
         is_written=True,
@@ -52,8 +51,6 @@ CASES = {
         settings='changed = "ask"\n',
         typed=("reject", "X"),
     ),
-    "no verdict": Case(reason="invalid-verdict", is_written=True, verdict=('say = "fine"',)),
-    "writing verifier": Case(reason="readonly-violated", verdict=('append = "1.txt"\ntext = "x"', "pass_all = true")),
     "held landing": Case(
         reason="stopped", is_written=True, verdict=("pass_all = true",), held=True, typed=("stop", "X")
     ),

@@ -144,14 +144,6 @@ def test_a_file_of_the_user_at_the_path_is_not_overwritten(project: Project) -> 
     assert len(asked(project)) == 1
 
 
-def test_a_plan_that_was_committed_there_meanwhile_is_not_overwritten(project: Project) -> None:
-    proposed(project)
-    project.commit_file(GREET, "# Mine\n")
-    ran = project.runplan("approve", "greet-people")
-    assert (ran.code, "was added on main meanwhile" in ran.err) == (4, True), ran.err
-    assert project.show(f"main:{GREET}") == "# Mine"
-
-
 def test_with_pull_requests_the_plan_is_the_first_commit_of_its_branch(project: Project, tmp_path: Path) -> None:
     planning_project(project, QUIET, '[run]\nlanding = "pr"\n')
     with on_github(project, tmp_path) as server:

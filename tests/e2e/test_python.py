@@ -27,7 +27,7 @@ def test_the_code_of_the_page_runs(project: Project, capsys: pytest.CaptureFixtu
     assert answer.is_ended
     assert project.landed() == ["1"]
     assert capsys.readouterr().out.splitlines() == re.findall(r"print\(.*\)  # (.*)", code)
-    (answered,) = [body for kind, body in project.events() if kind == "Answered"]
+    (answered,) = project.bodies("Answered")
     assert answered["by"] == "Uma User (api)"
 
 

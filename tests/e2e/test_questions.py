@@ -29,14 +29,7 @@ def asks(words: str, mark: str) -> tuple[str, str]:
 
 def ask(project: Project) -> str:
     """The id of the newest question."""
-    return str([body["id"] for kind, body in project.events() if kind == "QuestionAsked"][-1])
-
-
-def prompts(project: Project) -> list[str]:
-    """The prompts of implementers and fixers."""
-    ids = [body["id"] for kind, body in project.events() if kind == "DispatchStarted" and body["role"] != "verify"]
-    place = project.path / ".git/runplan/dispatch"
-    return [(place / name / "prompt.md").read_text(encoding="utf-8") for name in ids]
+    return str([body["id"] for body in project.bodies("QuestionAsked")][-1])
 
 
 @pytest.mark.promise
@@ -66,8 +59,11 @@ def test_answers_continue_the_kept_work_of_implementer_and_fixer(project: Projec
     assert project.repo.git("log", "--format=%s", "main").splitlines()[1] == "Step 1", "no commit of a half"
     assert project.dispatched() == ["implement", "implement", "verify", "fix", "fix", "verify"]
     quoted = "=== begin of answer ===\nUse port 8080.\n=== end of answer ==="
-    assert [quoted in prompt for prompt in prompts(project)] == [False, True, True, True]
-    assert "which host?\n=== end of question ===\n=== begin of answer ===\nlocalhost\n" in prompts(project)[-1]
+    assert [quoted in prompt for prompt in project.prompts("implement", "fix")] == [False, True, True, True]
+    assert (
+        "which host?\n=== end of question ===\n=== begin of answer ===\nlocalhost\n"
+        in project.prompts("implement", "fix")[-1]
+    )
     assert "an agent asked: which port?; a person answered: Use port 8080." in project.runplan("report", "X").out
     assert_nothing_runs(project)
 
@@ -99,11 +95,7 @@ def test_each_question_is_notified_once_and_survives_a_killed_daemon(project: Pr
 @pytest.mark.parametrize("kind", ["question", "sign-off"])
 def test_independent_phases_go_on_while_one_waits_for_a_person(project: Project, kind: str) -> None:
     """Also where phases are worked one after the other; dependent ones wait."""
-    text = a_plan("1", "2", "3", depends={"3": "Phase 1"})
-    for phase in "123":
-        text = text.replace(
-            f"## Phase {phase} — Step {phase}\n", f"## Phase {phase} — Step {phase}\n\nTouches: {phase}.txt\n"
-        )
+    text = a_plan("1", "2", "3", depends={"3": "Phase 1"}, is_apart=True)
     is_question = kind == "question"
     project.plan(text if is_question else text.replace("Touches: 1", "Sign-off: required\nTouches: 1"))
     asking = steps('say = "BLOCKER: which port?"', phase="1") + writes("2", "3")

@@ -157,7 +157,12 @@ def stored(project: Project, content: str) -> Path:
     return project.path / ".git/lfs/objects" / digest[:2] / digest[2:4] / digest
 
 
-def landed(project: Project) -> None:
+@pytest.mark.parametrize(
+    "sandbox", ["none", pytest.param("bwrap", marks=pytest.mark.skipif(bool(obstacle()), reason=obstacle()))]
+)
+def test_files_in_lfs_land(project: Project, sandbox: str) -> None:
+    ran = works(project, WORK + COMMIT, "auto", RUNPLAN_AGENTS_SANDBOX=sandbox)
+    assert ran.code == 0, ran.err
     for name, content in (("logo.bin", "new logo\n"), ("sound.bin", "a sound\n")):
         assert (project.path / name).read_text() == content
         assert f"oid sha256:{stored(project, content).name}" in project.show(f"main:{name}")
@@ -165,19 +170,6 @@ def landed(project: Project) -> None:
     assert project.repo.status() == ""
     assert project.repo.git("lfs", "fsck") == "Git LFS fsck OK"
     assert project.leftovers() == []
-
-
-def test_files_in_lfs_land(project: Project) -> None:
-    ran = works(project, WORK + COMMIT, "auto")
-    assert ran.code == 0, ran.err
-    landed(project)
-
-
-@pytest.mark.skipif(bool(obstacle()), reason=obstacle())
-def test_files_in_lfs_land_from_a_sandbox(project: Project) -> None:
-    ran = works(project, WORK + COMMIT, "auto", RUNPLAN_AGENTS_SANDBOX="bwrap")
-    assert ran.code == 0, ran.err
-    landed(project)
 
 
 def test_lfs_content_that_was_never_downloaded_stays_a_pointer(project: Project) -> None:

@@ -43,9 +43,7 @@ def test_after_failed_tests_a_fixer_gets_the_complaint_and_the_kept_work(project
     ran = project.runplan("retry", "X")
     assert ran.code == 0, ran.err
     assert roles(project, before)[0] == "fix"
-    fixer = next(body["id"] for kind, body in reversed(project.events()) if body.get("role") == "fix")
-    prompt = (project.path / ".git/runplan/dispatch" / fixer / "prompt.md").read_text()
-    assert "the checks failed: " in prompt
+    assert "the checks failed: " in project.prompts("fix")[-1]
     assert project.show("main:1.txt") == "right"
     assert project.leftovers() == []
 
@@ -58,9 +56,7 @@ def test_a_failed_item_reaches_the_fixer_of_the_next_attempt(project: Project) -
     assert project.start("1", "auto").last == "runplan: failed: verification-failed"
     project.agent(UNUSED + fix('append = "1.txt"\ntext = "signed\\n"'))
     assert project.runplan("retry", "X").code == 0
-    fixer = [body["id"] for kind, body in project.events() if kind == "DispatchStarted" and body["role"] == "fix"][-1]
-    prompt = (project.path / ".git/runplan/dispatch" / fixer / "prompt.md").read_text()
-    assert "- W1: 1.txt:1 is not signed" in prompt
+    assert "- W1: 1.txt:1 is not signed" in project.prompts("fix")[-1]
     assert project.show("main:1.txt") == "1\nsigned?\nsigned"
 
 
@@ -137,20 +133,6 @@ def test_a_branch_that_a_person_has_checked_out_is_continued_and_left_alone(proj
     ran = project.runplan("retry", "X")
     assert (ran.code, project.show("main:1.txt")) == (0, "right"), ran.err
     assert project.repo.head(BRANCH) == kept
-
-
-@pytest.mark.parametrize("code", [0, 3], ids=["landed", "failed"])
-def test_a_rebase_of_the_kept_branch_can_be_finished_after_a_retry(project: Project, tmp_path: Path, code: int) -> None:
-    project.agent(work("exit = 3"))
-    assert project.start("1", "auto").code == 1
-    mine = str(tmp_path / "mine")
-    project.repo.git("worktree", "add", "-q", mine, BRANCH)
-    project.repo.git("-C", mine, "-c", "sequence.editor=sed -i s/^pick/edit/", "rebase", "-q", "-i", "HEAD~1")
-    project.repo.git("-C", mine, "commit", "-q", "--amend", "-m", "By hand")
-    project.agent(steps('write = "2.txt"', f"exit = {code}"))
-    assert project.runplan("retry", "X").code == bool(code)
-    project.repo.git("-C", mine, "rebase", "--continue")
-    assert project.repo.git("log", "-1", "--format=%s", BRANCH) == "By hand"
 
 
 @pytest.mark.promise

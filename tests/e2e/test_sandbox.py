@@ -191,18 +191,6 @@ def test_a_verifier_cannot_write_its_worktree(boxed: Shut) -> None:
     assert "WROTE" not in boxed.said()
 
 
-def test_sandbox_none_in_an_agent_table_holds_for_that_agent(boxed: Shut) -> None:
-    project = boxed.project
-    text = (project.path / "runplan.toml").read_text()
-    project.commit_file("runplan.toml", text.replace("[agents.sh]\n", '[agents.sh]\nsandbox = "none"\n'))
-    boxed.scripts(agent=f"echo 1 >1.txt; echo x >{project.path}/agent", check=f"echo x >{project.path}/check; true")
-
-    ran = project.start("1", "auto")
-
-    assert ran.code == 0, ran.err
-    assert [(project.path / name).exists() for name in ("agent", "check")] == [True, False]
-
-
 @pytest.fixture
 def without(tmp_path: Path) -> dict[str, str]:
     """An environment without bwrap."""

@@ -42,14 +42,6 @@ env = ["HTTPS_PROXY"]
 """
 
 
-def a_project_with_secrets(place: Path, implement: str, judge: str = "") -> Project:
-    project = a_project(place, "1", SH_API_KEY=SECRET)
-    (project.home / "agent.sh").write_text(implement)
-    (project.home / "judge.sh").write_text(judge)
-    project.commit_file("runplan.toml", SETTINGS.format(home=project.home))
-    return project
-
-
 def leaks(project: Project, *, but: tuple[str, ...]) -> list[str]:
     """Every file under the state and the reports that holds one of them."""
     places = [*(project.path / ".git/runplan").rglob("*"), *(project.path / "reports").rglob("*")]
@@ -66,17 +58,18 @@ def test_evidence_is_redacted_in_journal_report_and_prompts(tmp_path: Path) -> N
             "items": [{"item": "W1", "result": "fail", "evidence": f"1.txt holds {SECRET} and {TOKEN}"}],
         }
     )
-    project = a_project_with_secrets(
-        tmp_path,
-        'echo "$SH_API_KEY"; cat "$RUNPLAN_PROMPT"; echo x >>1.txt; git add 1.txt; git commit -qm "with $SH_API_KEY"\n',
-        f"echo '{verdict}' >\"$RUNPLAN_RETURN\"\n",
+    project = a_project(tmp_path, "1", SH_API_KEY=SECRET)
+    (project.home / "agent.sh").write_text(
+        'echo "$SH_API_KEY"; cat "$RUNPLAN_PROMPT"; echo x >>1.txt; git add 1.txt; git commit -qm "with $SH_API_KEY"\n'
     )
+    (project.home / "judge.sh").write_text(f"echo '{verdict}' >\"$RUNPLAN_RETURN\"\n")
+    project.commit_file("runplan.toml", SETTINGS.format(home=project.home))
 
     ran = project.start("1", "auto")
 
     assert ran.code == 1
     assert "fix" in project.dispatched()
-    verdicts = [body for kind, body in project.events() if kind == "VerdictGiven"]
+    verdicts = project.bodies("VerdictGiven")
     assert verdicts[0]["items"][0][2] == "1.txt holds [redacted] and [redacted]"
     assert leaks(project, but=("return.json", "git.trace")) == []
     report = project.runplan("report", "X")
@@ -94,5 +87,4 @@ def test_the_password_of_a_proxy_is_redacted(tmp_path: Path) -> None:
     assert ran.code == 1
     assert leaks(project, but=()) == []
     assert SECRET not in ran.err
-    prompts = (project.path / ".git/runplan/dispatch").rglob("prompt.md")
-    assert any("through http://uma:[redacted]@proxy.invalid:3128" in prompt.read_text() for prompt in prompts)
+    assert any("through http://uma:[redacted]@proxy.invalid:3128" in prompt for prompt in project.prompts("fix"))

@@ -55,7 +55,7 @@ OTHER = '[agents.other]\nkind = "script"\nscript = "agent.toml"\n'
 
 def sent(project: Project, plan: str = "plans/X.md") -> list[str]:
     """The dispatches of the plan's run, as role:agent."""
-    started = [body for kind, body in project.events(plan) if kind == "DispatchStarted" and body["agent"]]
+    started = [body for body in project.bodies("DispatchStarted", plan) if body["agent"]]
     return [f"{body['role']}:{body['agent']}" for body in started]
 
 
@@ -102,12 +102,12 @@ def project(model: Project, tmp_path: Path) -> Iterator[Project]:
 
 
 def verifiers(project: Project) -> list[str]:
-    return [body["agent"] for kind, body in project.events() if kind == "DispatchStarted" and body["role"] == "verify"]
+    return [body["agent"] for body in project.bodies("DispatchStarted") if body["role"] == "verify"]
 
 
 def checks(project: Project) -> list[str]:
     """The output of the test command for each gate and baseline, in order."""
-    ids = [body["id"] for kind, body in project.events() if kind == "DispatchStarted" and not body["agent"]]
+    ids = [body["id"] for body in project.bodies("DispatchStarted") if not body["agent"]]
     return [(project.path / ".git/runplan/dispatch" / one / "out.log").read_text().strip() for one in ids]
 
 

@@ -7,60 +7,24 @@ from typing import Any
 
 import pytest
 
-from tests.support.cli import Meanwhile, Project, assert_nothing_runs, set_up, steps, until, work
+from tests.support.cli import Meanwhile, Project, a_plan, assert_nothing_runs, set_up, steps, until, work
 from tests.support.daemons import run_of, until_runs_are
 
 PARALLEL = "[run]\nparallel = 3\n"
-PLAN = """\
----
-title: X
-status: active
----
-# Plan: X
-
-## Progress Tracker
-
-| Phase | Status | Commit | Notes |
-|---|---|---|---|
-{rows}
-
-{phases}
-"""
 
 
-def a_plan(**phases: str) -> str:
-    """Phases by id, each with the lines of its body."""
-    rows = "\n".join(f"| {id_} — Step {id_} | ⬚ | | |" for id_ in phases)
-    bodies = "\n".join(
-        f"## Phase {id_} — Step {id_}\n\n{body}\n\n### Work Items\n\n- [ ] Write `{id_}.txt`.\n"
-        for id_, body in phases.items()
-    )
-    return PLAN.format(rows=rows, phases=bodies)
-
-
-def alone(id_: str, *more: str) -> str:
-    """A phase that touches its own file only."""
-    return "\n\n".join([f"Touches: {id_}.txt", *more])
-
-
-def parallel_phases(run: dict[str, Any]) -> list[str]:
-    """The phases that run in parallel, from `status`."""
-    return [lane["phase"] for lane in run["lanes"]]
 
 
 def has_landed(project: Project, id_: str) -> bool:
     return id_ in project.landed()
 
 
-def at_once(project: Project, meanwhile: Meanwhile, *ids: str, **more: str) -> None:
-    """A plan of phases that touch different files, whose agents wait to be let on."""
-    agent = "".join(work(*meanwhile.pause(id_), phase=id_) for id_ in ids)
-    set_up(project, plan=a_plan(**{id_: alone(id_) for id_ in ids}), settings=PARALLEL, agent=agent, **more)
 
 
 @pytest.mark.promise
 def test_phases_with_different_touches_run_in_parallel_and_land_in_turn(project: Project, meanwhile: Meanwhile) -> None:
-    at_once(project, meanwhile, "1", "2", "3")
+    agent = "".join(work(*meanwhile.pause(id_), phase=id_) for id_ in ("1", "2", "3"))
+    set_up(project, plan=a_plan("1", "2", "3", is_apart=True), settings=PARALLEL, agent=agent)
     before = project.repo.head("main")
 
     assert project.runplan("start", "X", "finish", "auto").code == 0
@@ -68,7 +32,7 @@ def test_phases_with_different_touches_run_in_parallel_and_land_in_turn(project:
         meanwhile.reached(id_)
     seen = project.runplan("status", "X", "--json").json
     assert seen["run"]["phase"] == "1"
-    assert parallel_phases(seen["run"]) == ["1", "2", "3"]
+    assert [lane["phase"] for lane in seen["run"]["lanes"]] == ["1", "2", "3"]
     assert [phase["status"] for phase in seen["phases"]] == ["in-progress"] * 3
     for id_ in ("2", "3", "1"):
         meanwhile.let_on(id_)
@@ -107,7 +71,7 @@ def test_tests_of_two_lanes_listen_on_ports_of_their_own(project: Project, tmp_p
     project.repo.write("listen.py", LISTENING.format(place=str(place)))
     agent = "".join(work(f'run = "{sys.executable} listen.py"', phase=id_) for id_ in ("1", "2"))
     settings = f'{PARALLEL}[tests]\ncommand = "{sys.executable} listen.py"\n'
-    set_up(project, plan=a_plan(**{"1": alone("1"), "2": alone("2")}), settings=settings, agent=agent)
+    set_up(project, plan=a_plan("1", "2", is_apart=True), settings=settings, agent=agent)
 
     assert project.start("finish", "auto").code == 0
 
@@ -115,14 +79,14 @@ def test_tests_of_two_lanes_listen_on_ports_of_their_own(project: Project, tmp_p
     worktrees = {(role == "implement", lane): port for role, lane, port in seen if role != "baseline"}
     assert sorted(worktrees) == [(False, "1"), (False, "2"), (True, "1"), (True, "2")]
     assert len({int(port) // 10 for port in worktrees.values()}) == 4
-    digests = {body["environment"] for kind, body in project.events() if kind == "DispatchStarted"}
+    digests = {body["environment"] for body in project.bodies("DispatchStarted")}
     assert len(digests - {""}) == 1  # a baseline or a set-up of another lane still counts
 
 
 def test_parallel_phases_in_the_foreground_prefix_their_lines(project: Project) -> None:
     set_up(
         project,
-        plan=a_plan(**{"1": alone("1"), "2": alone("2")}),
+        plan=a_plan("1", "2", is_apart=True),
         settings=PARALLEL + '[tests]\ncommand = "test -e plans/X.md"\nallow_red_baseline = true\n',
         agent=work(phase="1") + work(phase="2"),
     )
@@ -141,7 +105,7 @@ def test_parallel_phases_in_the_foreground_prefix_their_lines(project: Project) 
 @pytest.mark.promise
 def test_a_failed_parallel_phase_lets_the_others_land(project: Project, meanwhile: Meanwhile) -> None:
     agent = steps('write = "1.txt"', "exit = 1", phase="1") + work(*meanwhile.pause("2"), phase="2") + work(phase="3")
-    plan = a_plan(**{"1": alone("1"), "2": alone("2"), "3": alone("3", "### Dependencies\n\nPhase 2.")})
+    plan = a_plan("1", "2", "3", depends={"3": "Phase 2."}, is_apart=True)
     set_up(project, plan=plan, settings=PARALLEL, agent=agent)
 
     assert project.runplan("start", "X", "finish", "auto").code == 0
@@ -155,7 +119,7 @@ def test_a_failed_parallel_phase_lets_the_others_land(project: Project, meanwhil
 
     assert project.landed() == ["2"]
     assert (run_of(project)["reason"], run_of(project)["phase"]) == ("agent-failed", "1")
-    assert "3" not in {body.get("phase") for kind, body in project.events() if kind == "PhaseChosen"}
+    assert "3" not in {body.get("phase") for body in project.bodies("PhaseChosen")}
     report = project.runplan("report", "X").out
     assert "## Phase — 2 Step 2" in report
     assert "The work is kept on the branch `runplan/x/1`" in report  # also what the agent had not committed

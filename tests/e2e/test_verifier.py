@@ -51,24 +51,6 @@ def test_a_verifier_without_a_shell_finds_the_fault_in_the_diff(project: Project
     assert notes["status"] == "", "git does not see the file"
 
 
-def test_a_fixer_gets_the_diff_so_far_and_does_not_commit_it(tmp_path: Path) -> None:
-    """Also where ignored files stay in the worktree, for the output of run.setup."""
-    project = a_project(tmp_path, "1")
-    project.settings('[run]\nsetup = "true"\n')
-    keep = f'run = "cp {DIFF_FILE} {tmp_path}/seen"'
-    more = f'run = "test ! -e {DIFF_FILE}"'
-    project.agent(
-        steps(more, 'write = "1.txt"\ntext = "one\\n"')
-        + verify('fail = ["W1"]')
-        + steps(keep, 'write = "2.txt"\ntext = "two\\n"', role="fix")
-        + verify("pass_all = true", cycle="2")
-    )
-    ran = project.start("1", "auto")
-    assert ran.code == 0, ran.err
-    assert "+one\n" in (tmp_path / "seen").read_text()
-    assert DIFF_FILE not in project.repo.git("ls-tree", "-r", "--name-only", "main")
-
-
 @pytest.mark.promise
 def test_unresolved_evidence_is_asked_for_once_more_without_a_fix_cycle(tmp_path: Path) -> None:
     project = a_project(tmp_path, "1")
@@ -77,8 +59,7 @@ def test_unresolved_evidence_is_asked_for_once_more_without_a_fix_cycle(tmp_path
     ran = project.start("1", "auto")
     assert ran.code == 0, ran.err
     assert project.dispatched() == ["implement", "verify", "verify"]
-    prompts = sorted(project.repo.path.glob(".git/runplan/dispatch/*/prompt.md"))
-    assert "- W1: see 2.txt:1: 2.txt:1 is not a file of the tree\n" in prompts[-1].read_text()
+    assert "- W1: see 2.txt:1: 2.txt:1 is not a file of the tree\n" in project.prompts()[-1]
     report = project.repo.git("show", "main:reports/plan-x.md")
     assert "Warning: the verifier was asked once more, because its evidence for W1 did not resolve" in report
     assert "| pass | 1.txt |" in report
@@ -121,7 +102,7 @@ def test_an_item_does_not_pass_without_a_file_that_it_names_unless_its_absence_i
     assert ran.code == 4, ran.err
     assert "needs your sign-off: Sign-off: required; W1 passes without docs/z.md, which it names" in ran.err
     assert project.dispatched() == ["implement", "verify", "verify"]
-    first, second = (path.read_text() for path in sorted(project.path.glob(".git/runplan/dispatch/*/prompt.md"))[1:])
+    first, second = project.prompts("verify")
     missing = first.partition("## Missing files\n")[2]
     assert [line for line in missing.splitlines() if line.startswith("- ")] == ["- W1: docs/z.md"]
     assert "- W1: docs/z.md, which the item names, is not there\n" in second

@@ -114,6 +114,16 @@ class Project:
         query = "SELECT type, body FROM events WHERE run IN (SELECT id FROM runs WHERE plan=?) ORDER BY seq"
         return [(kind, json.loads(body)) for kind, body in self.rows(query, plan)]
 
+    def bodies(self, kind: str, plan: str = "plans/X.md") -> list[dict[str, Any]]:
+        """The fields of the plan's events of one type, in order."""
+        return [body for type_, body in self.events(plan) if type_ == kind]
+
+    def prompts(self, *roles: str, plan: str = "plans/X.md") -> list[str]:
+        """The prompts of the plan's agents, or of those in some roles, in order."""
+        started = [body for body in self.bodies("DispatchStarted", plan) if not roles or body["role"] in roles]
+        files = (self.path / ".git/runplan/dispatch" / body["id"] / "prompt.md" for body in started)
+        return [file.read_text(encoding="utf-8") for file in files if file.exists()]
+
     def rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         """Rows of the journal; none while there is no journal, or nothing in it yet."""
         place = self.path / ".git/runplan/journal.db"
@@ -128,7 +138,7 @@ class Project:
 
     def dispatched(self, plan: str = "plans/X.md") -> list[str]:
         """The roles that were dispatched for the plan, in order."""
-        return [body["role"] for kind, body in self.events(plan) if kind == "DispatchStarted"]
+        return [body["role"] for body in self.bodies("DispatchStarted", plan)]
 
     def start(self, *words: str, **env: str) -> Ran:
         return self.runplan("start", "X", *words, "--foreground", **env)
@@ -279,11 +289,15 @@ def until(there: Callable[[], object], *, seconds: float = 60.0) -> None:
         pause = min(0.05, 1.2 * pause)  # the other process needs the processor
 
 
-def a_plan(*phases: str, depends: dict[str, str] | None = None, front: str = "status: active") -> str:
-    """A plan with a tracker and one section for each phase id."""
+def a_plan(
+    *phases: str, depends: dict[str, str] | None = None, front: str = "status: active", is_apart: bool = False
+) -> str:
+    """A plan with a tracker and one section for each phase id; `is_apart`: a phase touches its own file only."""
     rows = "".join(f"| {phase} — Step {phase} | ⬚ | | |\n" for phase in phases)
     sections = "".join(
-        f"\n## Phase {phase} — Step {phase}\n\n### Work Items\n\n- [ ] Write {phase}.txt\n"
+        f"\n## Phase {phase} — Step {phase}\n"
+        + (f"\nTouches: {phase}.txt\n" if is_apart else "")
+        + f"\n### Work Items\n\n- [ ] Write {phase}.txt\n"
         + (f"\n### Dependencies\n\n{depends[phase]}\n" if depends and phase in depends else "")
         for phase in phases
     )

@@ -117,7 +117,7 @@ def plan(project: Project, *words: str, **env: str) -> Ran:
 
 def fields(project: Project, kind: str, field: str, path: str = GREET) -> list[Any]:
     """The values of a field in the events of one kind."""
-    return [body.get(field) for type_, body in project.events(path) if type_ == kind]
+    return [body.get(field) for body in project.bodies(kind, path)]
 
 
 def asked(project: Project, path: str = GREET) -> list[str]:
@@ -127,10 +127,7 @@ def asked(project: Project, path: str = GREET) -> list[str]:
 
 def prompts(project: Project, role: str = "", path: str = GREET) -> list[str]:
     """The prompts of the agents of a role, or of all."""
-    place = project.path / ".git/runplan/dispatch"
-    started = [body for kind, body in project.events(path) if kind == "DispatchStarted"]
-    ids = [body["id"] for body in started if role in ("", body["role"])]
-    return [(place / id_ / "prompt.md").read_text(encoding="utf-8") for id_ in ids]
+    return project.prompts(*([role] if role else []), plan=path)
 
 
 def what_is_the_users(project: Project) -> dict[str, str]:
