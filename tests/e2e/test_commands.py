@@ -312,7 +312,6 @@ def test_the_first_answer_to_a_pending_change_counts_and_later_ones_are_declined
     ]
 
 
-@pytest.mark.promise
 def test_status_shows_a_queued_start_and_why_it_was_refused(project: Project) -> None:
     """The daemon died before it executed the start, and a stop came first."""
     with in_foreground(project) as daemon:

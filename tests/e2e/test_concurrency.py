@@ -52,6 +52,7 @@ def first_to_end(pair: list[Process]) -> tuple[Process, Process]:
     return (one, other) if one.poll() is not None else (other, one)
 
 
+@pytest.mark.rest
 def test_two_plans_of_one_repository_land_side_by_side_each_phase_once(tmp_path: Path) -> None:
     project = a_project(tmp_path, "1", "2")
     project.plan(a_plan("3", "4"), name="plans/Y.md")
@@ -69,6 +70,7 @@ def test_two_plans_of_one_repository_land_side_by_side_each_phase_once(tmp_path:
         assert project.show(f"main:plans/{plan}.md").count("✅ Done") == 2
 
 
+@pytest.mark.rest
 def test_a_guard_violation_fails_only_the_run_whose_agent_did_it(tmp_path: Path) -> None:
     """That one fails for what it did, its work is kept, and the innocent run lands and names what it saw."""
     project = a_project(tmp_path, "1")

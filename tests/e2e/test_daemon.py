@@ -255,7 +255,6 @@ def test_a_start_warns_when_another_run_has_claimed_the_issue(project: Project) 
     assert f"- Warning: {claimed}" in project.runplan("report", "Y").out.replace("\\", "")
 
 
-@pytest.mark.promise
 def test_a_waiting_run_is_announced_once_across_daemon_restarts(project: Project, tmp_path: Path) -> None:
     printed = tmp_path / "printed"
     user_settings(project, f'[notify]\ncommand = "echo $RUNPLAN_NOTICE $RUNPLAN_PHASE >>{printed}"\n')

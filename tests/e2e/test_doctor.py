@@ -60,7 +60,6 @@ def test_an_interrupted_run_of_the_doctor_leaves_nothing(project: Project, tmp_p
     assert untouched(project)
 
 
-@pytest.mark.promise
 def test_the_doctor_leaves_a_running_plan_of_its_own_name_alone(project: Project, tmp_path: Path) -> None:
     meanwhile = Meanwhile(tmp_path)
     project.settings('[tests]\ncommand = "true"\n')

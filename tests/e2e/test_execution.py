@@ -169,7 +169,7 @@ def test_a_sub_plan_without_auto_waits_for_approval_and_says_how_the_parent_cont
     assert landings(project) == IN_ORDER[:2]
 
 
-@pytest.mark.promise
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     ("plans", "why"),
     [

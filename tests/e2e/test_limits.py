@@ -55,7 +55,6 @@ def test_the_fallback_agent_is_used_during_a_limit(project: Project) -> None:
     assert len(project.bodies("Paused")) == 1, "no agent replaces the verifier of its own work: the run waits"
 
 
-@pytest.mark.promise
 def test_an_overloaded_provider_is_tried_again_a_bounded_number_of_times(project: Project) -> None:
     project.agent(steps(BUSY, "exit = 1"))
     ran = project.start("1", "auto")
@@ -67,7 +66,6 @@ def test_an_overloaded_provider_is_tried_again_a_bounded_number_of_times(project
     assert len(waits) == 5
 
 
-@pytest.mark.promise
 def test_a_login_error_fails_the_phase_with_the_agents_message(project: Project) -> None:
     project.agent(steps('tell = {trouble = "auth", words = "Please run /login"}', "exit = 1"))
     ran = project.start("1", "auto")
@@ -95,7 +93,6 @@ def test_an_agent_that_uses_up_its_budget_is_ended_and_a_daily_one_resets_at_mid
     assert project.start("1", "auto", TEST_NOW=tomorrow).code == 0
 
 
-@pytest.mark.promise
 def test_an_agent_without_turns_is_handed_over(project: Project, tmp_path: Path) -> None:
     turns = 'tell = {trouble = "max-turns", words = "Reached the maximum number of turns"}'
     project.agent(steps(*once(tmp_path, "turns", 'write = "a.txt"', turns, "exit = 1"), 'write = "b.txt"'))
@@ -141,7 +138,6 @@ def test_the_fallback_agent_never_verifies_its_own_work(project: Project, tmp_pa
     assert [wait["kind"] for wait in project.bodies("Paused")] == ["limit"]
 
 
-@pytest.mark.promise
 def test_a_missing_fallback_agent_is_refused_before_any_work(project: Project) -> None:
     agents(project, fallback="gone", more='[agents.gone]\nkind = "command"\nargv = ["no-such-program"]\n')
     ran = project.start("1", "auto")

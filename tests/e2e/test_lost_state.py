@@ -133,7 +133,6 @@ def test_work_of_a_run_without_journal_is_parked(project: Project, how: str) -> 
         assert holding(project, "1.txt", "1")
 
 
-@pytest.mark.promise
 def test_a_start_names_the_running_agent_of_an_unknown_run(project: Project, tmp_path: Path) -> None:
     meanwhile = Meanwhile(tmp_path)
     project.agent(work(*meanwhile.pause("at")))

@@ -69,6 +69,7 @@ def test_without_chromium_the_tests_of_the_page_say_how_to_get_it(tmp_path: Path
     assert "test-web needs Chromium and Playwright: make install-browser\n" in answer.stderr
 
 
+@pytest.mark.rest
 def test_without_chromium_the_screenshot_is_left_alone(tmp_path: Path) -> None:
     picture = ROOT / "docs/board.png"
     before = picture.stat()
@@ -78,6 +79,7 @@ def test_without_chromium_the_screenshot_is_left_alone(tmp_path: Path) -> None:
     assert picture.stat() == before
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(("options", "code"), [((), 0), (("--no-skips",), 1)])
 def test_a_skipped_test_fails_the_full_run(tmp_path: Path, options: tuple[str, ...], code: int) -> None:
     test = tmp_path / "test_x.py"
@@ -123,6 +125,7 @@ def test_rule(): pass
 }
 
 
+@pytest.mark.rest
 def test_every_test_is_in_one_tier(tmp_path: Path) -> None:
     for name, text in TIERS.items():
         (tmp_path / name).parent.mkdir(parents=True)

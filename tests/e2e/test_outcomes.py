@@ -198,7 +198,7 @@ CASES = {
 }
 
 
-@pytest.mark.promise
+@pytest.mark.matrix
 @pytest.mark.parametrize("case", CASES.values(), ids=[f"{case.reason}: {name}" for name, case in CASES.items()])
 def test_a_failure_is_named_lands_nothing_and_keeps_the_work(project: Project, case: Case) -> None:
     set_up(project, agent=case.agent, settings=case.settings, **({"plan": case.plan} if case.plan else {}))

@@ -270,7 +270,6 @@ def test_finish_works_a_phase_that_was_added_during_the_run(project: Project, me
     assert "status: complete" in project.show("main:plans/X.md")
 
 
-@pytest.mark.promise
 def test_a_phase_does_not_land_when_its_dependency_was_reverted(project: Project, meanwhile: Meanwhile) -> None:
     set_up(
         project,

@@ -549,7 +549,6 @@ def test_the_doctor_shows_the_token_and_how_a_pull_request_is_merged(project: Pr
     assert found["rules"] == "main requires checks ci, lint, 1 approving review"
 
 
-@pytest.mark.promise
 def test_the_doctor_fails_where_a_start_would_be_refused(project: Project, hub: Hub) -> None:
     hub.can_push = False
     assert rows(project, 2)["github"] == "the token may not push to acme/app; landing by pr needs write access"
@@ -583,7 +582,6 @@ def test_a_repository_that_takes_no_pull_requests_is_named_before_agents_work(
     assert (project.dispatched(), list(hub.branches())) == ([], ["main"])
 
 
-@pytest.mark.promise
 def test_a_key_of_git_that_may_only_read_is_named_before_agents_work(
     project: Project, server: StandIn, hub: Hub
 ) -> None:

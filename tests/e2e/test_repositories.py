@@ -221,7 +221,6 @@ def test_hooks_of_the_project_run_for_no_agent_and_no_landing(hooked: Project) -
     assert ran(hooked) == []
 
 
-@pytest.mark.promise
 def test_work_whose_commit_a_hook_refused_is_committed_by_runplan(hooked: Project) -> None:
     hooked.shell_agent("echo 1 >1.txt; git add .; git commit -qm Work || true", INSTALLS)
     done = hooked.start("1", "auto")

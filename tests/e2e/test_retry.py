@@ -101,7 +101,6 @@ def test_retry_fresh_begins_on_the_target_and_parks_the_branch(project: Project)
     assert "1.txt" not in project.repo.git("ls-tree", "--name-only", "main").split()
 
 
-@pytest.mark.promise
 def test_retry_fresh_ends_a_run_that_waits(project: Project) -> None:
     assert project.start("1").code == 4
     ran = project.runplan("retry", "X", "--fresh")
@@ -109,7 +108,6 @@ def test_retry_fresh_ends_a_run_that_waits(project: Project) -> None:
     assert project.dispatched() == ["implement", "verify", "implement", "verify"]
 
 
-@pytest.mark.promise
 def test_the_same_kept_work_that_fails_again_is_no_progress(project: Project) -> None:
     set_up(project, settings=RED, agent=work() + verify('say = "?"'))
     assert project.start("1", "auto").last == "runplan: failed: invalid-verdict"
@@ -172,7 +170,6 @@ def test_a_rejected_change_lands_only_with_a_person_who_is_told_of_the_rejection
     assert (f"Warning: {told}" in report, "Approved by Uma User" in report) == (True, True)
 
 
-@pytest.mark.promise
 def test_a_corrected_plan_is_checked_before_anyone_fixes(project: Project) -> None:
     """What the agent changed outside `Touches:` is permitted now."""
     plan = project.show("main:plans/X.md") + "\n"

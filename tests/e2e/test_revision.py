@@ -51,7 +51,6 @@ def test_a_phase_that_does_not_fit_the_code_is_revised_and_the_run_continues(pro
     assert "with a bye" in text
 
 
-@pytest.mark.promise
 def test_a_person_revises_a_plan_whose_phase_asks(project: Project) -> None:
     project.agent(writes("1", "3") + steps('say = "BLOCKER: which port?"', phase="2"))
     assert project.start("finish", "auto").code == 4

@@ -63,7 +63,6 @@ def test_a_schedule_without_now_only_schedules(project: Project) -> None:
     assert re.search(r"every day at 9am instead of every 4h, first at \S+ 09:0[1-5] UTC \([1-5] min after", daily[0])
 
 
-@pytest.mark.promise
 def test_a_plan_that_is_a_draft_is_refused(project: Project) -> None:
     scheduled(project)
     project.plan(a_plan("1", front="status: draft"))
@@ -90,7 +89,6 @@ def test_now_without_a_schedule_is_exit_3(project: Project) -> None:
     assert len(schedules(project)) == 1
 
 
-@pytest.mark.promise
 def test_a_stop_may_keep_the_schedule(project: Project, meanwhile: Meanwhile) -> None:
     project.agent(work(*meanwhile.pause("agent")))
     scheduled(project, "now")
@@ -164,7 +162,6 @@ def test_a_failed_phase_pauses_the_schedule_until_retry(project: Project) -> Non
         until_runs_are(project, "failed", "done")
 
 
-@pytest.mark.promise
 def test_a_schedule_whose_plan_was_moved_is_paused_and_can_be_stopped(project: Project) -> None:
     scheduled(project)
     project.repo.git("mv", "plans/X.md", "plans/Y.md")

@@ -59,7 +59,6 @@ def sent(project: Project, plan: str = "plans/X.md") -> list[str]:
     return [f"{body['role']}:{body['agent']}" for body in started]
 
 
-@pytest.mark.promise
 def test_environment_settings_hold_for_their_own_run_only(project: Project, meanwhile: Meanwhile) -> None:
     """The files are read again during the run, and a run of another plan uses them."""
     project.repo.write("runplan.toml", SETTINGS + OTHER)

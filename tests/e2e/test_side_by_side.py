@@ -3,7 +3,6 @@
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,12 +12,8 @@ from tests.support.daemons import run_of, until_runs_are
 PARALLEL = "[run]\nparallel = 3\n"
 
 
-
-
 def has_landed(project: Project, id_: str) -> bool:
     return id_ in project.landed()
-
-
 
 
 @pytest.mark.promise
