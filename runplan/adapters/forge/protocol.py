@@ -7,7 +7,36 @@ from runplan.adapters.forge import model as m
 from runplan.domain.gitfacts import Oid
 
 
-class Forge(Protocol):
+class IssueTracker(Protocol):
+    """The issues of a forge, all that a watch of issues and a claim need; comments of pull requests are among them."""
+
+    def read_issue(self, number: int) -> m.Issue: ...
+    def list_issues(self, label: str) -> tuple[m.Issue, ...]:
+        """The open issues with this label, oldest first."""
+
+    def is_issue_trusted(self, number: int, label: str) -> bool:
+        """Whether its author may write, or the account that set this label and every later editor of the text."""
+
+    def find_reopening(self, number: int) -> float:
+        """When an account that may write reopened the issue last, in seconds since the epoch; 0.0 for never."""
+
+    def close_issue(self, number: int) -> None: ...
+    def label_issue(self, number: int, *, add: str = "", remove: str = "") -> None: ...
+    def assign_issue(self, number: int, *, is_assigned: bool) -> None:
+        """Assign the issue to the owner of the token, or take it back."""
+
+    def list_comments(self, number: int) -> tuple[m.Comment, ...]: ...
+    def put_comment(self, number: int, *, marker: str, text: str, is_pull: bool = False) -> None:
+        """Comment on an issue or pull request, once per marker; a later text replaces it.
+
+        GitLab counts the two apart. A comment of another account with this marker is not ours, and stays.
+        """
+
+    def may_write(self, login: str) -> bool:
+        """Whether this account may push to the repository."""
+
+
+class Forge(IssueTracker, Protocol):
     """Every write may be repeated after a lost answer: it reads first what has happened.
 
     A method raises NotAllowed, NotThere, RateLimited or Unreachable.
@@ -34,9 +63,6 @@ class Forge(Protocol):
 
     def read_target(self, branch: str, *, number: int = 0) -> m.Target:
         """The settings and rules for merges into a branch; with a number also the objections to that pull request."""
-
-    def may_write(self, login: str) -> bool:
-        """Whether this account may push to the repository."""
 
     def file_url(self, path: str, ref: str) -> str:
         """The web address of a file on a branch or at a commit; sends no request."""
@@ -95,27 +121,3 @@ class Forge(Protocol):
 
     def read_failure_log(self, head: Oid) -> str:
         """The end of the logs of failed checks, bounded."""
-
-    # --- issues -----------------------------------------------------------------------------------------------
-
-    def read_issue(self, number: int) -> m.Issue: ...
-    def list_issues(self, label: str) -> tuple[m.Issue, ...]:
-        """The open issues with this label, oldest first."""
-
-    def is_issue_trusted(self, number: int, label: str) -> bool:
-        """Whether its author may write, or the account that set this label and every later editor of the text."""
-
-    def find_reopening(self, number: int) -> float:
-        """When an account that may write reopened the issue last, in seconds since the epoch; 0.0 for never."""
-
-    def close_issue(self, number: int) -> None: ...
-    def label_issue(self, number: int, *, add: str = "", remove: str = "") -> None: ...
-    def assign_issue(self, number: int, *, is_assigned: bool) -> None:
-        """Assign the issue to the owner of the token, or take it back."""
-
-    def list_comments(self, number: int) -> tuple[m.Comment, ...]: ...
-    def put_comment(self, number: int, *, marker: str, text: str, is_pull: bool = False) -> None:
-        """Comment on an issue or pull request, once per marker; a later text replaces it.
-
-        GitLab counts the two apart. A comment of another account with this marker is not ours, and stays.
-        """
