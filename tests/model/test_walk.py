@@ -5,6 +5,7 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from hypothesis import HealthCheck, Phase, settings, strategies as st
@@ -32,6 +33,7 @@ from runplan.domain.run.rows import wait_of
 from runplan.domain.run.state import list_running, open_states
 from tests.model.simulation import PLAN, Simulation
 from tests.support.builders import a_plan
+from tests.support.environment import pinned
 
 LUCK = 0.9
 SEEDS = st.integers(0, 2**16)
@@ -270,3 +272,8 @@ def test_every_walk_keeps_the_promises() -> None:
             suppress_health_check=list(HealthCheck),
         ),
     )
+
+
+def test_the_number_of_walks_is_taken_from_the_caller(tmp_path: Path) -> None:
+    asked = {"WALKS": "7", "WALK_STEPS": "9", "NIGHT": "3", "NIGHTS": "2"}
+    assert asked.items() <= pinned({**asked, "PATH": "/bin"}, tmp_path).items()

@@ -11,8 +11,9 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-#: All that is kept of the login: where programs are, where temporary files go, and variables of pytest for its workers.
-KEPT = frozenset(("PATH", "TMPDIR", "LD_LIBRARY_PATH", "USER", "LOGNAME"))
+#: All that is kept of the login: where programs are, where temporary files go, the settings of `make walk`, and
+#: variables of pytest for its workers.
+KEPT = frozenset(("PATH", "TMPDIR", "LD_LIBRARY_PATH", "USER", "LOGNAME", "WALKS", "WALK_STEPS", "NIGHT", "NIGHTS"))
 KEPT_PREFIX = "PYTEST_"
 
 
