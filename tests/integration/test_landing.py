@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -72,6 +73,27 @@ def test_a_branch_without_a_checkout_is_only_swapped(repo: Repo) -> None:
     assert repo.head(MAIN) == new
     assert files_of(repo.path) == before
     assert repo.status() == ""
+
+
+def test_a_failing_git_is_not_taken_for_a_detached_head(repo: Repo, tmp_path: Path) -> None:
+    new = candidate(repo, {"a.txt": "a2\n"})
+    program = shutil.which("git")
+    failing = tmp_path / "bin/git"
+    failing.parent.mkdir()
+    failing.write_text(f'#!/bin/sh\ncase "$*" in *symbolic-ref*) exit 128 ;; esac\nexec {program} "$@"\n')
+    failing.chmod(0o755)
+    env = {**repo.env, "PATH": f"{failing.parent}:{os.environ['PATH']}"}
+    with pytest.raises(GitFailed, match="symbolic-ref"):
+        land(Repo(path=repo.path, env=env), new)
+    assert (repo.head(), repo.status()) == (repo.head(f"{new}^"), "")
+
+
+@pytest.mark.parametrize("file", ["HEAD", "commondir"])
+def test_a_broken_worktree_of_the_user_does_not_stop_a_landing(repo: Repo, tmp_path: Path, file: str) -> None:
+    repo.git("worktree", "add", "-q", "-b", "side", str(tmp_path / "side"))
+    (repo.path / f".git/worktrees/side/{file}").unlink()
+    new = candidate(repo, {"a.txt": "a2\n"})
+    assert land(repo, new) == Landed(tip=new)
 
 
 def test_a_process_that_exits_while_it_is_looked_at_does_not_disturb(

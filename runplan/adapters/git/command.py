@@ -9,6 +9,7 @@ import contextlib
 import fcntl
 import functools
 import os
+import re
 import select
 import shutil
 import signal
@@ -23,6 +24,7 @@ from typing import IO, Any, TypeAlias
 
 from msgspec import Struct
 
+from runplan.adapters.store.files import read_file
 from runplan.domain.errors import REMEDIES, CallEnded, GitFailed
 from runplan.domain.gitfacts import Commit, Oid
 
@@ -375,10 +377,19 @@ class Git:
         signatures = [_signature(git_dir / name) for name in ("HEAD", "reftable/tables.list")]
         if git_dir not in self._heads or self._heads[git_dir][0] != signatures:
             git = self.at(self.cwd, f"--git-dir={git_dir}")
-            branch = git.run("symbolic-ref", "-q", "HEAD", ok=(0, 1, 128)).text  # a killed git has said nothing
-            head = f"ref: {branch}" if branch else git.run("rev-parse", "-q", "--verify", "HEAD", ok=ANY).text
+            ok = (0, 1) if _is_whole(git_dir) else ANY  # a broken worktree of the user has no branch out
+            branch = git.run("symbolic-ref", "-q", "HEAD", ok=ok).text
+            head = f"ref: {branch}" if branch else git.run("rev-parse", "-q", "--verify", "HEAD", ok=ok).text
             self._heads[git_dir] = (signatures, head)
         return self._heads[git_dir][1]
+
+
+def _is_whole(git_dir: Path) -> bool:
+    """Whether git takes this for a git directory, so that it fails only by an error of the system."""
+    if git_dir.parent.name == "worktrees" and not (git_dir / "commondir").exists():
+        return False
+    head = (read_file(git_dir / "HEAD") or b"").strip()
+    return head.startswith(b"ref: refs/") or re.fullmatch(rb"[0-9a-f]{40}|[0-9a-f]{64}", head) is not None
 
 
 def _scratch(content: bytes = b"") -> IO[bytes]:
