@@ -86,6 +86,14 @@ def test_a_branch_the_user_stands_on_is_kept(place: Place) -> None:
     assert place.removal.remove_ref(BRANCH) == Kept(what=BRANCH, why=f"in use by {place.repo.path}")
 
 
+def test_a_branch_that_cannot_be_deleted_is_kept_with_the_words_of_git(place: Place) -> None:
+    place.repo.git("branch", "runplan/domain/plan/1")
+    lock = place.repo.path / f".git/{BRANCH}.lock"
+    lock.touch()
+    why = f"git cannot delete it: another git command is running; if there is none, remove {lock}"
+    assert place.removal.remove_ref(BRANCH) == Kept(what=BRANCH, why=why)
+
+
 def test_parking_takes_the_next_number_and_the_same_thing_once(place: Place) -> None:
     one, two = place.repo.commit("one"), place.repo.commit("two")
     names = [place.workspace.park(oid, under="refs/heads/x/plan/P 1.A..x") for oid in (one, two, one)]

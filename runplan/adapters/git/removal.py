@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from runplan.adapters.git.command import Git
+from runplan.adapters.git.command import Git, one_line
 from runplan.adapters.git.handover import AgentZone
 from runplan.adapters.git.objects import KEEPER, identity_env
 from runplan.adapters.git.repository import Checkouts, remove_stale_lock
@@ -55,8 +55,10 @@ class Removal:
             if tip != landed and not self._is_on_target(tip):
                 parked = self._workspace.park(tip, under=ref)
         for git, tip in tips.items():
-            if git.run("update-ref", "--no-deref", "-d", ref, tip, ok=(0, 1, 128)).code != 0:
-                return Kept(what=ref, why="it moved meanwhile")
+            ran = git.run("update-ref", "--no-deref", "-d", ref, tip, ok=(0, 1, 128))
+            if ran.code != 0 and (now := git.tip(ref)) is not None:
+                why = f"git cannot delete it: {one_line(ran.err)}" if now == tip else "it moved meanwhile"
+                return Kept(what=ref, why=why)
         return Removed(what=ref, parked=parked)
 
     def remove_stale_locks(self, refs: Collection[str]) -> None:
