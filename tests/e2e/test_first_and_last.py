@@ -1,10 +1,12 @@
 """The first minutes with runplan, and the last one: `runplan` alone, and `uninstall`."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from runplan.adapters.store.files import file_lock
 from tests.support.cli import a_plan, a_project, work
 from tests.support.daemons import daemon_of
 
@@ -85,3 +87,36 @@ def test_uninstall_leaves_the_home_to_other_repositories(tmp_path: Path) -> None
     assert not (project.path / ".git/runplan").exists()
     assert daemon_of(other) not in (0, before)
     assert other.runplan("status", "X", "--json").json["run"]["state"] == "done"
+
+
+def test_uninstall_refuses_where_something_would_be_lost(tmp_path: Path) -> None:
+    project = a_project(tmp_path, "1")
+    project.agent(work())
+    assert project.runplan("start", "X", "finish", "auto", "--wait").code == 0
+    state = project.path / ".git/runplan"
+    home = tmp_path / "home/.local/state/runplan"
+
+    dispatch = next((state / "dispatch").glob("*/lock"))
+    with file_lock(dispatch):
+        refused = project.runplan("uninstall")
+    assert (refused.code, str(dispatch) in refused.err) == (2, True)
+
+    # A ref that only runplan's own repository has, and that it cannot give to the user.
+    tree = project.repo.git("rev-parse", "HEAD^{tree}").strip()
+    project.repo.git(f"--git-dir={state / 'tool.git'}", "update-ref", "refs/runplan/parked/tree", tree)
+    refused = project.runplan("uninstall")
+    assert (refused.code, "refs/runplan/parked/tree in " in refused.err) == (2, True)
+    assert (state.is_dir(), home.is_dir()) == (True, True)
+    assert daemon_of(project)
+
+    absent = json.dumps({"common": str(tmp_path / "disk/.git"), "root": str(tmp_path / "disk")})
+    (home / "repositories/absent.json").write_text(absent)
+    answers = project.runplan("uninstall", "--delete-work", "--json").json
+    (kept,) = [answer["why"] for answer in answers if answer["what"] == str(home)]
+    assert kept.startswith(f"{tmp_path / 'disk'} is not there; make it reachable, or delete ")
+    assert (state.exists(), home.is_dir()) == (False, True)
+
+    (home / "repositories/absent.json").unlink()
+    (home / "fleet").mkdir()
+    assert f"keep    {home / 'fleet'}: " in project.runplan("uninstall").out
+    assert home.is_dir()
