@@ -9,6 +9,7 @@ from runplan.app.operations.model import Caller
 from runplan.app.views.plans import read_plans
 from runplan.app.views.status import PlanState, PlanView
 from runplan.domain.errors import RefusedEarly
+from runplan.domain.plan.marks import PlanStatus
 from runplan.domain.text import command
 
 FEW = 3  #: plans of a kind that are named
@@ -30,7 +31,7 @@ def list_steps(caller: Caller) -> tuple[Step, ...]:
             views, _ = read_plans(context, "", datetime.now(UTC), warn=caller.warn)
             is_set_up = repository_file(context.root) is not None or context.committed() is not None
     except RefusedEarly as error:  # outside of a repository
-        return (Step(command="git init", why=str(error)), DEMO, HELP)
+        return (Step(command="cd REPOSITORY", why=str(error)), DEMO, HELP)
     if not is_set_up:
         init = Step(command="runplan init", why="write the settings that fit this repository into runplan.toml")
         return (init, DEMO, HELP)
@@ -45,7 +46,7 @@ def list_steps(caller: Caller) -> tuple[Step, ...]:
     ]
     steps += [
         Step(command=command("runplan", "start", view.plan, "finish", "auto"), why=f"work on {view.title}")
-        for view in plans[PlanState.OPEN][:FEW]
+        for view in [view for view in plans[PlanState.OPEN] if view.status == PlanStatus.ACTIVE][:FEW]
     ]
     steps.append(Step(command='runplan plan "GOAL"', why="have a plan written, which you approve before any work"))
     return (*steps, Step(command="runplan status", why="all plans"), HELP)

@@ -23,7 +23,7 @@ def test_runplan_alone_says_what_to_do_next_here(tmp_path: Path) -> None:
     new = tmp_path / "new"
     new.mkdir()
     outside = project.runplan_in(new)
-    assert (outside.code, "  git init\n" in outside.out, "  runplan demo\n" in outside.out) == (0, True, True)
+    assert (outside.code, "  cd REPOSITORY\n" in outside.out, "  runplan demo\n" in outside.out) == (0, True, True)
     project.repo.git("init", "--quiet", str(new))
     assert "  runplan init\n" in project.runplan_in(new).out
 
@@ -34,8 +34,8 @@ def test_start_needs_no_name_where_one_plan_is_open(tmp_path: Path) -> None:
     project.commit_file("plans/Y.md", a_plan("1"))
     refused = project.runplan("start", "finish", "auto")
     assert (refused.code, refused.last) == (3, "runplan: 2 plans are open, name one: plans/X.md, plans/Y.md")
-    project.repo.git("rm", "--quiet", "plans/Y.md")
-    project.repo.git("commit", "--quiet", "-m", "one plan")
+    project.commit_file("plans/Y.md", a_plan("1", front="status: draft"))
+    assert "plans/Y.md" not in project.runplan().out
     assert "plan        plans/X.md (X)" in project.runplan("start", "--dry-run").out
     assert project.runplan("start", "Finish", "auto", "--foreground").code == 0
     assert project.landed() == ["1"]

@@ -11,7 +11,7 @@ from runplan.app.views.plans import read_plans
 from runplan.app.views.status import PlanState
 from runplan.domain import names
 from runplan.domain.errors import NotFound, RefusedEarly, UsageError
-from runplan.domain.plan.marks import ExecutionKind, Status
+from runplan.domain.plan.marks import ExecutionKind, PlanStatus, Status
 from runplan.domain.plan.model import Phase
 from runplan.domain.plan.tracker import assume_done, describe_hindrance
 from runplan.domain.run.events import Rows, RunStarted
@@ -59,7 +59,7 @@ def _read_words(caller: Caller, context: RepositoryContext, request: StartReques
     plans = [view for view in views if view.state is not PlanState.PAGE and not view.plan.startswith(names.WATCH)]
     if any(names.is_named(request.plan, view.plan) for view in plans):  # a plan may be called finish.md
         return request.plan, parse_words(request.options)
-    unfinished = [view.plan for view in plans if not view.is_complete]
+    unfinished = [view.plan for view in plans if view.status == PlanStatus.ACTIVE]
     if len(unfinished) != 1:
         listed = f"{len(unfinished)} plans are open, name one: {', '.join(unfinished)}"
         none = f'no plan under {context.settings.paths.plans}/ is open; have one written: runplan plan "GOAL"'
