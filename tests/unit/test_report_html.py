@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from msgspec.structs import replace
 
-from runplan.engine.report.html import LONGEST_DIFF, commits_in, render_page
+from runplan.engine.report.html import LONGEST_DIFF, commits_in, render_inline, render_page
 from runplan.engine.report.text import prepend_sections
 from tests.unit.test_report import COMMITS, FAILED, HOSTILE, PHASE, PROOF, VERDICT, failure_section, phase_section
 
@@ -26,7 +26,9 @@ class Reader(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
-        assert tag == "meta" or all(name in ("class", "lang", "data-label", "tabindex") for name, _ in attrs), attrs
+        known = ("class", "lang", "data-label", "tabindex", *(("href", "rel") if tag == "a" else ()))
+        assert tag == "meta" or all(name in known for name, _ in attrs), attrs
+        assert (dict(attrs).get("href") or "https://").startswith(("http://", "https://")), attrs
         if tag != "meta":
             self.open.append(tag)
 
@@ -95,6 +97,25 @@ def test_a_long_diff_is_cut_and_names_the_command() -> None:
     made = render_page(REPORT, diffs={"abc1234": "x" * (LONGEST_DIFF + 1)})
     assert "[…] the whole diff: git show abc1234" in made
     assert len(made) < LONGEST_DIFF + 10_000
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("keep `a < b` and ``c`d``", "keep <code>a &lt; b</code> and <code>c`d</code>"),
+        ("**read `x` twice** or *never*", "<strong>read <code>x</code> twice</strong> or <em>never</em>"),
+        ("_so_ snake_case_name, 2 * 3 * 4, src/**/*.py", "<em>so</em> snake_case_name, 2 * 3 * 4, src/**/*.py"),
+        (
+            "[the *docs*](https://a.example/?b&c)",
+            '<a href="https://a.example/?b&amp;c" rel="noreferrer">the <em>docs</em></a>',
+        ),
+        ("[x](javascript:alert) ![y](/z) <b>", "[x](javascript:alert) ![y](/z) &lt;b&gt;"),
+        ('[x](http://a"onclick=b)', '<a href="http://a&quot;onclick=b" rel="noreferrer">x</a>'),
+    ],
+)
+def test_a_line_has_code_emphasis_and_links_to_websites_alone(text: str, shown: str) -> None:
+    assert render_inline(text) == shown
+    assert render_inline(text, has_links=False) == re.sub("</?a[^>]*>", "", shown)
 
 
 @pytest.mark.parametrize("text", ["a\\|b", "a|b", "\\", "`a|b`"])

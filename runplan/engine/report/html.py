@@ -5,11 +5,19 @@ from collections.abc import Iterator, Mapping
 from html import escape
 from itertools import groupby
 
-from runplan.engine.report.text import SPAN, drop_surrogates
+from runplan.engine.report.text import drop_surrogates
 
 LONGEST_DIFF = 200_000  #: characters shown of one commit
 _COMMIT = re.compile(r"- `([0-9a-f]{7,64})` ")
 _BORDER = re.compile(r"(?<!\\)\|")
+_WORDS = r"(?:`[^`\n]+`|[^`\n{0}])+?"  #: of an emphasis with this mark
+_INLINE = re.compile(
+    rf"(?<!`)(?P<fence>`+)(?!`)(?P<code>.{{1,2000}}?)(?<!`)(?P=fence)(?!`)"
+    rf"|\[(?P<label>[^\[\]\n]+)\]\((?P<address>https?://[^\s()<>]+)\)"
+    rf"|(?<![\w*])\*\*(?!\s)(?P<strong>{_WORDS.format('*')})(?<!\s)\*\*(?![\w*])"
+    rf"|(?<![\w*])\*(?!\s)(?P<em>{_WORDS.format('*')})(?<!\s)\*(?![\w*])"
+    rf"|(?<!\w)_(?!\s)(?P<em_>{_WORDS.format('_')})(?<!\s)_(?!\w)"
+)
 #: The colours of the two themes; text has a contrast of at least 4.5 to both backgrounds.
 _NAMES = ("text", "add", "del", "page", "block", "line")
 LIGHT = dict(zip(_NAMES, ("#1f2328", "#116329", "#a40e26", "#ffffff", "#f6f8fa", "#d0d7de"), strict=True))
@@ -77,7 +85,7 @@ def render_body(markdown: str, *, diffs: Mapping[str, str]) -> str:
                     if marks == "##":
                         blocks.append(("</section>\n" if is_open else "") + "<section>")
                         is_open = True
-                    blocks.append(f"<h{len(marks)}>{_render_inline(text)}</h{len(marks)}>")
+                    blocks.append(f"<h{len(marks)}>{render_inline(text)}</h{len(marks)}>")
             case "row":
                 blocks.append("<table>\n" + "\n".join(_render_rows(members)) + "\n</table>")
             case "item":
@@ -85,7 +93,7 @@ def render_body(markdown: str, *, diffs: Mapping[str, str]) -> str:
             case "block":
                 blocks.append(f'<pre tabindex="0">{escape(chr(10).join(line[4:] for line in members))}</pre>')
             case "text":
-                blocks += [f"<p>{_render_inline(line)}</p>" for line in members]
+                blocks += [f"<p>{render_inline(line)}</p>" for line in members]
     return "\n".join([*blocks, "</section>"] if is_open else blocks)
 
 
@@ -113,12 +121,12 @@ def _render_rows(lines: list[str]) -> Iterator[str]:
         opening = [f'<td data-label="{escape(label)}">' for label in labels]
         opening += ["<td>" if labels else "<th>"] * (len(cells) - len(labels))
         labels = labels or cells
-        shown = (f"{tag}{_render_inline(cell)}</{tag[1:3]}>" for tag, cell in zip(opening, cells, strict=False))
+        shown = (f"{tag}{render_inline(cell)}</{tag[1:3]}>" for tag, cell in zip(opening, cells, strict=False))
         yield f"<tr>{''.join(shown)}</tr>"
 
 
 def _render_item(line: str, diffs: Mapping[str, str]) -> str:
-    text = _render_inline(re.sub(r"^\\", "", line[2:]))
+    text = render_inline(re.sub(r"^\\", "", line[2:]))
     commit = _COMMIT.match(line)
     diff = diffs.get(commit[1]) if commit else None
     if diff is None:
@@ -132,19 +140,22 @@ def _render_item(line: str, diffs: Mapping[str, str]) -> str:
     return f'<li><details><summary>{text}</summary>\n<pre tabindex="0">{colours}{cut}</pre></details></li>'
 
 
-def _render_inline(text: str) -> str:
-    """One line: code spans, a bold label at its beginning, and text whose `<` may be escaped already."""
-    label = re.match(r"\*\*([^*`<]+)\*\*", text)
-    start = f"<strong>{escape(label[1])}</strong>" if label else ""
-    pieces = SPAN.split(text[label.end() :] if label else text)
-    for index, piece in enumerate(pieces):
-        if index % 3 == 0:  # outside of code spans
-            pieces[index] = escape(piece.replace("&lt;", "<"))
-        elif index % 3 == 1:
-            fence = len(pieces[index + 1])
-            code = piece[fence:-fence]
-            padded = code.startswith(" ") and code.endswith(" ") and code.strip()
-            pieces[index] = f"<code>{escape(code[1:-1] if padded else code)}</code>"
+def render_inline(text: str, *, has_links: bool = True) -> str:
+    """One line: code spans, emphasis and links to websites. All other text is escaped, whose `<` may be so already."""
+    pieces = []
+    end = 0
+    for match in _INLINE.finditer(text):
+        kind = match.lastgroup or ""
+        if kind == "code":
+            inner = match["code"]
+            padded = inner.startswith(" ") and inner.endswith(" ") and inner.strip()
+            shown = f"<code>{escape(inner[1:-1] if padded else inner)}</code>"
+        elif kind == "address":
+            label = render_inline(match["label"], has_links=False)
+            shown = f'<a href="{escape(match["address"])}" rel="noreferrer">{label}</a>' if has_links else label
         else:
-            pieces[index] = ""
-    return start + "".join(pieces)
+            tag = kind.partition("_")[0]
+            shown = f"<{tag}>{render_inline(match[kind], has_links=has_links)}</{tag}>"
+        pieces += [escape(text[end : match.start()].replace("&lt;", "<")), shown]
+        end = match.end()
+    return "".join([*pieces, escape(text[end:].replace("&lt;", "<"))])

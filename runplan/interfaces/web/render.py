@@ -13,6 +13,7 @@ from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
 from runplan import __version__
+from runplan.app.views.reports import render_inline
 from runplan.domain.standing.usage import usage_of
 from runplan.domain.text import clock, cut_cells, elapsed, in_words, plain_line, visible
 from runplan.domain.times import parse_iso, zone as zone_of
@@ -99,6 +100,11 @@ def show_age(moment: str | None) -> str:
     return _time_element(moment, in_words((datetime.now(UTC) - parse_iso(moment)).total_seconds()), " data-age")
 
 
+def show_inline(text: str, *, has_links: bool = True) -> Markup:
+    """A text of Markdown, such as a title or an item. Without links it can be the text of one."""
+    return Markup(render_inline(visible(text, is_prose=True), has_links=has_links))  # noqa: S704 - it is escaped
+
+
 def _time_element(moment: str, text: str, more: str = "") -> str:
     exact = f"{parse_iso(moment).astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
     return Markup('<time datetime="{0}" title="{0}"{1}>{2}</time>').format(exact, Markup(more), text)  # noqa: S704
@@ -117,6 +123,10 @@ TEMPLATES = Environment(
 TEMPLATES.filters |= {
     "time": show_time,
     "age": show_age,
+    "inline": show_inline,
+    "label": lambda text: show_inline(text, has_links=False),
+    "hash": lambda id_: Markup('<span class="mono" title="{}">{}</span>').format(id_, id_[:7]),
+    "bare": lambda text: show_inline(text).striptags(),
     "until": lambda moment: in_words((parse_iso(moment) - datetime.now(UTC)).total_seconds()),
     "span": in_words,
     "elapsed": elapsed,
