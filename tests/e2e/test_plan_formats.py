@@ -128,7 +128,7 @@ def test_a_spec_folder_is_a_plan_and_its_files_are_context(tmp_path: Path) -> No
     )
     ran = project.runplan("start", "001-login", "finish", "auto", "--foreground")
     assert ran.code == 0, ran.err
-    verify, _ = project.prompts("verify", plan="specs/001-login/tasks.md")  # the second one: all phases
+    verify = project.prompts("verify", plan="specs/001-login/tasks.md")[0]
     assert "- `specs/001-login/spec.md`\n- `.specify/memory/constitution.md`" in verify
     assert "- [x] T001" in project.show("HEAD:specs/001-login/tasks.md")
     assert "Phase — 1 Setup" in project.show("HEAD:reports/plan-001-login.md")

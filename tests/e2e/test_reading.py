@@ -195,9 +195,9 @@ def test_logs_are_the_sentences_of_wait_with_local_times(recorded: Project) -> N
     shown = recorded.runplan("logs", TZ="XYZ-5:30").out.splitlines()
     assert re.fullmatch(rf"plans/X\.md, run {run}, \d{{4}}-\d\d-\d\d XYZ", shown[0])
     assert all(re.match(r"\d\d:\d\d:\d\d  ", line) for line in shown[1:] if line)
-    steps = "phase worktree baseline implement implement work candidate gate gate verify verify verdict approval"
+    steps = "phase worktree baseline implement work candidate gate verify verdict approval"
     assert [line.split()[1] for line in shown[1:-3] if line] == steps.split()
-    assert [line[10:] for line in shown if "  implement " in line] == ["  implement  robot …", "  implement  robot, 0s"]
+    assert [line[10:] for line in shown if "  implement " in line] == ["  implement  robot, 0s"]
     assert [line[10:] for line in shown[-3:]] == [
         "",
         "phase 2 passed all checks and needs your approval",
