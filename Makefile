@@ -15,7 +15,7 @@ SCRATCH := $(shell test -w /dev/shm && test "$$(df -Pk /dev/shm | awk 'NR==2 {pr
 CHAOS := $(if $(SOAK),--soak $(SOAK)) $(if $(SEED),--seed $(SEED)) $(if $(SAMPLE),--sample $(SAMPLE))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-fleet check-image test test-fast test-bare test-rest test-all walk check format docs screenshot bench bench-fleet chaos chaos-fleet zoo corpus
+.PHONY: help demo demo-fleet check-image test test-fast test-bare test-rest test-all walk check format docs picture screenshot bench bench-fleet chaos chaos-fleet zoo corpus
 .PHONY: install-optional install-browser test-web install-agents test-agents clean
 
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock
@@ -76,11 +76,14 @@ format: $(READY)  ## format the code and fix what the linter can
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-docs: $(READY)  ## capture the output in README and tutorial again, and the screenshot
+docs: $(READY)  ## capture the output in README, tutorial and other pages again, and the screenshot
 	@$(SCRATCH) $(BIN)/python -m tests.support.transcripts
 	@$(MAKE) --no-print-directory screenshot
 
-screenshot: $(READY)  ## take the screenshot of the README, where there is Chromium
+picture: $(READY)  ## record the session of the README (first: make install-agents ONLY="claude codex")
+	@$(BIN)/python -m tests.support.picture
+
+screenshot: $(READY)  ## take the screenshot of docs/index.md, where there is Chromium
 	@if { $(HAS_BROWSER); }; then $(SCRATCH) $(BIN)/python -m tests.support.screenshot; \
 	else echo "docs/board.png is left as it is; it needs Chromium and Playwright: make install-browser"; fi
 

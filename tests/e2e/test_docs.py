@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -295,6 +296,13 @@ def test_every_page_can_be_reached_from_the_readme() -> None:
         seen.add(page)
         waiting += [page.parent / target.partition("#")[0] for target in links(page.read_text()) if target[0] != "#"]
     assert {documents.ROOT / name for name in DOCUMENTS} - seen == set()
+
+
+def test_the_figures_of_the_readme_are_those_of_its_picture() -> None:
+    drawn = "".join(ET.parse(documents.ROOT / "docs/session.svg").getroot().itertext())
+    figures = [line for line in read("README.md").splitlines() if " tokens, " in line]
+    assert len(figures) == 2
+    assert [line for line in figures if line not in drawn] == []
 
 
 # --- examples -----------------------------------------------------------------------------------------

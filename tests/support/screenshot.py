@@ -1,4 +1,4 @@
-"""Takes the screenshot of the README: the board of repositories in which scripted agents work.
+"""Takes the screenshot of the start page: the board of repositories in which scripted agents work.
 
 `python -m tests.support.screenshot` (`make docs`) needs Chromium and Playwright.
 """

@@ -33,6 +33,8 @@ VARYING = (
     (re.compile(r"\b(?:just now|(?:\d+[dhms] ?)+ago|in (?:\d+[dhms] ?)+)"), "AGO"),
     (re.compile(r"\b(?:\d+d ?)?(?:\d+h ?)?(?:\d+m ?)?\d+(?:\.\d+)?s\b"), "DURATION"),
     (re.compile(r"\br?[0-9a-f]{7,40}\b"), "ID"),
+    (re.compile(r"\b\d[\d,]* tokens\b"), "TOKENS"),
+    (re.compile(r"(?:≥ )?\$\d+\.\d\d\b"), "COST"),
 )
 
 #: A program that is called like the agent, does what the plan of both pages asks for, and prints a captured stream.
@@ -47,22 +49,22 @@ if os.environ["RUNPLAN_ROLE"] == "verify":
     answer = {"status": "done", "summary": "", "items": items}
     pathlib.Path(os.environ["RUNPLAN_RETURN"]).write_text(json.dumps(answer))
 else:
-    for name, text in WORK[os.environ["RUNPLAN_PHASE"]].items():
-        with open(name, "a") as file:
-            file.write(text)
+    for name, text in WORK[os.environ["RUNPLAN_ROLE"] + " " + os.environ["RUNPLAN_PHASE"]].items():
+        pathlib.Path(name).write_text(text)
 sys.stdout.write(pathlib.Path(STREAM).read_text())
 """
+HELLO = 'def hello(name):\n    return f"Hello, {name}!"\n'
+GOODBYE = '\n\ndef goodbye(name):\n    return f"Goodbye, {name}."\n'
+TEST_HELLO = (
+    "import unittest\nimport greeting\n\n\nclass Greeting(unittest.TestCase):\n"
+    '    def test_hello(self):\n        self.assertEqual(greeting.hello("Uma"), "Hello, Uma!")\n'
+)
+TEST_GOODBYE = '\n    def test_goodbye(self):\n        self.assertEqual(greeting.goodbye("Uma"), "Goodbye, Uma.")\n'
+#: The files that an agent writes, by role and phase. The implementer of phase 2 forgets the full stop.
 WORK = {
-    "1": {
-        "greeting.py": 'def hello(name):\n    return f"Hello, {name}!"\n',
-        "test_greeting.py": "import unittest\nimport greeting\n\n\nclass Greeting(unittest.TestCase):\n"
-        '    def test_hello(self):\n        self.assertEqual(greeting.hello("Uma"), "Hello, Uma!")\n',
-    },
-    "2": {
-        "greeting.py": '\n\ndef goodbye(name):\n    return f"Goodbye, {name}."\n',
-        "test_greeting.py": "\n    def test_goodbye(self):\n"
-        '        self.assertEqual(greeting.goodbye("Uma"), "Goodbye, Uma.")\n',
-    },
+    "implement 1": {"greeting.py": HELLO, "test_greeting.py": TEST_HELLO},
+    "implement 2": {"greeting.py": HELLO + GOODBYE.replace('."', '"'), "test_greeting.py": TEST_HELLO + TEST_GOODBYE},
+    "fix 2": {"greeting.py": HELLO + GOODBYE},
 }
 VERSIONS = {"claude": "2.1.197 (Claude Code)", "codex": "codex-cli 0.166.0"}
 
@@ -202,19 +204,22 @@ PAGES: dict[str, Callable[[Stage], None]] = {
 
 def play(name: str, home: Path) -> list[Step]:
     """The commands of a page, played in this home."""
-    text = read(name)
-    lines = text.splitlines()
-    played: list[Step] = []
     with a_stage(home) as stage:
         PAGES[name](stage)
-        for fence in fences(text):
-            named = FILE.search("\n".join(lines[max(fence.line - 3, 0) : fence.line - 1]))
-            if fence.language == "console":
-                for part in re.split(r"^\$ ", fence.text, flags=re.MULTILINE)[1:]:
-                    command, *shown = part.rstrip().splitlines()
-                    played.append(Step(command=command, shown=tuple(shown), printed=stage.run(command)))
-            elif named is not None:
-                stage.write(named[1], fence.text)
+        return play_commands(read(name), stage)
+
+
+def play_commands(text: str, stage: Stage) -> list[Step]:
+    lines = text.splitlines()
+    played: list[Step] = []
+    for fence in fences(text):
+        named = FILE.search("\n".join(lines[max(fence.line - 3, 0) : fence.line - 1]))
+        if fence.language == "console":
+            for part in re.split(r"^\$ ", fence.text, flags=re.MULTILINE)[1:]:
+                command, *shown = part.rstrip().splitlines()
+                played.append(Step(command=command, shown=tuple(shown), printed=stage.run(command)))
+        elif named is not None:
+            stage.write(named[1], fence.text)
     return played
 
 
@@ -228,15 +233,18 @@ def plain(line: str) -> str:
     return line.rstrip()
 
 
-def captured(text: str, played: list[Step]) -> str:
-    """The page with the output that was printed; of output that it shows in part, the lines that are most alike."""
+def captured(text: str, played: list[Step], *, figures: bool = False) -> str:
+    """The page with the output that was printed; of output that it shows in part, the lines that are most alike.
+
+    Output that differs in ids, times and figures alone stays as it is, unless the figures are wanted.
+    """
     done = ""
     for step in played:
         alike = [line if line == LEFT_OUT else _most_alike(line, step.printed) for line in step.shown]
         printed = alike if LEFT_OUT in step.shown else step.printed
         old, new = ("\n".join((f"$ {step.command}", *lines)) for lines in (step.shown, printed))
         before, _, text = text.partition(old)
-        done += before + (old if step.agrees else new)
+        done += before + (old if step.agrees and not figures else new)
     return done + text
 
 
