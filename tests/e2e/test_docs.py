@@ -329,7 +329,14 @@ def test_check_prints_what_the_format_page_shows(ended: Project, tmp_path: Path,
 
 
 @pytest.mark.parametrize(
-    "name", ["docs/agents.md", "docs/configuration.md", "docs/notifications.md", "docs/threat-model.md"]
+    "name",
+    [
+        "docs/agents.md",
+        "docs/configuration.md",
+        "docs/notifications.md",
+        "docs/sandboxes/bubblewrap.md",
+        "docs/sandboxes/none.md",
+    ],
 )
 def test_settings_in_a_page_are_valid(tmp_path: Path, name: str) -> None:
     project = a_project(tmp_path)

@@ -6,8 +6,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
 DOCUMENTS = tuple(
-    path.relative_to(ROOT).as_posix()
-    for path in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/adr/*.md")])
+    path.relative_to(ROOT).as_posix() for path in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 )
 
 
