@@ -11,8 +11,14 @@ from runplan.adapters.agents.environment import ALLOWED, ALLOWED_PREFIXES, task_
 from runplan.domain.errors import Exit
 from runplan.domain.run.kinds import RESERVED, PhaseStep, Reason, Role, RunOutcome, RunStatus, WaitKind
 from tests.e2e.attacks import ATTACKS, NEEDS_SANDBOX, REFUSED, Kind
-from tests.support import documents
+from tests.support import documents, reference
 from tests.support.documents import prose, read, rows
+
+
+@pytest.mark.parametrize("path", reference.pages())
+def test_a_made_page_is_as_the_code_has_it(path: str) -> None:
+    """Update it: make docs"""
+    assert read(path) == reference.pages()[path]
 
 
 def test_the_exit_codes_are_those_of_the_code() -> None:
