@@ -15,7 +15,7 @@ SCRATCH := $(shell test -w /dev/shm && test "$$(df -Pk /dev/shm | awk 'NR==2 {pr
 CHAOS := $(if $(SOAK),--soak $(SOAK)) $(if $(SEED),--seed $(SEED)) $(if $(SAMPLE),--sample $(SAMPLE))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-fleet check-image test test-fast test-bare test-rest test-all walk check format docs picture screenshot bench bench-fleet chaos chaos-fleet zoo corpus
+.PHONY: help demo demo-fleet check-image test test-fast test-bare test-rest test-all walk check format docs site picture screenshot bench bench-fleet chaos chaos-fleet zoo corpus
 .PHONY: install-optional install-browser test-web install-agents test-agents clean
 
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock
@@ -66,19 +66,24 @@ test-all: $(READY)  ## run test and test-rest in one; a skipped test fails (firs
 walk: $(READY)  ## walk a million steps through the model of a run; WALKS=1000, WALK_STEPS=100
 	@WALKS=$(or $(WALKS),20000) WALK_STEPS=$(or $(WALK_STEPS),50) $(BIN)/python -m pytest -q --timeout 0 tests/model
 
-check: $(READY)  ## check format, lint, types and import directions
+check: $(READY)  ## check format, lint, types and import directions, and the links of the site
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/python -m pytest -q tests/unit/test_architecture.py
+	@$(MAKE) --no-print-directory site
 
 format: $(READY)  ## format the code and fix what the linter can
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-docs: $(READY)  ## capture the output in README, tutorial and other pages again, and the screenshot
+docs: $(READY)  ## write the output that pages show, the pages made from the code, and the screenshot
 	@$(SCRATCH) $(BIN)/python -m tests.support.transcripts
+	@$(BIN)/python -m tests.support.reference
 	@$(MAKE) --no-print-directory screenshot
+
+site: $(READY)  ## make the site of the documentation in site/; a broken link fails
+	@printed=$$(NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build 2>&1) || { echo "$$printed" >&2; exit 1; }
 
 picture: $(READY)  ## record the session of the README (first: make install-agents ONLY="claude codex")
 	@$(BIN)/python -m tests.support.picture
@@ -133,4 +138,4 @@ test-agents: $(READY)  ## run real agents against a scripted model; ONLY="claude
 	@$(BIN)/python -m pytest -q tests/agents $(if $(ONLY),-k "$(ONLY)")
 
 clean:  ## remove the environment and caches
-	rm -rf $(VENV) $(VENV)-bare .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build
+	rm -rf $(VENV) $(VENV)-bare .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build site
