@@ -16,7 +16,7 @@ CHAOS := $(if $(SOAK),--soak $(SOAK)) $(if $(SEED),--seed $(SEED)) $(if $(SAMPLE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-fleet check-image test test-fast test-bare test-rest test-all walk check format docs site picture screenshot bench bench-fleet chaos chaos-fleet zoo corpus
-.PHONY: install-optional install-browser test-web install-agents test-agents clean
+.PHONY: install-optional install-browser test-web install-agents test-agents clean histories
 
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock
 PYTEST := $(SCRATCH) $(BIN)/python -m pytest -q -n auto --dist worksteal
@@ -65,6 +65,9 @@ test-all: $(READY)  ## run test and test-rest in one; a skipped test fails (firs
 
 walk: $(READY)  ## walk a million steps through the model of a run; WALKS=1000, WALK_STEPS=100
 	@WALKS=$(or $(WALKS),20000) WALK_STEPS=$(or $(WALK_STEPS),50) $(BIN)/python -m pytest -q --timeout 0 tests/model
+
+histories: $(READY)  ## make tests/histories again: journals of runs of every kind, from the tests through the command line
+	@$(SCRATCH) $(BIN)/python -m tests.support.histories
 
 check: $(READY)  ## check format, lint, types and import directions, and the links of the site
 	@$(BIN)/ruff format --check .
