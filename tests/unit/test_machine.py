@@ -374,6 +374,7 @@ RED = e.GateJudged(tree="t1", answer=GateAnswer.FAILED, code=1, line="x", time=1
 UNNAMED = replace(RED, rerun="")  #: no test can be repeated alone
 GREEN = replace(RED, answer=GateAnswer.PASSED, time=2, rerun="")
 RENEWED = [*ran("setup", "t1", again="red")]
+KILLED = replace(UNNAMED, answer=GateAnswer.UNFINISHED, code=None)  #: by a signal
 
 
 @pytest.mark.parametrize(
@@ -392,11 +393,19 @@ RENEWED = [*ran("setup", "t1", again="red")]
         ([REUSED, UNNAMED, *RENEWED, replace(UNNAMED, time=2)], ("fix", "t1")),
         ([REUSED, replace(UNNAMED, answer=GateAnswer.UNFINISHED)], ("setup", "t1")),
         ([REUSED, replace(UNNAMED, answer=GateAnswer.UNFINISHED), *RENEWED], ("gate", "t1")),
+        ([REUSED, KILLED], ("setup", "t1")),
+        ([REUSED, KILLED, *RENEWED], ("gate", "t1")),
         ([*ran("setup", "t1"), RED], ("gate", "t1")),
     ],
 )
 def test_a_red_gate_counts_only_with_products_of_its_own_tree(then: list[e.Event], expected: tuple[str, str]) -> None:
     assert due(proven_by(*IMPLEMENTED, *then)) == expected
+
+
+def test_a_gate_that_is_killed_with_new_products_too_fails() -> None:
+    (failed,) = decide(proven_by(*IMPLEMENTED, REUSED, KILLED, *RENEWED, replace(KILLED, time=2))).actions
+    assert isinstance(failed, a.Fail)
+    assert failed.reason is Reason.TESTS_UNFINISHED
 
 
 def test_a_red_gate_beside_failed_tests_counts_only_with_products_of_its_own_tree() -> None:

@@ -268,7 +268,7 @@ def _run_gates(started: e.RunStarted, phase: WorkAttempt, candidate: e.Candidate
 
 def _is_failed(gate: e.GateJudged, phase: WorkAttempt) -> bool:
     """Whether the gate is red; an unfinished one, too, while it may be for products of an earlier set-up."""
-    is_repeatable = gate.code is not None and gate.time < _count_runs(gate, phase) and _is_doubtful(gate, phase)
+    is_repeatable = gate.time < _count_runs(gate, phase) and _is_doubtful(gate, phase)
     return gate.answer is GateAnswer.FAILED or (gate.answer is GateAnswer.UNFINISHED and is_repeatable)
 
 
