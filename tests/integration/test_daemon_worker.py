@@ -135,6 +135,14 @@ def test_a_start_has_a_stopped_run_that_waits_for_git_try_again_at_once(project:
         assert [row.state for row in worker.repository.store.list_runs()] == ["stopped"]
 
 
+@pytest.mark.parametrize(("state", "dead"), [("waiting", ""), ("running", "1:1:gone")])
+def test_a_process_that_left_its_run_waiting_is_not_recorded_as_dead(project: Project, state: str, dead: str) -> None:
+    with an_open_worker(project) as worker:
+        record(worker.repository.store, "r1", ASKED.plan, BEGAN, owner="1:1:gone", state=state)  # type: ignore[arg-type]
+        assert worker.adopt(ASKED.plan) is None
+    assert [body["took_over"] for body in project.bodies("ClaimTaken")] == [dead]
+
+
 def test_a_run_that_began_between_the_look_and_the_claim_is_resumed(project: Project) -> None:
     """Another process began it, and died before the claim was taken."""
 

@@ -484,6 +484,16 @@ def test_no_checkout_switches_to_the_branch_while_it_moves(repo: Repo) -> None:
     assert repo.status() == ""
 
 
+def test_a_switch_to_the_branch_after_the_look_is_followed(repo: Repo) -> None:
+    repo.git("switch", "-qc", "elsewhere")
+    landing = intent(repo, candidate(repo, PHASE))
+    with lander(repo, at("land.staged", lambda: repo.git("switch", "-q", "main"))) as cherry_pick:
+        assert cherry_pick.land(landing) == Landed(tip=landing.new)
+    assert repo.head() == landing.new
+    assert repo.status() == ""
+    assert snapshot(repo).leftovers == ()
+
+
 def test_a_slow_switch_that_read_the_old_tip_meets_the_lock(repo: Repo, tmp_path: Path) -> None:
     repo.git("switch", "-qc", "elsewhere")
     landing = intent(repo, candidate(repo, PHASE))
