@@ -455,11 +455,21 @@ class RunOwner:
             self.repository.workspace.restore()
             started = self.rules.settle(request.started, self._context_of(plan))
             run = ResolvedRun(context=self._run_context(f"r{os.urandom(4).hex()}", started), started=started)
+        try:
+            return self._claim_and_begin(run, request)
+        except Exception:
+            if run.is_new and plan not in self.runs:  # else this process would keep all others from the plan
+                with suppress(RunplanError, OSError):
+                    self.repository.claims.release_plan(plan, run=run.context.run)
+            raise
+
+    def _claim_and_begin(self, run: ResolvedRun, request: RunRequest) -> Answer | None:
+        plan = run.started.plan
         claim = self._claim_plan(run)
         if claim is None:
             return self._acquire_run(request)
         if isinstance(claim, HeldByOther):
-            row = self.repository.store.get_interrupted_run(request.started.plan)
+            row = self.repository.store.get_interrupted_run(plan)
             if row is not None and not request.fired:
                 state = state_of(self.repository.store, row)
                 if request.reply is not None and not runs.is_current(state, request.reply):

@@ -191,6 +191,8 @@ def test_a_plan_has_one_owner_and_a_dead_one_is_replaced(store: Store) -> None:
     """The fence grows at each take-over, also after a release."""
     assert store.claim_plan(PLAN, run="r1", owner=GONE) == Acquired(fence=1)
     assert store.claim_plan(PLAN, run="r1", owner=GONE) == Reentered(fence=1)
+    assert store.claim_plan(PLAN, run="r2", owner=GONE) == Reentered(fence=1)
+    assert store.get_claim("plan", PLAN) == ClaimRow(run="r2", owner=GONE, fence=1), "it belongs to the newer run"
     assert (store.list_owners(), store.get_living_owner(PLAN)) == ({PLAN: GONE}, "")
     assert store.claim_plan(PLAN, run="r2", owner=ALIVE) == Acquired(fence=2, took_over=GONE)
     assert store.claim_plan(PLAN, run="r3", owner=ME) == HeldByOther(owner=ALIVE)

@@ -25,7 +25,7 @@ from runplan.domain.run.dispatch import Ending, EndingKind
 from runplan.domain.run.kinds import Beginning, GateAnswer, ProofKind, Reason, Role
 from runplan.domain.run.reasons import beginning_after
 from runplan.domain.run.recorded import Recorded
-from runplan.domain.run.rows import Acquired, Answer, ClaimResult, Command, HeldByOther, OwnerState, Reentered
+from runplan.domain.run.rows import Answer, ClaimResult, Command, OwnerState
 from runplan.domain.run.state import RunState
 from runplan.domain.times import iso, parse_iso
 from runplan.engine.loop.advance import advance
@@ -102,14 +102,7 @@ class SimulatedClaims:
         self.me = me
 
     def take_plan(self, plan: str, *, run: str) -> ClaimResult:
-        claim = self._store.get_claim("plan", plan)
-        if claim is not None and claim.owner == self.me:
-            return Reentered(fence=claim.fence)
-        if claim is not None and self._store.get_owner_state(claim.owner) is not OwnerState.GONE:
-            return HeldByOther(owner=claim.owner)
-        result = self._store.claim_plan(plan, run=run, owner=self.me)
-        assert isinstance(result, Acquired)
-        return result
+        return self._store.claim_plan(plan, run=run, owner=self.me)
 
     def release_plan(self, plan: str, *, run: str) -> None:
         self._store.release_plan(plan, run=run, owner=self.me)

@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings, strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -22,6 +23,7 @@ from msgspec.structs import replace
 
 from runplan.adapters.notify.notices import of_waiting
 from runplan.app.views.status import PlanOutline, PlanState, view_plan
+from runplan.domain.errors import Unreachable
 from runplan.domain.plan.model import Status
 from runplan.domain.run import events as e
 from runplan.domain.run.attempt_parts import StepCrashed
@@ -31,11 +33,25 @@ from runplan.domain.run.kinds import FOR_ANSWER, Mode
 from runplan.domain.run.requests import RunRequest, Timing
 from runplan.domain.run.rows import wait_of
 from runplan.domain.run.state import list_running, open_states
-from tests.model.simulation import PLAN, Simulation
+from tests.model.simulation import PLAN, MemoryStore, Simulation
 from tests.support.builders import a_plan
 from tests.support.environment import pinned
 
 LUCK = 0.9
+START = e.RunStarted(
+    plan=PLAN,
+    title="X",
+    mode=Mode.NEXT,
+    wanted="",
+    auto=True,
+    daemon=True,
+    landing="cherry-pick",
+    target="main",
+    slug="x",
+    gates=(("tests",),),
+    verifiers=("robot",),
+    settings="{}",
+)
 SEEDS = st.integers(0, 2**16)
 WALKS = int(os.environ.get("WALKS", "200"))
 STEPS = int(os.environ.get("WALK_STEPS", "20"))
@@ -58,21 +74,7 @@ class Walk(RuleBasedStateMachine):
     def begin(self, *, mode: Mode, auto: bool, seed: int, **options: Any) -> None:
         text = a_plan({"1": "todo", "2": "todo", "3": "todo"})
         self.simulation = Simulation(text, phases=3)
-        self.options = e.RunStarted(
-            plan=PLAN,
-            title="X",
-            mode=Mode.NEXT,
-            wanted="",
-            auto=True,
-            daemon=True,
-            landing="cherry-pick",
-            target="main",
-            slug="x",
-            gates=(("tests",),),
-            verifiers=("robot",),
-            **options,
-            settings="{}",
-        )
+        self.options = replace(START, **options)
         self.start(mode, auto, False, seed)
 
     # --- people ------------------------------------------------------------------------------------------
@@ -277,3 +279,16 @@ def test_every_walk_keeps_the_promises() -> None:
 def test_the_number_of_walks_is_taken_from_the_caller(tmp_path: Path) -> None:
     asked = {"WALKS": "7", "WALK_STEPS": "9", "NIGHT": "3", "NIGHTS": "2"}
     assert asked.items() <= pinned({**asked, "PATH": "/bin"}, tmp_path).items()
+
+
+def test_a_start_that_cannot_be_recorded_leaves_the_plan_free() -> None:
+    class FullStore(MemoryStore):
+        def append(self, *_: object, **_options: object) -> None:
+            raise Unreachable("the disk is full")
+
+    simulation = Simulation(a_plan({"1": "todo"}), phases=1)
+    simulation.store = FullStore(simulation.owners)
+    simulation.restart()
+    with pytest.raises(Unreachable):
+        simulation.owner.begin(RunRequest(started=START))
+    assert simulation.store.list_owners() == {}

@@ -15,7 +15,7 @@ from runplan.adapters.store.files import file_lock, make_below
 from runplan.adapters.store.protocol import Store
 from runplan.domain.errors import Unreachable
 from runplan.domain.names import digest_of
-from runplan.domain.run.rows import ClaimResult, HeldByOther, Reentered
+from runplan.domain.run.rows import ClaimResult, HeldByOther
 
 
 class Claims:
@@ -30,7 +30,7 @@ class Claims:
         """Claim the plan for this process; re-entry keeps the fence."""
         claim = self._store.get_claim("plan", plan)
         if plan in self._held and claim is not None and claim.owner == self.me:
-            return Reentered(fence=claim.fence)
+            return self._store.claim_plan(plan, run=run, owner=self.me)
         lock = _open_lock(self.locks, f"plan-{digest_of(plan.encode())[:16]}")
         try:
             lock.acquire(blocking=False)

@@ -311,11 +311,13 @@ class Store(ABC):
     # --- claims ----------------------------------------------------------------------------------------
 
     def claim_plan(self, plan: str, *, run: str, owner: str) -> r.ClaimResult:
-        """Claim the plan for the owner; the claim of a dead one is taken over with a higher fence."""
+        """Claim the plan for the run and its owner; the claim of a dead one is taken over with a higher fence."""
         with self.transaction():
             self.lock_claim("plan", plan)
             claim = self.get_claim("plan", plan)
             if claim is not None and claim.owner == owner:
+                if claim.run != run:  # of a start that failed
+                    self.execute("UPDATE claims SET run=? WHERE kind='plan' AND key=?", run, plan)
                 return r.Reentered(fence=claim.fence)
             if claim is not None and self.get_owner_state(claim.owner) is not r.OwnerState.GONE:
                 return r.HeldByOther(owner=claim.owner)
