@@ -1,19 +1,24 @@
 """What the hosts of a fleet share: permits to work, labels of living workers, usage limits, and the budget of a day."""
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import closing
+from typing import Any
 
 import pytest
+import structlog
 
 from runplan.adapters.store.heartbeat import FleetLimit, Heartbeat, WorkerRow
-from runplan.adapters.store.postgres import PostgresStore, connect
+from runplan.adapters.store.postgres import PostgresStore, connect, initialize
 from runplan.domain.errors import Fenced
 from runplan.domain.run import events as e
 from runplan.domain.run.dispatch import Ending
 from runplan.domain.run.kinds import Role, RunStatus
 from runplan.domain.run.recorded import to_json
 from runplan.domain.run.rows import Command, RunRow
-from tests.support.postgres import a_location, start_server
+from runplan.domain.run.rules.hosts import ANY
+from runplan.hosts.fleet.queue import JobQueue
+from tests.support.postgres import a_location, create_database, start_server
 
 NOW, LATER = "2026-03-01T12:00:00Z", "2026-03-01T13:30:00Z"
 PLAN = "plans/X.md"
@@ -97,6 +102,35 @@ def test_the_job_of_a_dead_worker_is_queued_for_any_host(stores: tuple[PostgresS
     execute("SELECT recover_plans()")
     mine = "SELECT queue_name FROM procrastinate_jobs WHERE args->>'schema' = %s"
     assert execute(mine, store.location.schema) == [("any",)]
+
+
+def test_plans_of_an_earlier_worker_occupy_slots() -> None:
+    dsn = create_database()
+    initialize(dsn, [])
+    at_work: set[str] = set()
+    most = 0
+    done: list[str] = []
+
+    async def work(schema: str, plan: str) -> None:
+        nonlocal most
+        at_work.add(plan)
+        most = max(most, len(at_work))
+        while plan == "left" and len(done) < 3:
+            await asyncio.sleep(0)
+        for _ in range(20):  # while the queue could take further jobs
+            await queue.app.connector.execute_query_async("SELECT 1")
+        at_work.remove(plan)
+        done.append(plan)
+        if len(done) == 4:
+            queue.stop()
+
+    log = structlog.get_logger()
+    options: dict[str, Any] = {"recover_s": 60, "may_begin": lambda: True, "may_recover": lambda: False, "log": log}
+    queue = JobQueue(dsn, queues=[ANY], slots=2, work=work, **options)
+    with connect(dsn) as db:
+        db.execute("SELECT queue_plan('s', number::text, 'any') FROM generate_series(1, 3) AS number")
+    asyncio.run(queue.run_until_stopped([("s", "left")]))
+    assert (most, sorted(done)) == (2, ["1", "2", "3", "left"])
 
 
 # --- permits ----------------------------------------------------------------------------------------------

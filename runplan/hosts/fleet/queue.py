@@ -6,7 +6,7 @@ doubled or late does no harm.
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from procrastinate import App, PsycopgConnector
@@ -38,7 +38,7 @@ class JobQueue(Worker):
         queues: Sequence[str],
         slots: int,
         recover_s: float,
-        work: Callable[[str, str], Awaitable[None]],
+        work: Callable[[str, str], Coroutine[Any, Any, None]],
         may_begin: Callable[[], bool],
         may_recover: Callable[[], bool],
         log: FilteringBoundLogger,
@@ -63,14 +63,25 @@ class JobQueue(Worker):
             install_signal_handlers=False,
             stalled_worker_timeout=NEVER_S,  # its jobs are queued again before it is forgotten
         )
+        self._work = work
+        self._slots = slots
+        self._left = 0  #: plans of an earlier worker in hand
         self._may_begin = may_begin
         self._may_recover = may_recover
         self._events = log
         self._is_unsure = False  #: a job may have been taken or ended, and the answer was lost
         self._is_stopped = False
 
-    async def run_until_stopped(self) -> None:
-        """Work until `stop` is called, through all errors of the database."""
+    async def run_until_stopped(self, left: Sequence[tuple[str, str]] = ()) -> None:
+        """Work until `stop` is called, through all errors of the database.
+
+        The plans that an earlier worker left are continued at once, and each of them occupies a slot.
+        """
+        self._left = len(left)
+        self.concurrency = max(0, self._slots - self._left)
+        tasks = [asyncio.create_task(self._work(schema, plan)) for schema, plan in left]
+        for task in tasks:
+            task.add_done_callback(self._free_slot)
         async with self.app.open_async():
             while not self._is_stopped:
                 with contextlib.suppress(ConnectorException):
@@ -78,6 +89,13 @@ class JobQueue(Worker):
                 if not self._is_stopped:
                     self._events.warning("queue-away")
                     await asyncio.sleep(RETRY_S)
+            await asyncio.gather(*tasks)
+
+    def _free_slot(self, _task: asyncio.Task[None]) -> None:
+        self._left -= 1
+        if self._left < self._slots:
+            self.concurrency += 1
+            self._job_semaphore.release()
 
     async def _wake(self, schema: str, plan: str) -> None:
         await self.app.connector.execute_query_async(store.QUEUE_PLAN, schema=schema, plan=plan)

@@ -132,9 +132,7 @@ class FleetWorker:
         self._log.info("started", version=__version__, pid=os.getpid(), host=self._row.host)
         self._say(f"{self._row.host} takes plans, {self._row.slots} at once; its log is {self._directory / LOG}")
         service.notify_manager(self._env, service.READY)
-        own = [asyncio.create_task(self._work(schema, plan)) for schema, plan in left]
-        await self._queue.run_until_stopped()
-        await asyncio.gather(*own)
+        await self._queue.run_until_stopped(left)
         self._is_over.set()
 
     def _may_begin(self) -> bool:
