@@ -122,7 +122,7 @@ def test_retry_does_not_wait_for_an_earlier_limit(project: Project, tmp_path: Pa
     project.agent(steps(*once(tmp_path, "once", LIMIT, "exit = 1"), 'write = "1.txt"'))
     killed = project.start("1", "auto", TEST_KILL="after Paused")
     assert killed.code == -9, killed.err
-    again = project.runplan("retry", "X")
+    again = project.runplan("retry", "X", TEST_NOW=iso(HERE + timedelta(hours=1)))
     assert again.code == 0, again.err
     assert len(project.bodies("Paused")) == 1
 
