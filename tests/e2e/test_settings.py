@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli import SETTINGS, Meanwhile, Project, a_project, copied, steps, until
+from tests.support.cli import SETTINGS, Meanwhile, Project, a_plan, a_project, copied, steps, until, work
 from tests.support.daemons import (
     daemon_of,
     in_foreground,
@@ -175,3 +175,50 @@ def test_config_shows_no_secret_of_an_address(project: Project) -> None:
         assert ("tgram://…" in shown, "https://hooks.example.org/…" in shown) == (True, True), shown
         assert ("t0ken" in shown, "passw0rd" in shown) == (False, False), shown
         assert '"postgresql://me@db.example.org/fleet"' in shown
+
+
+#: A program with claude's options and output, which notes its arguments.
+CLAUDE = """\
+echo "$*" >> {log}
+test "$RUNPLAN_ROLE" != implement || echo done > $RUNPLAN_PHASE.txt
+echo '{{"type": "result", "subtype": "success", "is_error": false, "result": "done"}}'
+"""
+
+
+@pytest.mark.promise
+def test_a_phase_names_its_agent_model_effort_and_tests(tmp_path: Path) -> None:
+    project = a_project(tmp_path)
+    log = project.home / "arguments"
+    (project.home / "claude.sh").write_text(CLAUDE.format(log=log))
+    claude = f'[agents.thinker]\nkind = "claude"\nargv = ["sh", "{project.home / "claude.sh"}"]\n'
+    project.settings(f'{claude}[tests]\ncommand = "true all"\n')
+    plan = a_plan("1", "2", "3")
+    lines = {
+        "1": "Agent: `thinker`\nModel: `big`\nEffort: `high`\nTests: `true some`",
+        "2": "Agent: `thinker`\nVerifier: `robot`",
+        "3": "Tests: `false`",  # the plan ends with it, so all tests run
+    }
+    for phase, own in lines.items():
+        plan = plan.replace(f"## Phase {phase} — Step {phase}\n", f"## Phase {phase} — Step {phase}\n\n{own}\n")
+    project.plan(plan)
+    project.agent(work(phase="3"))
+    checked = project.runplan("check", "X", "--json").json["phases"]
+    assert checked[0]["own"] == {"agent": "thinker", "model": "big", "effort": "high", "tests": "true some"}
+    assert "  tests: true some" in project.runplan("check", "X").out
+    ran = project.runplan("start", "X", "finish", "auto", "--foreground", "--model", "small")
+    assert (ran.code, project.landed()) == (0, ["1", "2", "3"]), ran.err
+
+    first, second = log.read_text().splitlines()
+    assert "--model big --effort high" in first
+    assert "--model" not in second  # the option is for the implementer of the settings
+    started = project.bodies("DispatchStarted")
+    wanted = [(body["agent"], body["model"]) for body in started if body["role"] == "implement"]
+    assert wanted == [("thinker", "big"), ("thinker", ""), ("robot", "small")]
+    gates = [body["argv"][-1] for body in started if body["role"] == "gate"]
+    assert ["some" in gate for gate in gates] == [True, False, False]
+    report = project.show("main:reports/plan-x.md")
+    assert "Set by the phase: agent `thinker`, model `big`, effort `high`, tests `true some`" in report
+
+    project.plan(a_plan("1").replace("Step 1\n\n", "Step 1\n\nVerifier: `nobody`\n\n"), "plans/Y.md")
+    refused = project.runplan("start", "Y")
+    assert (refused.code, "plans/Y.md:13: phase 1: there is no agent nobody; " in refused.err) == (2, True)

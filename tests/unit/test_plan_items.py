@@ -131,11 +131,10 @@ UNKNOWN = "runplan does not know {}:, which has no effect; did you mean {}:?"
         ("Depend on: 1", UNKNOWN.format("Depend on", "Depends on")),
         ("Goal: x\n\nExecution mode: direct", UNKNOWN.format("Execution mode", "Execution")),
         ("Verifer: `codex`", UNKNOWN.format("Verifer", "Verifier")),
-        ("Agent: `codex`", "Agent: is not supported yet and has no effect"),
         ("Pull-request: `own`.", "Pull-request: is not supported yet and has no effect"),
         *(
             (body, "")
-            for body in ("Tests: cover the edge cases", "Tests: `a.py` passes", "Effort: 2 days", "Agent: codex")
+            for body in ("Tests: cover the edge cases", "Tests: `a.py` passes", "Effort: 2 days", "Agent: `codex`")
         ),
         *(
             (body, "")

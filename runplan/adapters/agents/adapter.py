@@ -59,6 +59,7 @@ class Agent:
     writing: tuple[str, ...] = ()  #: its arguments where it has to change files
     reading: tuple[str, ...] = ()  #: its arguments where it must not
     model_flag = "-m"
+    effort_arguments: tuple[str, ...] = ()  #: with `{}` for the effort; () for a program that has none
     usd_flag = ""  #: of a program that enforces a limit in dollars itself
     rank = 100  #: `init` suggests agents with a lower rank first
     keys: tuple[str, ...] = ()  #: variables with its keys, the preferred one first
@@ -87,12 +88,13 @@ class Agent:
         return (*(task.table.argv or (self.program,)), *self.build_arguments(task))
 
     def build_arguments(self, task: Task) -> tuple[str, ...]:
-        """Its arguments: those of every role, those of this one, the limit, the model, and those of the settings."""
+        """Its arguments: those of every role, of this one, the limit, model and effort, and those of the settings."""
         if not self.program:
             return ()
         limit = (self.usd_flag, f"{task.usd:.4f}") if self.usd_flag and task.usd else ()
         model = (self.model_flag, task.table.model) if task.table.model else ()
-        return (*self.base, *self.role_arguments(task), *limit, *model, *task.table.args)
+        effort = [word.format(task.table.effort) for word in self.effort_arguments] if task.table.effort else ()
+        return (*self.base, *self.role_arguments(task), *limit, *model, *effort, *task.table.args)
 
     def role_arguments(self, task: Task) -> tuple[str, ...]:
         return self.writing if task.writes else self.reading

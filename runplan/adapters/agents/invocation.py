@@ -10,6 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from runplan.adapters.agents.adapter import Task, first_set
 from runplan.adapters.agents.clis import agent_of
@@ -64,6 +65,7 @@ class Agents(Struct, frozen=True, dict=True):
     ) -> tuple[tuple[str, ...], dict[str, str], str]:
         """argv, environment, and the kind of the agent, which reads its output."""
         table = self.settings.agent(started.agent)
+        table = replace(table, model=started.model or table.model, effort=started.effort or table.effort)
         role = started.role
         phase = EVERY_PHASE if started.scope else started.phase
         agent = agent_of(table.kind)
@@ -258,11 +260,13 @@ def require_agents(agents: AgentsSettings, *, root: Path, caller: Mapping[str, s
     """Refuse agents that could not be dispatched later; `in_dollars`: also those whose dollars are unknown."""
     for role, name in agents.dispatched:
         require_agent(agents.agent(name), role, root=root, caller=caller, in_dollars=in_dollars)
+    for table in agents.others:
+        require_agent(table, table.name, root=root, caller=caller, in_dollars=in_dollars)
     require_sandbox(sandbox_modes(agents), caller)
 
 
 def sandbox_modes(agents: AgentsSettings) -> dict[str, str]:
-    modes = {f"agents.{name}.sandbox": mode for _, name in agents.dispatched if (mode := agents.agent(name).sandbox)}
+    modes = {f"agents.{table.name}.sandbox": table.sandbox for table in agents.used if table.sandbox}
     return {"agents.sandbox": agents.sandbox} | modes
 
 

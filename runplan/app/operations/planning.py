@@ -161,6 +161,8 @@ def _with_agents(context: RepositoryContext, request: PlanRequest) -> Repository
     others = {"implementer": agents.implementer, "verifiers": (critic, *agents.judges)} if request.then else {}
     chosen = {"implementer": planner, "verifiers": (), **others}
     agents = replace(agents, planner=planner, verifier=critic, **chosen)
+    if request.model:
+        agents = replace(agents, others=(replace(agents.agent(planner), model=request.model),))
     return replace(context, settings=replace(context.settings, agents=agents))
 
 
@@ -184,7 +186,7 @@ def _resolve_request(context: RepositoryContext, goal: Goal, request: PlanReques
         approval=settings.approval,
         then=json.dumps(to_builtins(queued)) if queued is not None else "",
     )
-    started = runs.run_started(context, path, goal.title, Options(), issues=goal.issues)
+    started = runs.run_started(context, path, goal.title, Options(model=request.model), issues=goal.issues)
     started = context.record_settings(replace(started, mode=Mode.PLAN, planning=planning))
     return RunRequest(started=started)
 

@@ -30,6 +30,8 @@ class StartRequest:
     plan: NamedPlan = ""
     options: Annotated[tuple[str, ...], Help(_WORDS, "WORD")] = ()
     issue: Annotated[int | None, Help("instead of PLAN: an issue on GitHub; lands by pr", "NUMBER")] = None
+    model: Annotated[str, Help("of the implementer in this run", "MODEL")] = ""
+    effort: Annotated[str, Help("how much the implementer thinks, in its program's words", "EFFORT")] = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +51,7 @@ class PlanRequest:
     rounds: Annotated[int | None, Help("rounds of critique and revision, 1 to 4", "N")] = None
     agent: Annotated[str, Help("writes the plan; default: agents.planner", "NAME")] = ""
     critic: Annotated[str, Help("criticises it; default: the verifier", "NAME")] = ""
+    model: Annotated[str, Help("of the agent that writes the plan", "MODEL")] = ""
     out: Annotated[str, Help("the file of the plan; default: by its title", "FILE")] = ""
     ask: Annotated[bool, Help("let the first step ask you up to five questions")] = False
     then: Annotated[str, Help('start it when it is approved, e.g. "finish auto pr"', "WORDS")] = ""

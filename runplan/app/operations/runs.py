@@ -28,6 +28,7 @@ from runplan.domain.errors import (
     error_with,
 )
 from runplan.domain.names import WATCH
+from runplan.domain.plan.marks import PhaseSettings, Status
 from runplan.domain.plan.model import Plan, parse_plan
 from runplan.domain.run.attempts import PlanningAttempt
 from runplan.domain.run.decide import decide, is_ending
@@ -202,7 +203,17 @@ def resolve_request(caller: Caller, context: RepositoryContext, path: str, asked
         phases = []  # the pull request is still to be merged
     if not asked.phase and not resuming:
         preflight.require_open(context, plan, tip)
+    plan = preflight.foresee_refusals(context, plan, tip)
+    preflight.require_clear(plan)
     preflight.require_executions(context, plan)
+    agents = context.settings.agents
+    wanted = [PhaseSettings(model=asked.model, effort=asked.effort)]
+    wanted += [phase.own for phase in plan.phases if phase.status is not Status.DONE]
+    others = dict.fromkeys(table for own in wanted for table in preflight.list_wanted_agents(agents, own))
+    on_target, context = (
+        replace(place, settings=replace(place.settings, agents=replace(agents, others=tuple(others))))
+        for place in (on_target, context)
+    )
     require_subplans(on_target, plan)
     if unnamed := preflight.require_test_command(context):
         caller.warn(unnamed)
@@ -210,7 +221,7 @@ def resolve_request(caller: Caller, context: RepositoryContext, path: str, asked
     preflight.require_same_history(context, path)
     if not resuming:
         preflight.require_own_branches(context, plan=path, slug=started.slug, phases=phases, tip=tip)
-    for remark in preflight.foresee_refusals(context, plan, tip).remarks:
+    for remark in plan.remarks:
         if remark.landing != started.landing:
             caller.warn(f"{path}:{remark.line}: {remark.text}")
     return Ready(context=on_target, request=RunRequest(started=started), plan=plan, phases=phases)
@@ -235,6 +246,8 @@ def run_started(
         remote=run.remote if uses_remote(run.landing) else "",
         concludes=modes.concludes(run.landing),
         given=run_variables(context.env),
+        model=asked.model,
+        effort=asked.effort,
     )
 
 

@@ -18,6 +18,7 @@ from runplan.domain.run.events import Landed, PhaseFailed, Promise, QuestionAske
 from runplan.domain.run.kinds import ANSWERED, PhaseStep, ProofKind, Reason, RunOutcome, RunStatus, WaitKind
 from runplan.domain.run.reasons import describe_proof
 from runplan.domain.run.state import RunState, fold, open_states
+from runplan.domain.settings.schema import set_for_phase
 from runplan.domain.standing.actions import NextAction, actions_of_wait, make_action
 from runplan.domain.text import command
 from runplan.engine.loop.context import RepositoryContext, plan_path
@@ -260,7 +261,9 @@ def view_change(context: RepositoryContext, change: PhaseChange) -> ChangeView |
             see = command("runplan", "status", started.plan)
             raise NotFound(f"the change cannot be shown here: {why}; see: {see}")
         shown = (attempt.base, work)
-    commands = {name: check.command for name, check in context.for_run(started).settings.checks.items()}
+    is_last = attempt.chosen.ends or (isinstance(attempt, WorkAttempt) and attempt.is_last)
+    settings = set_for_phase(context.for_run(started).settings, attempt.chosen.own, is_last=is_last)
+    commands = {name: check.command for name, check in settings.checks.items()}
     texts = dict((*attempt.chosen.items, *proof.questions))
     verdict = None
     if (newest := proof.verdict) is not None:

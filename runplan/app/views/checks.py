@@ -16,7 +16,7 @@ from runplan.app.operations.model import Caller
 from runplan.domain import names
 from runplan.domain.errors import NotFound, RefusedEarly, RunplanError
 from runplan.domain.plan.body import named_paths
-from runplan.domain.plan.marks import Status
+from runplan.domain.plan.marks import PhaseSettings, Status
 from runplan.domain.plan.model import Plan, other_way, parse_plan
 from runplan.domain.plan.reading import Reading, Remark
 from runplan.domain.plan.tracker import add_tracker
@@ -108,6 +108,7 @@ class CheckedPhase(Struct, frozen=True, kw_only=True):
     blocker: str
     note: str
     host: tuple[str, ...]
+    own: PhaseSettings  #: the lines Agent, Verifier, Model, Effort and Tests that it has
 
 
 class CheckedReading(Struct, frozen=True):

@@ -165,7 +165,8 @@ def describe_event(event: e.Event) -> str:
             reason = f"second try: {again}" if agent else "second run, because the first failed"
             notes = f" ({event.why or reason})" if again or event.why else ""
             named = "" if gates == (e.TESTS,) else ", ".join(gates)
-            return f"  {role:<10} {agent or named or 'runs'} …{notes}"
+            model = f", {event.model}" if event.model else ""
+            return f"  {role:<10} {agent or named or 'runs'}{model} …{notes}"
         case SetupReused():
             return f"  setup      reused in the worktree of the {'checks' if event.tree else 'agents'}"
         case e.DispatchEnded(ending=Ending.LOST, role=role, detail=detail):

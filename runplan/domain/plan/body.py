@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from runplan.domain.plan.marks import COLON, DONE_TITLE, MANUAL, NOT_WORK, STATUS_LINE, ExecutionKind
+from runplan.domain.plan.marks import COLON, DONE_TITLE, MANUAL, NOT_WORK, STATUS_LINE, ExecutionKind, PhaseSettings
 from runplan.domain.plan.scan import LABEL, marks_within
 from runplan.domain.text import nearest_word
 
@@ -23,7 +23,7 @@ LONGEST_HEAD = 40  #: lines of a phase that are searched for unknown keys
 LIKENESS = 0.76  #: of a key to a known one: Touch, Depend on and Execution mode are like one, Cost and Notes are not
 QUOTED = "> >"  #: begins a line of a foreign text, as of an issue: it is no label, and permits nothing
 KEYS = ("Touches", "Allows", "Host", "Depends", "Depends on", "Dependencies", "Execution", "Sign-off")
-UNSUPPORTED_KEYS = ("Agent", "Verifier", "Model", "Effort", "Tests", "Pull-request")  #: with a value in backticks
+CODE_KEYS = ("Agent", "Verifier", "Model", "Effort", "Tests", "Pull-request")  #: with a value in backticks
 _LABEL = (
     r"(?is)[ \t]*(?:[-*>+][ \t]+)?(?:#{3,6}[ \t]+)?[*_]{0,2}"
     rf"({'|'.join(KEYS)})(?:\*\*{COLON}|{COLON}\*\*|{COLON})[ \t]*(.*?)_?\Z"
@@ -110,18 +110,33 @@ def body_of(lines: Lines, first: int, end: int) -> Body:
     return Body(lines, range(first + 1, end), marks_within(lines.parts, first + 1, end), labels)
 
 
+def read_settings(body: Body) -> PhaseSettings:
+    """What the lines above the headings of a phase set, such as "Agent: `codex`"; without backticks they are prose."""
+    found: dict[str, str] = {}
+    for i in _head_of(body):
+        line = None if body.lines.inert[i] else re.match(_KEY, body.lines.texts[i])
+        code = re.fullmatch(_CODE, line[2].rstrip(" \t.")) if line else None
+        if line and code and line[1].lower() in PhaseSettings.__struct_fields__:
+            found.setdefault(line[1].lower(), code[1].strip())
+    return PhaseSettings(**found)
+
+
+def _head_of(body: Body) -> range:
+    end = body.parts[0].at if body.parts else body.whole.stop
+    return body.whole[: min(end - body.whole.start, LONGEST_HEAD)]
+
+
 def list_unknown_keys(body: Body) -> Iterator[tuple[int, str]]:
     """The lines above the headings of a phase with a key that is only like one of runplan's, each with a sentence."""
-    end = body.parts[0].at if body.parts else body.whole.stop
-    for i in body.whole[: min(end - body.whole.start, LONGEST_HEAD)]:
+    for i in _head_of(body):
         line = None if body.lines.inert[i] else re.match(_KEY, body.lines.texts[i])
         if line is None or line[1].lower() in body.labels:
             continue
-        keys = (*KEYS, *UNSUPPORTED_KEYS) if re.fullmatch(_CODE, line[2].rstrip(" \t.")) else KEYS
+        keys = (*KEYS, *CODE_KEYS) if re.fullmatch(_CODE, line[2].rstrip(" \t.")) else KEYS
         near = nearest_word(line[1].capitalize(), keys, LIKENESS)
-        if near == line[1]:
+        if near == "Pull-request" == line[1]:
             yield i, f"{near}: is not supported yet and has no effect"
-        elif near:
+        elif near and near != line[1]:
             yield i, f"runplan does not know {line[1]}:, which has no effect; did you mean {near}:?"
 
 

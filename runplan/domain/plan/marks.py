@@ -199,6 +199,16 @@ def _read_note(written: str, note: str, status: Status) -> str:
     return "; ".join(filter(None, (words, note.strip()))) if status in (Status.BLOCKED, Status.IN_PROGRESS) else ""
 
 
+class PhaseSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the lines of a phase set for it alone; "" where the settings hold."""
+
+    agent: str = ""  #: that implements it
+    verifier: str = ""
+    model: str = ""  #: of the implementer
+    effort: str = ""  #: likewise
+    tests: str = ""  #: the command of its gate, unless the plan ends with it
+
+
 class PlanStatus(StrEnum):
     """The status of a whole plan in its front matter; only an active plan is worked."""
 

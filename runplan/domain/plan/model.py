@@ -21,7 +21,7 @@ from runplan.domain.plan.body import WHOLE_PHASE, Execution, Item, entry_text
 from runplan.domain.plan.completeness import list_left_out
 from runplan.domain.plan.dependencies import read_depends
 from runplan.domain.plan.formats import front_matter, plain, sections, speckit, table, tasks_json, tracks
-from runplan.domain.plan.marks import ExecutionKind, PlanStatus, Status, id_key, read_mark
+from runplan.domain.plan.marks import ExecutionKind, PhaseSettings, PlanStatus, Status, id_key, read_mark
 from runplan.domain.plan.reading import OWN_FRONT, Reading, Remark, counted_headings, list_claims, refuse_duplicates
 from runplan.domain.plan.scan import Entry, Heading, Lines, marks_within, scan_lines
 from runplan.domain.text import command
@@ -88,6 +88,7 @@ class Phase(Struct, frozen=True):
     blocker: str = ""  #: why it is blocked, where the plan does not say it by a word
     note: str = ""  #: the plan's words beside its status, where it is blocked or in progress
     host: tuple[str, ...] = ()  #: labels of the host of a fleet that works on it
+    own: PhaseSettings = PhaseSettings()
 
     @property
     def unsupported(self) -> str:
@@ -223,6 +224,7 @@ def _build_phase(place: Place, body: Body, waits: Depends) -> Phase:
         blocker=place.mark.reason,
         note=place.mark.note,
         host=phase_text.read_labels(body),
+        own=phase_text.read_settings(body),
     )
 
 

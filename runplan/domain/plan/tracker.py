@@ -114,6 +114,10 @@ class NoPhase(Struct, frozen=True):
     detail: str = ""  #: for people
 
 
+def is_complete_with(plan: Plan, phase: str) -> bool:
+    return all(other.status is Status.DONE for other in plan.phases if other.id != phase)
+
+
 def choose_phase(plan: Plan, *, wanted: str | None) -> Phase | NoPhase:
     """The requested phase, else the first in tracker order that is todo and not waiting.
 

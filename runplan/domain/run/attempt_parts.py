@@ -294,6 +294,8 @@ class Proof(Struct, frozen=True, kw_only=True):
                 return replace(self, verdicts=(*self.verdicts, event), doubted=None)
             case e.VerdictDoubted():
                 return replace(self, doubted=event)
+            case e.FinalVerificationDue(is_narrowed=True):
+                return replace(self, baselines={}, gates=())
             case e.RulesBroken() | e.BranchRebuilt(tree=""):
                 return replace(self, gates=(), verdicts=())
             case e.CandidateBuilt():

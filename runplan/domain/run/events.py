@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from runplan.domain.plan.marks import NoWorkKind
+from runplan.domain.plan.marks import NoWorkKind, PhaseSettings
 from runplan.domain.run.dispatch import Ending, Evidence, NewTestsAnswer
 from runplan.domain.run.kinds import (
     Beginning,
@@ -74,6 +74,8 @@ class RunStarted(Event, frozen=True, kw_only=True):
     parents: tuple[str, ...] = ()  #: the plans of that run and of those above it, the first one first
     planning: Planning | None = None  #: of the mode plan
     replans: bool = False  #: a phase that does not fit the code has the plan revised
+    model: str = ""  #: of the implementer, or the planner, in this run; "" for that of the settings
+    effort: str = ""  #: likewise
 
 
 class ClaimTaken(Event, frozen=True, kw_only=True):
@@ -126,6 +128,8 @@ class Chosen(Event, frozen=True, kw_only=True):
     remarks: tuple[str, ...] = ()  #: on the text, for the report
     base: str = ""  #: the commit of another phase that it begins on, before that phase has landed; "" for the tip
     host: tuple[str, ...] = ()  #: labels of the host of a fleet that works on it
+    own: PhaseSettings = PhaseSettings()
+    ends: bool = False  #: every other phase of the plan is done
 
 
 class PhaseChosen(Chosen, frozen=True, kw_only=True):
@@ -272,6 +276,8 @@ class DispatchStarted(Event, frozen=True, kw_only=True):
     agent: str = ""
     cycle: int
     version: str = ""  #: of the agent's program
+    model: str = ""  #: that the plan or the person who started the run wants; "" for that of the settings
+    effort: str = ""  #: likewise
     tree: str = ""  #: the tree that a gate or verifier judges, or that failed before a fix
     complaint: str = ""  #: what a fixer has to fix
     again: str = ""  #: how the process before it ended, when the same work is tried again
@@ -483,6 +489,7 @@ class FinalVerificationDue(Event, frozen=True, kw_only=True):
     """The plan ends with this phase: before it lands, a verifier judges all phases together."""
 
     tree: str
+    is_narrowed: bool = False  #: only the tests that the phase names have run; now all of them do
 
 
 class ApprovalAsked(Event, frozen=True, kw_only=True):

@@ -23,6 +23,8 @@ class Options(Struct, frozen=True, kw_only=True):
     every: str = ""  #: the schedule in its canonical form, without `every`
     now: bool = False
     anew: bool = False  #: without the kept work of failed attempts
+    model: str = ""  #: of the implementer; "" for that of the settings
+    effort: str = ""  #: likewise
 
     @property
     def mode(self) -> Mode:

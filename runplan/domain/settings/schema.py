@@ -7,10 +7,11 @@ from functools import cache
 from typing import Annotated, Any, ClassVar, TypeAlias
 
 from msgspec import Struct, ValidationError
-from msgspec.structs import fields
+from msgspec.structs import fields, replace
 
 from runplan.domain import names
 from runplan.domain.decoding import convert
+from runplan.domain.plan.marks import PhaseSettings
 from runplan.domain.run.kinds import Role
 from runplan.domain.times import zone
 
@@ -122,6 +123,7 @@ class AgentTable(Struct, frozen=True, kw_only=True):
     script: Annotated[str, "file that a script agent plays", not_empty] = ""
     env: Annotated[Texts, "names of further environment variables for it", forwardable] = ()
     model: Annotated[str, "model to use; unset: the program's default", not_empty] = ""
+    effort: Annotated[str, "how much it thinks, in its program's words; unset: the program's default", not_empty] = ""
     args: Annotated[Texts, "further arguments for its program"] = ()
     context: Annotated[int, "size of its context in tokens; 0: as reported, or by model"] = 0
     usd_per_mtok_in: Annotated[float, "dollars per million tokens sent; 0: as reported"] = 0.0
@@ -141,6 +143,7 @@ class AgentsSettings(Struct, frozen=True, kw_only=True):
     caches: Annotated[Texts, "entries of your home, or other directories, of which they get their own", not_empty] = ()
     mounts: Annotated[Texts, "places, sockets and devices outside the home that they may use", absolute] = ()
     tables: dict[str, AgentTable] = {}
+    others: tuple[AgentTable, ...] = ()  #: that phases of the plan, or the caller, want besides
 
     @property
     def judges(self) -> tuple[str, ...]:
@@ -159,7 +162,7 @@ class AgentsSettings(Struct, frozen=True, kw_only=True):
 
     @property
     def used(self) -> tuple[AgentTable, ...]:
-        return tuple(self.agent(name) for name in dict.fromkeys(name for _, name in self.dispatched))
+        return (*(self.agent(name) for name in dict.fromkeys(name for _, name in self.dispatched)), *self.others)
 
     def sandbox_of(self, name: str) -> str:
         return self.agent(name).sandbox or self.sandbox
@@ -351,6 +354,16 @@ class Settings(Struct, frozen=True, kw_only=True):
     def checks(self) -> dict[str, GateTable]:
         tests = {TESTS: GateTable(command=self.tests.command, timeout_s=self.tests.timeout_s)}
         return (tests if self.tests.command else {}) | self.gates.tables
+
+
+def set_for_phase(settings: Settings, own: PhaseSettings, *, is_last: bool) -> Settings:
+    """The settings with those of a phase; the end of a plan is proven by all tests."""
+    agents = settings.agents
+    judges = (own.verifier,) if own.verifier else agents.verifiers
+    agents = replace(agents, implementer=own.agent or agents.implementer, verifiers=judges)
+    narrows = own.tests and settings.tests.command and not is_last
+    tests = replace(settings.tests, command=own.tests) if narrows else settings.tests
+    return replace(settings, agents=agents, tests=tests)
 
 
 class Key(Struct, frozen=True):

@@ -11,7 +11,9 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from runplan.adapters.agents import invocation
+from runplan.adapters.agents.clis import agent_of
 from runplan.adapters.agents.prompts import PLACEHOLDERS, Template
+from runplan.adapters.configuration.load import list_agent_kinds
 from runplan.adapters.configuration.places import user_file, worktree_root
 from runplan.adapters.git import objects as trees
 from runplan.adapters.git.repository import pull_command
@@ -22,15 +24,15 @@ from runplan.domain.checks import tamper
 from runplan.domain.checks.runners.naming import foresee_unnamed
 from runplan.domain.errors import NotFound, RefusedEarly, UsageError
 from runplan.domain.plan.folders import split_files
-from runplan.domain.plan.marks import ExecutionKind, NoWorkKind, PlanStatus, Status, id_key
-from runplan.domain.plan.model import Phase, Plan, parse_plan
+from runplan.domain.plan.marks import ExecutionKind, NoWorkKind, PhaseSettings, PlanStatus, Status, id_key
+from runplan.domain.plan.model import Phase, Plan, Remark, parse_plan
 from runplan.domain.plan.reading import list_done
 from runplan.domain.plan.tracker import NoPhase, choose_phase, list_workable
 from runplan.domain.run.events import Chosen, CompletionChosen, NoWork
 from runplan.domain.run.kinds import Mode, Reason
 from runplan.domain.settings import toolchain
 from runplan.domain.settings.options import Options
-from runplan.domain.settings.schema import FILES, uses_remote
+from runplan.domain.settings.schema import FILES, AgentsSettings, AgentTable, uses_remote
 from runplan.domain.text import command, committing
 from runplan.engine.landing import modes
 from runplan.engine.landing.cherry_pick import CherryPick
@@ -147,7 +149,31 @@ def foresee_refusals(context: RepositoryContext, plan: Plan, tip: str) -> Plan:
     instructions = invocation.list_instructions(context.settings.agents)
     paths = context.settings.tests.paths
     usual = tamper.Permit(text="", bookkeeping=FILES, test_paths=paths, instructions=instructions)
-    return replace(plan, remarks=(*plan.remarks, *tamper.foresee_refusals(plan, commands, usual, read=read)))
+    remarks = [*plan.remarks, *tamper.foresee_refusals(plan, commands, usual, read=read)]
+    for phase in (phase for phase in plan.phases if phase.status is not Status.DONE):
+        try:
+            list_wanted_agents(context.settings.agents, phase.own)
+        except RefusedEarly as error:
+            remarks.append(Remark(phase.heading_line, f"phase {phase.id}: {error}", is_error=True))
+        if phase.own.tests and not context.settings.tests.command:
+            message = f"phase {phase.id}: Tests: has no effect, because tests.command is not set"
+            remarks.append(Remark(phase.heading_line, message))
+    return replace(plan, remarks=tuple(remarks))
+
+
+def list_wanted_agents(agents: AgentsSettings, own: PhaseSettings) -> list[AgentTable]:
+    """The agents that the lines of a phase, or the options of a start, want besides those of the settings."""
+    known = [*agents.tables, *(kind for kind in list_agent_kinds() if agent_of(kind).program)]
+    for name in filter(None, (own.agent, own.verifier)):
+        if name not in known:
+            raise RefusedEarly(f"there is no agent {name}; there are: {', '.join(sorted({*known}))}")
+    name = own.agent or agents.implementer
+    table = agents.agent(name)
+    if own.effort and not agent_of(table.kind).effort_arguments:
+        raise RefusedEarly(f"{name} has no setting for effort; leave it out, or name another agent")
+    changed = replace(table, model=own.model or table.model, effort=own.effort or table.effort)
+    wanted = [changed] if own.agent or changed != table else []
+    return [*wanted, *([agents.agent(own.verifier)] if own.verifier else [])]
 
 
 def require_clear(plan: Plan) -> None:

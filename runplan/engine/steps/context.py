@@ -23,12 +23,13 @@ from runplan.adapters.supervise.dispatches import Dispatches
 from runplan.domain import names
 from runplan.domain.errors import PlanUnreadable, Unreachable
 from runplan.domain.gitfacts import Identity
+from runplan.domain.plan.marks import PhaseSettings
 from runplan.domain.plan.model import Plan, parse_plan
 from runplan.domain.run import events as e
 from runplan.domain.run.attempts import WorkAttempt
 from runplan.domain.run.recorded import Recorded
 from runplan.domain.run.state import RunState
-from runplan.domain.settings.schema import Settings
+from runplan.domain.settings.schema import Settings, set_for_phase
 from runplan.domain.text import command
 from runplan.domain.times import git_date, iso
 from runplan.engine.landing.lander import Lander
@@ -70,6 +71,9 @@ class RunContext(OpenRepository, frozen=True, kw_only=True):
     def for_state(self, state: RunState) -> RunContext:
         """The context with the worktrees of the run or lane, and the lander of its attempt."""
         context = replace(self, zone_lane=state.zone, proof_lane=state.proof)
+        if state.chosen is not None and state.chosen.own != PhaseSettings():
+            is_last = state.chosen.ends or (isinstance(state.attempt, WorkAttempt) and state.attempt.is_last)
+            context = replace(context, settings=set_for_phase(self.settings, state.chosen.own, is_last=is_last))
         is_direct = isinstance(state.chosen, e.PhaseChosen) and state.chosen.direct
         return replace(context, lander=self.direct) if is_direct and self.direct is not None else context
 

@@ -42,7 +42,7 @@ from runplan.engine.report.sections import (
 from runplan.engine.steps.context import RunContext
 from runplan.engine.steps.planning import landed_files
 from runplan.engine.steps.proof import list_unproven, plan_proofs
-from runplan.engine.steps.verify import before_the_end, correct_plan, is_complete_with
+from runplan.engine.steps.verify import before_the_end, correct_plan
 
 Files: TypeAlias = dict[str, bytes]
 
@@ -178,7 +178,7 @@ def write_bookkeeping(state: RunState, context: RunContext, onto: str) -> Files 
         subplan = phase.chosen.subplan
         section = subplan_section(phase, subplan, plan=context.plan, run=context.run, report=name, commands=commands)
         sections.append(section)
-    is_done = is_complete_with(plan, phase.chosen.phase)
+    is_done = tracker.is_complete_with(plan, phase.chosen.phase)
     if is_done:
         text = tracker.mark_complete(text, path=context.plan, completed=context.iso())
     return _write_files(context, onto, plan.title, text, sections, is_done=is_done)

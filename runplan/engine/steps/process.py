@@ -57,7 +57,7 @@ def start_dispatch(action: Start, state: RunState, context: RunContext, prepare:
         if context.dispatches.standing(previous) == d.Running():
             raise still_running(previous)
     wanted = replace(action.dispatch, id=name, phase=attempt.chosen.phase, at=context.iso())
-    chosen = _choose_agent(wanted, attempt, context) if wanted.role.agent else wanted
+    chosen = _choose_agent(wanted, attempt, state.options, context) if wanted.role.agent else wanted
     if not isinstance(chosen, e.DispatchStarted):
         yield chosen
         return
@@ -210,7 +210,7 @@ def launch_agent(
         prompt=sent_at_first(agent_of(table.kind), text),
         hand_over_at=limits.context_critical if started.role.is_writer else 0,
         window=table.context,
-        model=table.model,
+        model=started.model or table.model,
         usd_in=table.usd_per_mtok_in,
         usd_out=table.usd_per_mtok_out,
     )
@@ -221,7 +221,7 @@ def sent_at_first(agent: Agent, prompt: str) -> int:
     return 0 if agent.prompt_ends else len(prompt) + agent.overhead
 
 
-def _choose_agent(wanted: e.DispatchStarted, attempt: Attempt, context: RunContext) -> e.Event:
+def _choose_agent(wanted: e.DispatchStarted, attempt: Attempt, options: e.RunStarted, context: RunContext) -> e.Event:
     """The dispatch with the agent of the role, or its fallback, and its budget; or why it has to wait or fails."""
     agents = context.settings.agents
     authors = attempt.authors if isinstance(attempt, WorkAttempt) else ()
@@ -257,6 +257,10 @@ def _choose_agent(wanted: e.DispatchStarted, attempt: Attempt, context: RunConte
             return e.Paused(kind=WaitKind.BUDGET, until=iso(context.clock.now() + RETRY), words=why)
         case Left(tokens=tokens, usd=usd, seconds=seconds, bounds=bounds):
             wanted = replace(wanted, agent=agent, version=context.agents.version(agent))
+            if wanted.role.agent in ("implementer", "planner") and agent == names[0]:  # a fallback has other models
+                own = attempt.chosen.own
+                asked = own if own.agent else options
+                wanted = replace(wanted, model=own.model or asked.model, effort=own.effort or asked.effort)
             return replace(wanted, tokens=tokens, usd=usd, seconds=seconds, bounds=bounds)
 
 

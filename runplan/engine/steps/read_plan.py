@@ -65,7 +65,8 @@ def read_plan(action: Action, state: RunState, context: RunContext) -> e.Event: 
         drift, remarks = _examine_numbers(plan, phase, context)
         if isinstance(lander, PullRequestLander) and not drift:
             remarks = (*remarks, *lander.list_overlaps(phase.touches))
-        read = replace(read, drift=drift, remarks=remarks, base=state.base if state.after else "")
+        ends = tracker.is_complete_with(plan, phase.id)
+        read = replace(read, drift=drift, remarks=remarks, base=state.base if state.after else "", ends=ends)
         if read.direct and isinstance(context.direct, Direct) and (why := context.direct.describe_missing()):
             raise Unreachable(why)  # the phase may have landed there already
     return read
@@ -106,6 +107,7 @@ def choose_phase(phase: Phase, *, tip: str) -> e.PhaseChosen:
         sign_off=phase.sign_off,
         host=phase.host,
         direct=phase.execution.kind is ExecutionKind.DIRECT,
+        own=phase.own,
     )
 
 

@@ -20,8 +20,9 @@ from runplan.domain.checks.evidence import Facts
 from runplan.domain.checks.returns import Unusable
 from runplan.domain.globs import covers
 from runplan.domain.names import REQUIRES, as_utf8, is_within
+from runplan.domain.plan import tracker
 from runplan.domain.plan.body import named_paths
-from runplan.domain.plan.model import Plan, Status, parse_plan
+from runplan.domain.plan.model import Plan, parse_plan
 from runplan.domain.run import events as e
 from runplan.domain.run.actions import Action
 from runplan.domain.run.attempts import WorkAttempt
@@ -227,7 +228,7 @@ def _list_commands(phase: WorkAttempt, context: RunContext) -> list[str] | None:
 def before_the_end(state: RunState, context: RunContext, plan: Plan) -> e.Event | None:
     """What has to happen before the landing that completes the plan; None when it may land."""
     phase = state.current
-    if isinstance(phase.chosen, e.UndoChosen) or not is_complete_with(plan, phase.chosen.phase):
+    if isinstance(phase.chosen, e.UndoChosen) or not tracker.is_complete_with(plan, phase.chosen.phase):
         return None
     ref = f"{REQUIRES}{context.slug}"
     if context.workspace.user.tip(ref) is not None and not plan.complete:
@@ -241,11 +242,8 @@ def before_the_end(state: RunState, context: RunContext, plan: Plan) -> e.Event 
     is_subplan = isinstance(phase.chosen, e.SubplanChosen)  # its work is not on the branch of a pull request
     if (is_subplan and concludes(context.settings.run.landing)) or context.find_plan_base(phase) == phase.onto:
         return None
-    return e.FinalVerificationDue(tree=phase.answerable)
-
-
-def is_complete_with(plan: Plan, phase: str) -> bool:
-    return all(other.status is Status.DONE for other in plan.phases if other.id != phase)
+    is_narrowed = bool(phase.chosen.own.tests) and not phase.chosen.ends
+    return e.FinalVerificationDue(tree=phase.answerable, is_narrowed=is_narrowed)
 
 
 def final_items(phase: WorkAttempt, context: RunContext) -> e.Rows:

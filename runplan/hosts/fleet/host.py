@@ -212,5 +212,5 @@ def _is_true(chosen: e.Chosen, context: RunContext, tips: Sequence[str | None]) 
     expected = choose_execution(phase, tip=chosen.tip)
     if isinstance(chosen, e.UndoChosen):
         expected = e.UndoChosen(tip=chosen.tip, phase=phase.id, title=phase.title, text=phase.text)
-    of_moment = dict.fromkeys(("lane", "remarks", "base", "drift"))
+    of_moment = dict.fromkeys(("lane", "remarks", "base", "drift", "ends"))
     return type(expected) is type(chosen) and asdict(expected) | of_moment == asdict(chosen) | of_moment

@@ -40,6 +40,7 @@ class Aider(Agent):
     )
     reading = ("--dry-run", "--read", DIFF_FILE)
     model_flag = "--model"
+    effort_arguments = ("--reasoning-effort", "{}")
     rank = 6
     instructions = (".aider.conf.yml",)
     folder = ".aider"

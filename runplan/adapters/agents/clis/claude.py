@@ -41,6 +41,7 @@ class Claude(Agent):
     #: Bash is needed to look at the diff: without a bypass only commands that change nothing are allowed.
     reading = ("--permission-mode", "default", "--tools", "Read,Grep,Glob,Bash")
     model_flag = "--model"
+    effort_arguments = ("--effort", "{}")
     usd_flag = "--max-budget-usd"
     prints_json = True
     rank = 1

@@ -29,6 +29,7 @@ class Codex(Agent):
     overhead = 37_000
     prints_json = True
     rank = 2
+    effort_arguments = ("-c", 'model_reasoning_effort="{}"')
     keys = ("OPENAI_API_KEY", "CODEX_API_KEY")
     addresses = ("OPENAI_BASE_URL",)
     closes = True

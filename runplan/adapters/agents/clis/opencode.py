@@ -25,6 +25,7 @@ class OpenCode(Agent):
     writing = ("--auto",)  # its `--agent plan` can still commit through bash: the configuration denies that to readers
     prints_json = True
     rank = 4
+    effort_arguments = ("--variant", "{}")
     instructions = ("**/.opencode", "**/opencode.json", "**/opencode.jsonc")
     keys = ("OPENCODE_API_KEY", *provider_keys())
     folder = "opencode"

@@ -298,7 +298,8 @@ def _prove_tests(started: e.RunStarted, phase: WorkAttempt, candidate: e.Candida
     if phase.proof.verdict is not None and not phase.proof.verdict.passed:
         return _fix_candidate(started, phase, candidate, Reason.VERIFICATION_FAILED, phase.proof.verdict.why)
     # One verifier after the other, then one for all phases where the plan ends; the first that fails starts a fix.
-    verifiers = started.verifiers or ("",)
+    own = phase.chosen.own.verifier
+    verifiers = (own,) if own else started.verifiers or ("",)
     asked = phase.proof.questions_to_verifiers(started.changed)
     given = sum(not verdict.scope and verdict.questions == asked for verdict in phase.proof.verdicts)
     verifier = e.DispatchStarted(role=Role.VERIFY, cycle=phase.cycle, tree=candidate.tree)

@@ -3,6 +3,8 @@
 import argparse
 from collections.abc import Iterator
 
+from msgspec.structs import asdict
+
 from runplan.app.operations.model import Caller
 from runplan.app.views.checks import read_plan_file, view_plan_file
 from runplan.domain.decoding import as_json
@@ -75,6 +77,7 @@ def _describe_phase(phase: Phase, *, is_fleet: bool) -> Iterator[str]:
     if phase.host:
         effect = "" if is_fleet else " (no effect without a fleet)"
         yield f"host: {', '.join(phase.host)}{effect}"
+    yield from (f"{name}: {value}" for name, value in asdict(phase.own).items() if value)
     if phase.execution.kind is not ExecutionKind.WORKTREE:
         yield f"execution: {phase.execution.text}"
 
