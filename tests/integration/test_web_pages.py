@@ -97,7 +97,7 @@ def test_a_start_is_shown_as_the_command_before_it_is_made(browser: Browser, pro
     assert '<option value="phase 3">only phase 3 Step 3</option>' in choose
     assert 'name="csrf"' not in choose
     chosen = browser.get(address(project, "/start", plan="plans/X.md", scope="phase 3", auto="auto", landing="pr")).text
-    assert "runplan start plans/X.md 3 auto pr</pre>" in chosen
+    assert "runplan start plans/X.md 3 auto pr</code>" in chosen
     assert '<input type="hidden" name="words" value="3 auto pr">' in chosen
     wrong = browser.get(address(project, "/start", plan="plans/X.md", scope="next", every="now and then")).text
     assert 'name="words"' not in wrong

@@ -71,9 +71,13 @@ ACTIONS: dict[str, tuple[PlanFacts, dict[str, Any], tuple[str, ...]]] = {
     "review": (waits("review"), {}, ("explain 2", "retry", "stop")),
     "key": (waits("key"), {}, ("resume", "stop")),
     "paused": (waits("paused"), {}, ("resume", "stop")),
-    "failed": (ended("failed"), {"failed": ("2",), "following": "2"}, ("retry", "retry 2", "report", "start")),
+    "failed": (
+        ended("failed"),
+        {"failed": ("2",), "following": "2"},
+        ("retry", "retry --fresh", "retry 2", "report", "start"),
+    ),
     "a failed phase of an earlier run": (ended("done"), {"failed": ("2",)}, ("retry 2",)),
-    "stopped": (ended("stopped"), {"following": "2"}, ("retry", "report", "start")),
+    "stopped": (ended("stopped"), {"following": "2"}, ("retry", "retry --fresh", "report", "start")),
     "stopped, and completed by hand": (ended("stopped"), {"is_complete": True}, ("report",)),
     "complete": (ended("done"), {"is_complete": True}, ("report",)),
     "scheduled": (PlanFacts(schedule=SCHEDULE), {"following": "2"}, ("now", "pause", "stop")),
@@ -81,7 +85,7 @@ ACTIONS: dict[str, tuple[PlanFacts, dict[str, Any], tuple[str, ...]]] = {
     "failed with a paused schedule": (
         ended("failed", schedule=PAUSED),
         {},
-        ("retry", "resume", "now", "stop", "report"),
+        ("retry", "retry --fresh", "resume", "now", "stop", "report"),
     ),
 }
 

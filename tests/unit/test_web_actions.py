@@ -5,6 +5,7 @@ import pytest
 from runplan.app.operations.requests import (
     AnswerRequest,
     ApproveRequest,
+    PlanRequest,
     RejectRequest,
     RetryRequest,
     StartRequest,
@@ -34,6 +35,8 @@ TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
             StartRequest(plan=PLAN, options=("auto", "every", "day at 9am")),
         ),
         (Form(verb="retry", plan=PLAN, phase="4b"), RetryRequest(plan=PLAN, phase="4b")),
+        (Form(verb="retry", plan=PLAN, fresh="fresh"), RetryRequest(plan=PLAN, fresh=True)),
+        (Form(verb="plan", goal=" Greet people. ", quick="quick"), PlanRequest(goal="Greet people.", quick=True)),
         (Form(verb="stop", plan=PLAN), StopRequest(plan=PLAN)),
     ],
 )
@@ -48,6 +51,7 @@ def test_a_form_becomes_one_request(form: Form, request_: object) -> None:
         Form(verb="", plan=PLAN),
         Form(verb="approve", plan=PLAN),
         Form(verb="stop"),
+        Form(verb="plan", goal="  ", text="x"),
         Form(verb="answer", id="", text="x"),
         Form(verb="answer", id="r1.1", text="  "),
         Form(verb="start", plan=PLAN, words="'unfinished"),

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
+from runplan.domain.standing.actions import EFFECTS
 from tests.support.cli import Project, until
 from tests.support.daemons import none_left, run_of, until_runs_are, user_settings
 from tests.support.repos import init_repo
@@ -132,7 +133,7 @@ def test_hostile_words_are_text_on_every_page(browser: Browser, hostile: Project
 
         page.get_by_role("button", name="Approve").click()
 
-        expect(page.get_by_role("heading", level=1)).to_have_text("Nothing waits for you here")
+        expect(page.locator(".result")).to_have_text(EFFECTS["approve"])
         until_runs_are(hostile, "done")
         assert hostile.landed() == ["1"]
         look(visitor, "/report", plan=PLAN)

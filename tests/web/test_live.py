@@ -4,8 +4,10 @@ import re
 
 from playwright.sync_api import Browser, Page, expect
 
+from runplan.domain.standing.actions import EFFECTS
 from tests.support.cli import Meanwhile, Project, a_plan, fix, steps, until, work, writes
 from tests.support.daemons import answering, kill_daemon, run_of, until_runs_are
+from tests.support.planning import GOAL, planning_project
 from tests.web.site import Site, Visitor, check_look, serve
 
 PLAN = "plans/X.md"
@@ -56,9 +58,10 @@ def test_a_plan_is_started_and_followed_until_it_has_landed(
     page.get_by_role("link", name="Start … X").click()
     page.get_by_label("do not ask when it is proven").check()
     page.get_by_role("button", name="Continue").click()
-    expect(page.get_by_label("Command", exact=True)).to_contain_text("runplan start plans/X.md finish auto")
+    expect(page.locator(".command")).to_contain_text("runplan start plans/X.md finish auto")
     page.get_by_role("button", name="Start", exact=True).click()
-    expect(page.locator(".result")).to_contain_text("Accepted")
+    expect(page.locator(".result")).to_have_text(EFFECTS["start"])
+    expect(page.get_by_role("heading", level=1)).to_have_text("X")
     check_look(page)
 
     expect(board.locator(".card .badge")).to_have_text("Running")
@@ -82,12 +85,13 @@ def test_a_change_is_approved_by_a_click(visitor: Visitor, project: Project) -> 
     expect(page.locator("#diff")).to_contain_text("1.txt")
     expect(page.locator("#diff .add")).to_have_text("+1")
     expect(page.locator("#evidence")).to_contain_text("Verified")
-    mark(page)
 
     page.get_by_role("button", name="Approve").click()
 
-    expect(page.get_by_role("heading", level=1)).to_have_text("Nothing waits for you here")
-    assert is_marked(page)
+    page.wait_for_url("**/plan?*")
+    expect(page.locator(".result")).to_have_text(EFFECTS["approve"])
+    expect(page.locator("#plan-head .badge").first).to_have_text("Ready")
+    assert "done" not in page.url, "loaded again, it does not say so again"
     until_runs_are(project, "done")
     assert project.landed() == ["1"]
 
@@ -95,21 +99,68 @@ def test_a_change_is_approved_by_a_click(visitor: Visitor, project: Project) -> 
 def test_a_change_is_rejected_with_words_and_shown_again_when_it_is_fixed(visitor: Visitor, project: Project) -> None:
     project.agent(writes("1", "2") + MORE)
     wait_for_approval(project)
-    page = visitor.see("/change", plan=PLAN, phase="1")
-    mark(page)
+    other = visitor.see("/change", plan=PLAN, phase="1")
+    mark(other)
+    page = visitor.tab()
+    page.goto(other.url)
     page.get_by_label("What should be different?").fill("Write <more> of it, & soon")
 
     page.get_by_role("button", name="Request changes").click()
 
+    expect(page.locator(".result")).to_have_text(EFFECTS["revise"])
+    page = other
     expect(page.locator("#diff .add")).to_have_text(["+1", "+and more"])
-    expect(page.get_by_label("What should be different?")).to_have_value("")
     (answer,) = [body for kind, body in project.events() if kind == "Answered"]
     assert answer["why"] == "Write <more> of it, & soon"
     page.wait_for_timeout(1600)  # a click right after the exchange is not taken
-    page.get_by_role("button", name="Approve").click()
-    until_runs_are(project, "done")
     assert is_marked(page)
+    page.get_by_role("button", name="Approve").click()
+    expect(page.locator(".result")).to_have_text(EFFECTS["approve"])
+    until_runs_are(project, "done")
     assert project.show("main:1.txt") == "1\nand more"
+
+
+def test_a_change_is_rejected_without_words_after_a_question(visitor: Visitor, project: Project) -> None:
+    wait_for_approval(project)
+    page = visitor.see("/change", plan=PLAN, phase="1")
+    page.on("dialog", lambda dialog: dialog.accept())
+
+    page.get_by_role("button", name="Reject and end the run").click()
+
+    expect(page.locator(".result")).to_have_text(EFFECTS["reject"])
+    until_runs_are(project, "stopped")
+    assert project.landed() == []
+
+
+def test_a_plan_is_written_from_a_goal(visitor: Visitor, project: Project) -> None:
+    planning_project(project)
+    page = visitor.see("/start")
+    page.get_by_label("What should be different?").fill(GOAL)
+    page.get_by_label("quick").check()
+
+    page.get_by_role("button", name="Write the plan").click()
+
+    expect(page.locator(".result")).to_have_text(EFFECTS["plan"])
+    expect(page.get_by_role("heading", level=1)).to_have_text("Greet people")
+    page.get_by_role("link", name="Review", exact=True).click()
+    expect(page.locator("#answer-title")).to_have_text("Needs your approval")
+    expect(page.locator("header .pill")).to_contain_text("1")
+
+
+def test_a_failed_plan_says_why_first_and_is_retried_from_scratch(visitor: Visitor, project: Project) -> None:
+    project.agent(steps("exit = 3"))
+    assert project.runplan("start", "X", "1", "auto").code == 0
+    until_runs_are(project, "failed")
+    page = visitor.see("/plan", plan=PLAN)
+    expect(page.locator("h2").first).to_have_text("Why it failed")
+    page.on("dialog", lambda dialog: dialog.accept())
+    project.agent(writes("1", "2"))
+
+    page.get_by_role("button", name="Retry from scratch").click()
+
+    expect(page.locator("#status")).to_have_text(EFFECTS["retry"])
+    until_runs_are(project, "failed", "done")
+    assert project.landed() == ["1"]
 
 
 def test_a_question_is_answered_in_the_inbox(visitor: Visitor, project: Project) -> None:
@@ -123,10 +174,10 @@ def test_a_question_is_answered_in_the_inbox(visitor: Visitor, project: Project)
 
     expect(page.locator("main article")).to_contain_text("Which <b>port</b>?")
     page.get_by_label("Your answer").fill("-8080")
-    page.get_by_role("button", name="Send the answer").click()
-    expect(page.locator("main")).to_contain_text("Nothing waits for you.")
-    until_runs_are(project, "done")
     assert is_marked(page)
+    page.get_by_role("button", name="Send the answer").click()
+    expect(page.locator(".result")).to_have_text(EFFECTS["answer"])
+    until_runs_are(project, "done")
     (answer,) = [body["text"] for kind, body in project.events() if kind == "QuestionAnswered"]
     assert answer.strip() == "-8080"
 
@@ -140,6 +191,8 @@ def test_a_second_tab_follows_and_a_stale_page_cannot_approve(
     second = visitor.tab()
     second.goto(first.url)
     mark(second)
+    third = visitor.tab()
+    third.goto(first.url)
     signed_in = visitor.context.storage_state()
     with Visitor.open(browser, visitor.site, storage_state=signed_in, java_script_enabled=False) as reader:
         stale = reader.see("/change", plan=PLAN, phase="1")
@@ -154,7 +207,8 @@ def test_a_second_tab_follows_and_a_stale_page_cannot_approve(
     assert project.landed() == []
     second.wait_for_timeout(1600)
     second.get_by_role("button", name="Approve").click()
-    expect(first.get_by_role("heading", level=1)).to_have_text("Nothing waits for you here")
+    expect(second.locator(".result")).to_have_text(EFFECTS["approve"])
+    expect(third.get_by_role("heading", level=1)).to_have_text("Nothing waits for you here")
     until_runs_are(project, "done")
     assert project.show("main:1.txt") == "1\nand more"
 
@@ -179,7 +233,7 @@ def test_a_page_stays_right_while_the_daemon_is_killed_and_starts_again(
     page.get_by_role("link", name="Review", exact=True).click()
     kill_daemon(project)
     page.get_by_role("button", name="Approve").click()
-    expect(page.get_by_role("heading", level=1)).to_have_text("Nothing waits for you here")
+    expect(page.locator(".result")).to_have_text(EFFECTS["approve"])
     until_runs_are(project, "done")
     assert project.landed() == ["1"]
 

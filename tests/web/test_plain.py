@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from runplan.domain.standing.actions import EFFECTS
 from tests.support.cli import Project, steps, until, work, writes
 from tests.support.daemons import run_of, until_runs_are
 from tests.web.gallery import list_pages
@@ -46,12 +47,10 @@ def test_a_change_is_approved_by_a_plain_form(reader: Visitor, project: Project)
 
     page.get_by_role("button", name="Approve").click()
 
-    expect(page.get_by_role("heading", level=1)).to_have_text("Done")
-    expect(page.locator("main")).to_contain_text("runplan approve plans/X.md 1")
+    expect(page.locator("main h1")).to_have_text("X")
+    expect(page.locator(".result")).to_have_text(EFFECTS["approve"])
     until_runs_are(project, "done")
     assert project.landed() == ["1"]
-    page.get_by_role("link", name="Back").click()
-    expect(page.locator("main h1")).to_have_text("X")
 
 
 def test_a_question_is_answered_and_a_run_stopped_by_plain_forms(reader: Visitor, project: Project) -> None:
@@ -62,13 +61,13 @@ def test_a_question_is_answered_and_a_run_stopped_by_plain_forms(reader: Visitor
     page = reader.see("/inbox")
     page.get_by_label("Your answer").fill("8080")
     page.get_by_role("button", name="Send the answer").click()
-    expect(page.get_by_role("heading", level=1)).to_have_text("Done")
+    expect(page.locator(".result")).to_have_text(EFFECTS["answer"])
     until(lambda: project.dispatched() == ["implement", "implement"])
 
     page = reader.see()
     page.get_by_role("button", name="Stop").click()
 
-    expect(page.get_by_role("heading", level=1)).to_have_text("Done")
+    expect(page.locator(".result")).to_have_text(EFFECTS["stop"])
     until_runs_are(project, "stopped")
 
 
@@ -113,5 +112,5 @@ def test_pages_are_used_with_the_keyboard_alone(visitor: Visitor, project: Proje
 
     page.keyboard.press("Enter")
 
-    expect(page.get_by_role("heading", level=1)).to_have_text("Nothing waits for you here")
+    expect(page.locator(".result")).to_have_text(EFFECTS["approve"])
     until_runs_are(project, "done")

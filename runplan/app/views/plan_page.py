@@ -98,6 +98,7 @@ class PlanPage(Struct, frozen=True, kw_only=True):
     dispatches: tuple[Dispatch, ...]  #: the oldest first
     selected: str  #: the phase that is shown in depth
     attempt: Attempt | None  #: the newest one at that phase
+    failures: tuple[e.PhaseFailed, ...]  #: of the phases that failed and are not worked on
     checks: tuple[CheckResult, ...]
     logs: tuple[tuple[Dispatch, list[str]], ...]  #: the end of the output of the running agents, else of the last one
     questions: tuple[e.QuestionAsked, ...]  #: of the newest run, without an answer
@@ -151,12 +152,14 @@ def read_plan_page(context: RepositoryContext, repo: str, plan: str, phase: str,
     agents = [dispatch for dispatch in dispatches if dispatch.started.agent]
     shown = [dispatch for dispatch in agents if dispatch.result == "running"] or agents[-1:]
     selected = phase or choose_phase(view, attempts)
+    failed = (attempts[phase.id].failure for phase in view.failed_phases if phase.id in attempts)
     return PlanPage(
         card=make_card(context, view, repo),
         phases=summarise_attempts(fact for fact in records if isinstance(fact.event, KINDS)),
         dispatches=tuple(dispatches),
         selected=selected,
         attempt=attempts.get(selected),
+        failures=tuple(failure for failure in failed if failure is not None),
         checks=tuple(read_checks(outputs, proof_of(attempts.get(selected)))),
         logs=tuple((agent, cut_log(read_tail(outputs, agent.started), share=len(shown))) for agent in shown),
         questions=tuple(list_questions(context, plan)),

@@ -17,18 +17,33 @@ class NextAction(Struct, frozen=True, kw_only=True, omit_defaults=True):
     text: str = ""  #: the words of the command for what the person writes
     label: str
     confirm: str = ""  #: a question before it is done
+    fresh: bool = False  #: a retry begins the phase anew
     is_usual: bool = False  #: nothing calls for it, so a terminal does not list it
 
     @property
     def command(self) -> str:
         line = command("runplan", self.verb, self.id or self.plan, *([self.phase] if self.phase else []))
-        return f"{line} {self.text}".rstrip()
+        return f"{line}{' --fresh' if self.fresh else ''} {self.text}".rstrip()
 
 
 #: The labels that are not the verb itself.
 _LABELS = {"diff": "Review", "logs": "Look at it", "now": "Run now", "retry": "Continue", "start": "Start …"}
 _OF_PHASE = ("diff", "approve", "reject", "explain")  #: a retry of a phase would work on nothing else
 _USUAL = ("pause", "start", "stop")
+#: What follows a request that was accepted, by its verb; `revise` is a rejection with words.
+EFFECTS = {
+    "approve": "Approved: it lands, and the run continues.",
+    "reject": "Rejected: the run ends, and what was made is kept.",
+    "revise": "Sent: an agent takes up your words, and you are asked again.",
+    "answer": "Answered: an agent continues with your words.",
+    "start": "Accepted: the work begins, now or at the time that you chose.",
+    "plan": "Accepted: agents write the plan, and you are asked before any work.",
+    "retry": "Accepted: the work continues.",
+    "stop": "Stop requested: its work is kept.",
+    "pause": "Pause requested: the current step finishes.",
+    "resume": "Resumed.",
+    "now": "Accepted: it runs now.",
+}
 
 
 def describe_actions(actions: Iterable[NextAction]) -> str:
@@ -47,7 +62,9 @@ def actions_of_wait(
             of_phase = phase if verb in _OF_PHASE else ""
             text = "TEXT" if verb == "answer" else ""
             label = "Resume from a shell that has it" if kind == WaitKind.KEY else _LABELS.get(verb, verb.capitalize())
-            actions.append(NextAction(verb=verb, plan=plan, phase=of_phase, id=id_, text=text, label=label))
+            confirm = "Reject it, and end the run? What was made is kept." if verb == "reject" else ""
+            action = NextAction(verb=verb, plan=plan, phase=of_phase, id=id_, text=text, label=label, confirm=confirm)
+            actions.append(action)
     return tuple(actions)
 
 
@@ -67,7 +84,7 @@ def list_actions(
         actions += [action for action in _actions_of_schedule(plan, facts.schedule) if action.verb != "now"]
         return tuple({(action.verb, action.id, action.text, action.phase): action for action in actions}.values())
     has_ended_badly = run is not None and run.state in (RunStatus.FAILED, RunStatus.STOPPED) and not is_complete
-    actions = [make_action("retry", plan, "Retry")] if has_ended_badly else []
+    actions = [make_action("retry", plan, "Retry"), retry_anew(plan)] if has_ended_badly else []
     actions += [make_action("retry", plan, f"Retry phase {phase}", phase) for phase in failed]
     actions += _actions_of_schedule(plan, facts.schedule)
     if has_ended_badly or (is_complete and run is not None):
@@ -88,6 +105,12 @@ def make_action(verb: str, plan: str, label: str = "", phase: str = "", *, is_us
         confirm=confirm,
         is_usual=usual,
     )
+
+
+def retry_anew(plan: str, phase: str = "") -> NextAction:
+    label = "Retry from scratch"
+    confirm = "Begin the phase anew? Its kept work is parked."
+    return NextAction(verb="retry", plan=plan, phase=phase, label=label, confirm=confirm, fresh=True, is_usual=True)
 
 
 def _actions_of_schedule(plan: str, schedule: ScheduleRow | None) -> list[NextAction]:

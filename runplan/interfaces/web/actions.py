@@ -11,14 +11,14 @@ from msgspec.structs import asdict
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from runplan.app.operations.model import Caller, Where
+from runplan.app.operations.model import Accepted, Caller, Where
 from runplan.app.operations.table import OPERATIONS, OperationResult, try_operation
 from runplan.app.views.repositories import find_known
 from runplan.domain.errors import Exit, UsageError
-from runplan.domain.text import command
+from runplan.domain.standing.actions import EFFECTS
 from runplan.interfaces.web import access
 from runplan.interfaces.web.render import link, render, route, site_of
 
@@ -37,6 +37,9 @@ class Form(Struct, frozen=True, kw_only=True):
     text: str = ""
     id: str = ""  #: of a question
     words: str = ""  #: of a start, as in a shell
+    goal: str = ""  #: of a plan to be written
+    quick: str = ""
+    fresh: str = ""
 
 
 async def read_form(request: Request) -> Form:
@@ -51,8 +54,8 @@ async def read_form(request: Request) -> Form:
 
 
 #: The operations that a form may ask for, and the fields that their requests need here.
-ACTIONS = ("approve", "reject", "answer", "start", "retry", "stop", "pause", "resume", "now")
-NEEDED = ("plan", "tree", "id", "text")
+ACTIONS = ("approve", "reject", "answer", "start", "plan", "retry", "stop", "pause", "resume", "now")
+NEEDED = ("plan", "tree", "id", "text", "goal")
 
 
 def read_request(form: Form) -> object:
@@ -65,6 +68,7 @@ def read_request(form: Form) -> object:
         raise UsageError(f"the words cannot be read: {error}") from None
     text = form.text.strip()
     values = {**asdict(form), "text": text, "why": text, "options": options}
+    values |= {"goal": form.goal.strip(), "quick": bool(form.quick), "fresh": bool(form.fresh)}
     kind = OPERATIONS[form.verb][1]
     names = [field.name for field in fields(kind) if field.name in values]
     if missing := [name for name in names if name in NEEDED and not values[name]]:
@@ -80,19 +84,26 @@ def carry_out(form: Form, root: Path, env: Mapping[str, str], by: str) -> Operat
 
 @route(ROUTES, "/act", "POST")
 async def act(request: Request) -> Response:
-    """POST /act: carry it out, and show what became of it."""
+    """POST /act: carry it out, and show the plan with what happens now, or why nothing does."""
     form = await read_form(request)
     site = site_of(request)
     if not access.is_form_token(site, request.state.session, form.csrf):
         raise HTTPException(403, "The form is out of date; load the page again")
     known = await run_in_threadpool(find_known, site.env, form.repo)
     outcome = await run_in_threadpool(carry_out, form, Path(known.root), site.env, "page")
-    back = link("/plan", repo=form.repo, plan=form.plan) if form.plan else "/inbox"
-    return show_outcome(request, form, outcome, back=back)
+    plan = (isinstance(outcome.answer, Accepted) and outcome.answer.plan) or form.plan
+    if isinstance(outcome.answer, Accepted) and plan:
+        return RedirectResponse(link("/plan", repo=form.repo, plan=plan, done=name_effect(form)), 303)
+    back = link("/plan", repo=form.repo, plan=plan) if plan else "/inbox"
+    return await run_in_threadpool(show_outcome, request, form, outcome, back=back)
+
+
+def name_effect(form: Form) -> str:
+    return "revise" if form.verb == "reject" and form.text.strip() else form.verb
 
 
 def show_outcome(request: Request, form: Form, outcome: OperationResult, *, back: str = "") -> Response:
-    """The page with what was said; the script shows its last sentence."""
+    """The page with what follows, or with what was said; the script shows its last sentence."""
     status = 200 if outcome.code == Exit.DONE else 409 if outcome.code == Exit.WAITING else 422
-    line = command("runplan", form.verb, *filter(None, (form.plan or form.id, form.phase)))
-    return render(request, "result.html", status=status, result=outcome, line=line, back=back)
+    effect = EFFECTS[name_effect(form)] if isinstance(outcome.answer, Accepted) else ""
+    return render(request, "result.html", status=status, result=outcome, effect=effect, back=back)

@@ -98,7 +98,7 @@ class AccessControl:
         if request.method in ("GET", "HEAD"):
             return None
         if self._site.is_read_only:
-            return _plain_page(request, 403, "Read-only", "These pages only show: runplan web --read-only.")
+            return _plain_page(request, 403, "Read-only", "These pages were started to show only.")
         is_own = access.is_own_origin(self._site, headers.get("origin"), headers.get("sec-fetch-site"))
         return None if is_own else _plain_page(request, 403, "Refused", "The form was sent by another site.")
 
@@ -131,7 +131,7 @@ OPEN = ("/a/",)
 
 
 def _plain_page(request: Request, status: int, title: str, text: str) -> Response:
-    return render(request, "message.html", status=status, title=title, text=text, again="")
+    return render(request, "message.html", status=status, title=title, text=text, again="", count_waiting=lambda: 0)
 
 
 def show_error(request: Request, error: Exception) -> Response:

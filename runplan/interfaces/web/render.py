@@ -14,6 +14,7 @@ from starlette.routing import Route
 
 from runplan import __version__
 from runplan.app.views.reports import render_inline
+from runplan.app.views.repositories import read_all_inboxes
 from runplan.domain.standing.usage import usage_of
 from runplan.domain.text import clock, cut_cells, elapsed, in_words, plain_line, visible
 from runplan.domain.times import parse_iso, zone as zone_of
@@ -67,6 +68,7 @@ def render(request: Request, template: str, *, status: int = 200, live: bool = F
         "read_only": site.is_read_only,
         "version": __version__,
         "now": datetime.now(UTC),
+        "count_waiting": lambda: len(read_all_inboxes(site.env).entries),
     }
     text = TEMPLATES.get_template(template).render(**common | values)
     return HTMLResponse(text.encode("utf-8", "backslashreplace"), status)  # a path need not be UTF-8

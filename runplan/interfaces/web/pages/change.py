@@ -35,14 +35,14 @@ def show_change(request: Request) -> Response:
         with contextlib.suppress(NotFound):  # answered meanwhile
             view = view_change(context, find_change(context, plan, phase or None))
     most = None if query.get("files") == "all" else MOST_FILES
-    return _render_change(request, "change.html", view, most=most, live=True, questions=questions, action="/act")
+    return _render_change(request, "change.html", view, most=most, live=True, questions=questions, to="/act")
 
 
 @route(ROUTES, "/a/{token}")
 def show_link(request: Request) -> Response:
     """GET /a/TOKEN: the change of a signed link, without a sign-in, and the forms that answer it."""
     view = open_link(site_of(request).env, request.path_params["token"], time.time()).view
-    return _render_change(request, "answer.html", view, repo="", action=request.scope["path"])
+    return _render_change(request, "answer.html", view, repo="", to=request.scope["path"])
 
 
 def _render_change(
@@ -92,4 +92,5 @@ async def answer_link(request: Request) -> Response:
     linked = await run_in_threadpool(open_link, site.env, request.path_params["token"], time.time())
     link = linked.link
     bound = Form(verb=form.verb, plan=link.plan, phase=link.phase, tree=link.tree, text=form.text)
-    return show_outcome(request, bound, await run_in_threadpool(carry_out, bound, linked.root, site.env, link.by))
+    outcome = await run_in_threadpool(carry_out, bound, linked.root, site.env, link.by)
+    return await run_in_threadpool(show_outcome, request, bound, outcome)

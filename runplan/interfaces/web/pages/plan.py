@@ -11,6 +11,7 @@ from starlette.routing import Route
 from runplan.app.views.plan_page import Dispatch, PlanPage, read_journal, read_plan_page
 from runplan.app.views.repositories import find_known, open_known
 from runplan.app.views.status import PhaseView
+from runplan.domain.standing.actions import EFFECTS
 from runplan.domain.text import cut_cells, elapsed, plain_line
 from runplan.domain.times import parse_iso
 from runplan.interfaces.web.drawing import Bar, draw_graph, draw_timeline
@@ -34,7 +35,17 @@ def show_plan(request: Request) -> Response:
         page = read_plan_page(context, repo, plan, query.get("phase", ""), now=datetime.now(UTC))
     shown = choose_phases(page.card.view.phases, page.selected, is_all=query.get("phases") == "all")
     drawn = draw_plan(page, shown)
-    return render(request, "plan.html", live=True, root=known.root, notes=notes, page=page, shown=shown, drawn=drawn)
+    return render(
+        request,
+        "plan.html",
+        live=True,
+        root=known.root,
+        notes=notes,
+        page=page,
+        shown=shown,
+        drawn=drawn,
+        effect=EFFECTS.get(query.get("done", ""), ""),
+    )
 
 
 def draw_plan(page: PlanPage, shown: Sequence[PhaseView]) -> tuple[str, str]:

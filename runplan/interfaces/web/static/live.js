@@ -3,7 +3,8 @@
 // data-live    a region with an id that changes to what was loaded. What a person has typed, focused, opened, selected
 //              or scrolled stays. Elements are matched by their id or data-key, others by their order.
 // data-log     a region that scrolls; at its end it stays at its end.
-// data-action  a form of POST /act; data-confirm asks before it is sent.
+// data-action  a form of POST /act; the page shows the plan after it, unless it is `stay`. data-confirm asks before.
+// data-copy    a button that copies the text before it.
 // data-load    of a <details>: the address of a page whose #lines become its content when it is opened.
 // data-age     a <time> whose text is the time since then.
 "use strict";
@@ -195,6 +196,7 @@
       const response = await fetch(form.getAttribute("action"), { method: "POST", body: new URLSearchParams(fields) });
       form.isRefused = !showResult(await parse(response));  // then it gets the new tree, and keeps the words
       if (!form.isRefused) form.reset();
+      if (response.redirected && form.dataset.action !== "stay") return location.assign(response.url);
       if (form.contains(document.activeElement) && isText(document.activeElement)) document.activeElement.blur();
     } catch {
       say("The server did not answer. Look at the page before you send it again.", "error");
@@ -204,6 +206,14 @@
     if (address) await refresh();
     if (document.activeElement === document.body) document.getElementById("main").focus({ preventScroll: true });
   }
+
+  // --- copying ----------------------------------------------------------------------------------------------
+  if (navigator.clipboard) document.documentElement.dataset.copies = "";
+  document.addEventListener("click", ({ target }) => {
+    if (!target.matches("[data-copy]")) return;
+    navigator.clipboard.writeText(target.previousElementSibling.textContent)
+      .then(() => say("Copied.", "done"), () => say("The browser does not let pages copy.", "error"));
+  });
 
   // --- keys -------------------------------------------------------------------------------------------------
   let sequenceUntil = 0;
@@ -244,6 +254,12 @@
     }
   }
 
+  const url = new URL(location.href);
+  if (url.searchParams.has("done")) {  // what was done is not shown again
+    url.searchParams.delete("done");
+    history.replaceState(null, "", url);
+  }
+  document.querySelector("nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
   document.querySelectorAll("[data-log]").forEach((log) => { log.scrollTop = log.scrollHeight; });
   setInterval(() => { if (!document.hidden) showAges(); }, 1000);
   connect();
