@@ -16,7 +16,7 @@ CHAOS := $(if $(SOAK),--soak $(SOAK)) $(if $(SEED),--seed $(SEED)) $(if $(SAMPLE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-fleet check-image test test-fast test-bare test-rest test-all walk check format docs site picture screenshot bench bench-fleet chaos chaos-fleet zoo corpus
-.PHONY: install-optional install-browser test-web install-agents test-agents clean histories
+.PHONY: install-optional install-browser test-web install-agents test-agents dist clean histories
 
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock
 PYTEST := $(SCRATCH) $(BIN)/python -m pytest -q -n auto --dist worksteal
@@ -132,6 +132,10 @@ zoo: $(READY)  ## play every attack of an agent, with bubblewrap and without; ro
 
 corpus: $(READY)  ## play every phase of the corpus: honest work lands, a cheat does not (node, jest, go: else skipped)
 	@$(PYTEST) --corpus tests/corpus
+
+dist: $(READY)  ## build wheel and sdist, install each into a clean environment with a demo run, and write the SBOM
+	@$(PIP) -e '.[release]'
+	@$(BIN)/python -m tests.support.dist
 
 install-agents:  ## install the agents of test-agents into .agents; ONLY="claude codex"
 	@PYTHON=$(PYTHON) tests/agents/install.sh $(ONLY)
