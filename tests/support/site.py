@@ -11,7 +11,7 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[2]
 #: Pages of the root that the site has, too.
-ROOT_PAGES = ("CHANGELOG.md", "CONTRIBUTING.md")
+ROOT_PAGES = ("CHANGELOG.md", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "SECURITY.md")
 LINK = re.compile(r"\[([^]\n]*)\]\(([^)\s:#]+)(#[^)\s]*)?\)")
 
 

@@ -10,6 +10,7 @@ import pytest
 from runplan.adapters.agents.environment import ALLOWED, ALLOWED_PREFIXES, task_environment
 from runplan.domain.errors import Exit
 from runplan.domain.run.kinds import RESERVED, PhaseStep, Reason, Role, RunOutcome, RunStatus, WaitKind
+from tests.corpus.play import load as load_corpus
 from tests.e2e.attacks import ATTACKS, NEEDS_SANDBOX, REFUSED, Kind
 from tests.support import documents, reference
 from tests.support.documents import prose, read, rows
@@ -34,6 +35,13 @@ def test_the_threat_model_counts_the_attacks_of_the_zoo() -> None:
     listed = rows(read("docs/threat-model.md"), "## Attacks")
     assert listed == [[str(cell) for cell in row] for row in counted]
     assert len(ATTACKS) >= 60
+
+
+def test_the_cases_of_the_corpus_are_counted_right() -> None:
+    cases = [case for language in load_corpus().values() for case in language.cases]
+    assert f"{len(cases)} cases" in read("CONTRIBUTING.md")
+    assert f"{len(cases)} cases, with one" in read("README.md")
+    assert [case.family for case in cases].count("known limit") == 1
 
 
 def test_the_walk_from_start_to_the_moved_ref_names_functions_of_at_most_20_modules() -> None:
