@@ -3,6 +3,7 @@
 import xml.etree.ElementTree as ET
 
 from hypothesis import given, settings, strategies as st
+from msgspec.structs import replace
 
 from runplan.app.views.status import PhaseView
 from runplan.domain.standing.phases import PhaseState
@@ -11,6 +12,7 @@ from runplan.interfaces.web.drawing import (
     NODE_HEIGHT,
     NODE_WIDTH,
     STATES,
+    TICK_GAP,
     Bar,
     Scale,
     draw_columns,
@@ -97,6 +99,18 @@ def test_a_time_without_work_is_cut_to_a_break() -> None:
     assert list(scale.spans) == [(0, 100), (90_000, 90_100)]
     places = [scale.place(moment) for moment in (0, 100, 90_000, 90_100)]
     assert places == [0, 200, 200 + BREAK_WIDTH, 400 + BREAK_WIDTH]
+
+
+def test_the_axis_has_the_start_of_each_time_at_work_and_round_times_where_there_is_room() -> None:
+    busy = Scale([bar(7, 100), bar(90_003, 100)], 400 + BREAK_WIDTH)
+    assert busy.list_ticks() == [7, 60, 90_003, 90_060]
+    assert Scale([bar(7, 10)], TICK_GAP).list_ticks() == [7]
+
+
+def test_the_legend_names_each_role_once_and_what_failed() -> None:
+    bars = [bar(0, 1), bar(1, 1), replace(bar(2, 1), kind="verify"), replace(bar(3, 1), is_bad=True)]
+    texts = [element.text for element in ET.fromstring(draw_timeline(bars, title="t")).iter() if element.tag == "text"]
+    assert texts[-3:] == ["✕ failed", "gate", "verify"]
 
 
 def test_processes_without_a_length_can_be_drawn() -> None:

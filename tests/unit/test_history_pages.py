@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 from runplan.app.views.plan_page import LONGEST, describe_records
 from runplan.domain.run import events as e
 from runplan.domain.run.dispatch import Ending
-from runplan.domain.run.kinds import Role
+from runplan.domain.run.kinds import GateAnswer, Role
 from runplan.domain.run.recorded import Recorded
-from runplan.interfaces.web.pages.plan import MOST_EVENTS, read_page
+from runplan.interfaces.web.pages.plan import MOST_EVENTS, group_lines, read_page
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -22,6 +22,18 @@ def test_the_newest_event_comes_first_with_its_sentence() -> None:
     assert [(line.seq, line.name) for line in lines] == [(3, "process ended"), (2, "stop requested"), (1, "queued")]
     assert (lines[0].text, lines[2].text) == ("gate       took 1m01s", "")
     assert len(lines[1].text) == LONGEST
+
+
+def test_events_are_grouped_by_phase_and_step() -> None:
+    gate = e.DispatchStarted(id="d", role=Role.GATE, cycle=1, phase="2")
+    ended = e.DispatchEnded(id="d", role=Role.GATE, ending=Ending.EXITED, code=0, seconds=1)
+    judged = e.GateJudged(name="tests", answer=GateAnswer.PASSED, line="", tree="t", code=0, time=1)
+    chosen = e.PhaseChosen(tip="0", phase="2", title="Two")
+    groups = group_lines(describe_records(recorded(e.Queued(), chosen, gate, ended, judged), now=NOW))
+    assert [(phase, [(step, [line.seq for line in lines]) for step, lines in steps]) for phase, steps in groups] == [
+        ("2", [("gate", [5, 4, 3]), ("lease", [2])]),
+        ("", [("", [1])]),
+    ]
 
 
 def test_a_page_that_does_not_exist_is_the_first_one() -> None:

@@ -220,7 +220,8 @@ def test_the_processes_of_a_phase_follow_each_other() -> None:
     """Their recorded starts are whole seconds."""
     second = e.DispatchEnded(id="d2", role=Role.VERIFY, ending=Ending.EXITED, code=0, seconds=0.5)
     started = e.DispatchStarted(id="d2", role=Role.VERIFY, agent="v", cycle=1, phase="1", at=AT)
-    first, other = make_bars(list_dispatches(recorded(CHOSEN, STARTED, ENDED, started, second), NOW))
+    first, other = make_bars(list_dispatches(recorded(CHOSEN, STARTED, ENDED, started, second), NOW), {"1": "One"})
+    assert (first.row, other.name, other.address) == ("1 One", "verify v", "#log-d2")
     assert (other.start_s - first.start_s, first.is_bad, other.is_bad) == (5, True, False)
 
 

@@ -166,10 +166,12 @@ OF_PLANS = {
     "journal": ("/journal", {"plan": CHECKOUT}),
     "missing": ("/plan", {"plan": "plans/none.md"}),
 }
-PAGES = ("board", *ALONE, *OF_PLANS)
+PAGES = ("board", *ALONE, *OF_PLANS, "log")
 
 
 def list_pages(site: Site) -> dict[str, str]:
     """The addresses of all pages by name."""
     addresses = {name: site.url(path, **query) for name, (path, query) in OF_PLANS.items()}
+    step = site.project.bodies("DispatchStarted", CHECKOUT)[0]["id"]
+    addresses["log"] = site.url("/log", plan=CHECKOUT, dispatch=step)
     return {"board": site.url("/"), **{name: site.url(f"/{name}") for name in ALONE}, **addresses}

@@ -153,7 +153,8 @@ def check_look(page: Page) -> None:
         for width, height in HEIGHTS.items():
             page.emulate_media(color_scheme=scheme)
             page.set_viewport_size({"width": width, "height": height})
-            assert list_faults(page) == [], (page.url, scheme, width)
+            faults = list_faults(page)
+            assert faults == [], (page.url, scheme, width, faults)
             overflow = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
             assert overflow == 0, (page.url, scheme, width)
 

@@ -73,7 +73,10 @@ def test_a_plan_is_started_and_followed_until_it_has_landed(
     meanwhile.let_on("a")
 
     expect(board.locator("#plan-head .badge").first).to_have_text("Finished")
-    expect(board.locator("#dispatches tbody tr")).to_have_count(len(project.dispatched()))
+    expect(board.locator("#dispatches details")).to_have_count(len(project.dispatched()))
+    first = project.bodies("DispatchStarted")[0]["id"]
+    board.locator(f"#dispatches a[href='#log-{first}']").click()
+    expect(board.locator(f"[id='dispatch-{first}'] pre")).to_be_visible()
     assert is_marked(board)
     assert project.landed() == ["1", "2"]
 

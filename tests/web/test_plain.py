@@ -37,6 +37,10 @@ def test_every_page_can_be_read_without_a_script(browser: Browser, gallery: Site
             assert len(page.locator("main").inner_text()) > 20, name
         page.goto(addresses["change"])
         expect(page.locator("#diff .add").first).to_be_visible()
+        page.goto(addresses["plan"])
+        page.locator("#dispatches summary", has_text="implement").first.click()
+        page.get_by_role("link", name="Show the log").click()
+        expect(page.locator("#lines")).to_contain_text("I read `shop/prices.py`")
         page.goto(addresses["plan-running"])
         expect(page.locator("#agents pre")).to_contain_text("I look for the callers")
 

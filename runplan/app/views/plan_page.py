@@ -15,7 +15,7 @@ from runplan.app.views.changes import JudgedItem, list_questions, proof_of
 from runplan.app.views.journal import describe_duration, describe_event, event_words, list_steps
 from runplan.app.views.plans import PlanReader
 from runplan.app.views.status import PlanState, PlanView
-from runplan.app.views.transcript import read_tail
+from runplan.app.views.transcript import read_process, read_tail
 from runplan.domain.checks.results import read_results
 from runplan.domain.checks.runners.naming import FILES
 from runplan.domain.errors import NotFound
@@ -27,6 +27,7 @@ from runplan.domain.run.kinds import GateAnswer, Role
 from runplan.domain.run.reasons import describe_proof
 from runplan.domain.run.recorded import Recorded
 from runplan.domain.run.rows import RunRow
+from runplan.domain.run.state import RunState, apply, open_states
 from runplan.domain.standing.usage import AgentUsage
 from runplan.domain.text import bounded, command, localized
 from runplan.domain.times import parse_iso
@@ -39,7 +40,8 @@ MOST_EVENTS = 2_000  #: no earlier run is read after so many events
 MOST_DISPATCHES = 36
 MOST_TESTS = 150  #: that are named
 MOST_LINES = 300  #: of the output of agents
-MOST_CHARACTERS = 16_000  #: of it
+MOST_CHARACTERS = 10_000  #: of it
+LOG_SHARE = 10.0  #: of both, where a page has nothing but one log
 LONGEST_LINE = 400
 MOST_LISTED = 50  #: runs on the page of a journal
 LONGEST = 1_000  #: characters of a sentence there
@@ -161,9 +163,21 @@ def read_plan_page(context: RepositoryContext, repo: str, plan: str, phase: str,
         attempt=attempts.get(selected),
         failures=tuple(failure for failure in failed if failure is not None),
         checks=tuple(read_checks(outputs, proof_of(attempts.get(selected)))),
-        logs=tuple((agent, cut_log(read_tail(outputs, agent.started), share=len(shown))) for agent in shown),
+        logs=tuple((agent, cut_log(read_tail(outputs, agent.started), share=1 / len(shown))) for agent in shown),
         questions=tuple(list_questions(context, plan)),
     )
+
+
+def read_log(context: RepositoryContext, plan: str, id_: str, *, now: datetime) -> tuple[Dispatch, list[str]]:
+    """A process of the newest runs of the plan, and the end of its output."""
+    require_plan(context, plan)
+    store = context.store()
+    outputs = context.outputs(store)
+    for row in store.list_runs(plan, limit=MOST_RUNS):
+        for dispatch in list_dispatches(list_records(store, row.id), now):
+            if dispatch.started.id == id_:
+                return look_at(outputs, dispatch), cut_log(read_process(outputs, dispatch.started), share=LOG_SHARE)
+    raise NotFound("the newest runs of the plan have no such step; see its journal")
 
 
 def choose_phase(view: PlanView, attempts: Mapping[str, Attempt]) -> str:
@@ -253,11 +267,11 @@ def look_at(outputs: Outputs, dispatch: Dispatch) -> Dispatch:
     return replace(dispatch, is_alive=False, running_s=ran_s)
 
 
-def cut_log(lines: list[str], *, share: int = 1) -> list[str]:
-    """The last lines, as far as they are small enough for a page; `share` is the number of such logs."""
-    left = MOST_CHARACTERS // share
+def cut_log(lines: list[str], *, share: float = 1.0) -> list[str]:
+    """The last lines, as far as they are small enough for their share of a page."""
+    left = int(MOST_CHARACTERS * share)
     kept: list[str] = []
-    for line in reversed(lines[-MOST_LINES // share :]):
+    for line in reversed(lines[-max(int(MOST_LINES * share), 1) :]):
         text = bounded(line, LONGEST_LINE)
         left -= len(text)
         if left < 0:
@@ -275,6 +289,7 @@ class EventLine(Struct, frozen=True, kw_only=True):
     lane: str
     name: str
     phase: str
+    step: str  #: of the phase, to which it belongs; "" between phases
     text: str  #: the sentence of `logs`; "" for facts that only the journal needs
     then: str  #: the reason of `explain`
 
@@ -283,6 +298,7 @@ class JournalView(Struct, frozen=True, kw_only=True):
     runs: list[RunRow]  #: the newest ones of the plan
     run: RunRow | None  #: the one whose events are shown
     lines: list[EventLine]  #: the newest first
+    titles: dict[str, str]  #: of the phases
 
 
 def read_journal(context: RepositoryContext, plan: str, run: str, *, now: datetime) -> JournalView:
@@ -294,13 +310,35 @@ def read_journal(context: RepositoryContext, plan: str, run: str, *, now: dateti
     if runs and (row is None or row.plan != plan):
         raise NotFound("the plan has no such run; see its journal for the newest ones")
     records = list_records(store, row.id) if row and runs else []
-    return JournalView(runs=runs, run=row if runs else None, lines=describe_records(records, now=now))
+    chosen = (record.event for record in records if isinstance(record.event, e.Chosen))
+    return JournalView(
+        runs=runs,
+        run=row if runs else None,
+        lines=describe_records(records, now=now),
+        titles={event.phase: event.title for event in chosen if event.phase},
+    )
+
+
+def list_phase_steps(records: Iterable[Recorded[e.Event]]) -> Iterator[str]:
+    """The step of the phase to which each event belongs: the one it ends, unless it begins one."""
+    state = RunState()
+    for record in records:
+        event = record.event
+        before = dict(open_states(state)).get(event.lane, state).attempt
+        state = apply(state, event)
+        after = dict(open_states(state)).get(event.lane, state).attempt
+        if isinstance(event, e.DispatchStarted):
+            yield event.role.value
+        elif isinstance(event, e.Chosen) or before is None:
+            yield after.step.value if after is not None else ""
+        else:
+            yield before.step.value
 
 
 def describe_records(records: list[Recorded[e.Event]], *, now: datetime) -> list[EventLine]:
     """The events of a run with the decisions that followed, the newest first."""
     lines = []
-    for record, step in zip(records, list_steps(records), strict=True):
+    for record, step, name in zip(records, list_steps(records), list_phase_steps(records), strict=True):
         event = record.event
         text = describe_event(event)
         if not text and isinstance(event, e.DispatchEnded):
@@ -311,6 +349,7 @@ def describe_records(records: list[Recorded[e.Event]], *, now: datetime) -> list
             lane=event.lane,
             name=event_words(step.event),
             phase=step.phase,
+            step=name,
             text=bounded("\n".join(line.strip() for line in text.strip().splitlines()), LONGEST),
             then=bounded(localized(step.why, now=now), LONGEST),
         )

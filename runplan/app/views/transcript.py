@@ -10,6 +10,7 @@ from runplan.adapters.store.outputs import Outputs
 from runplan.adapters.supervise.output import MISREAD, ShimRecord, decode_record
 from runplan.domain.run import dispatch as u, events as e
 from runplan.domain.text import clock, elapsed, plain
+from runplan.engine.steps.gates import own_logs
 
 OUTPUT_LINES = 3  #: of a command, the last ones
 TAIL_BYTES = 100_000  #: of the output of an agent, for a page
@@ -92,6 +93,17 @@ class Transcript:
 def read_tail(outputs: Outputs, started: e.DispatchStarted, *, most_bytes: int = TAIL_BYTES) -> list[str]:
     """The lines of an agent's output, from the first whole one in its last bytes on."""
     return list(Transcript(outputs, started, most_bytes=most_bytes).read_new(is_last=True))
+
+
+def read_process(outputs: Outputs, started: e.DispatchStarted) -> list[str]:
+    """The end of the output of any process: of an agent as above, of checks as they have printed it."""
+    if started.agent:
+        return read_tail(outputs, started)
+    lines = []
+    for gate, file in (own_logs(started.gates) or {"": "out.log"}).items():
+        content, _ = outputs.read(started.id, file, -TAIL_BYTES)
+        lines += [*([f"== {gate}"] if gate else []), *plain(content.decode("utf-8", "replace")).splitlines()]
+    return lines
 
 
 def _describe_output(event: u.AgentEvent) -> str:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from graphlib import CycleError, TopologicalSorter
 from typing import NamedTuple
 
@@ -154,8 +155,11 @@ def _arrow_path(start: Corner, end: Corner) -> str:
 
 # --- the timeline of dispatches -------------------------------------------------------------------------
 
-TIMELINE_WIDTH = 960
-LABEL_WIDTH = 90
+TIMELINE_WIDTH = 1240
+LABEL_WIDTH = 190
+AXIS_HEIGHT = 22
+TICK_GAP = 84  #: pixels between two times of the axis, at least
+TICKS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)
 ROW_HEIGHT = 30
 BREAK_WIDTH = 26  #: of a time in which nothing ran
 
@@ -170,6 +174,8 @@ class Bar(Struct, frozen=True, kw_only=True):
     start_s: float  #: on any clock
     seconds: float
     kind: str  #: its role
+    name: str = ""  #: its role and who did it
+    address: str = ""  #: of its log
     words: str  #: about it, for people
     is_bad: bool = False
     is_running: bool = False
@@ -201,6 +207,16 @@ class Scale:
             x += (end - start) * self.per_second + BREAK_WIDTH
         return x - BREAK_WIDTH
 
+    def list_ticks(self) -> list[float]:
+        """The moments of the axis: the start of each time at work, and round ones where there is room."""
+        step = next((step for step in TICKS_S if step * self.per_second >= TICK_GAP), TICKS_S[-1])
+        ticks: list[float] = []
+        for start, end in self.spans:
+            for moment in (start, *range(math.ceil(start / step) * step, math.floor(end) + 1, step)):
+                if not ticks or self.place(moment) - self.place(ticks[-1]) >= TICK_GAP:
+                    ticks.append(moment)
+        return ticks
+
 
 def draw_timeline(bars: Sequence[Bar], *, title: str) -> Markup:
     """One row for each phase, one bar for each dispatch, breaks where nothing ran."""
@@ -215,10 +231,21 @@ def draw_timeline(bars: Sequence[Bar], *, title: str) -> Markup:
         breaks=[LABEL_WIDTH + scale.place(end) + BREAK_WIDTH / 2 for _, end in scale.spans[:-1]],
         bars=[(bar, LABEL_WIDTH + scale.place(bar.start_s), max(bar.seconds * scale.per_second, 3.0)) for bar in bars],
         width=TIMELINE_WIDTH,
-        height=len(rows) * ROW_HEIGHT,
+        ticks=[(LABEL_WIDTH + scale.place(tick), _describe_tick(tick)) for tick in scale.list_ticks()],
+        top=AXIS_HEIGHT,
+        height=AXIS_HEIGHT + (len(rows) + 1) * ROW_HEIGHT,  # with the legend
         row_height=ROW_HEIGHT,
         roles=ROLES,
+        legend=sorted({("failed", "✕ failed") if bar.is_bad else (_look_of(bar), bar.kind) for bar in bars}),
     )
+
+
+def _look_of(bar: Bar) -> str:
+    return ROLES.get(bar.kind, "ready")
+
+
+def _describe_tick(moment: float) -> str:
+    return f"{datetime.fromtimestamp(moment, UTC).astimezone():%H:%M:%S}".removesuffix(":00")
 
 
 # --- charts ---------------------------------------------------------------------------------------------

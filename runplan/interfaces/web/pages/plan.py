@@ -1,14 +1,15 @@
 """The page of a plan: its phases as a graph, its dispatches, the agent at work, one phase in depth; and its journal."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import groupby
 
 from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from runplan.app.views.plan_page import Dispatch, PlanPage, read_journal, read_plan_page
+from runplan.app.views.plan_page import Dispatch, EventLine, PlanPage, read_journal, read_log, read_plan_page
 from runplan.app.views.repositories import find_known, open_known
 from runplan.app.views.status import PhaseView
 from runplan.domain.standing.actions import EFFECTS
@@ -55,9 +56,10 @@ def draw_plan(page: PlanPage, shown: Sequence[PhaseView]) -> tuple[str, str]:
     def address_of(phase: str) -> str:
         return f"{link('/plan', repo=page.card.repo, plan=view.plan, phase=phase)}#phase"
 
+    bars = make_bars(page.dispatches, {phase.id: phase.title for phase in view.phases})
     return (
         draw_graph(shown, title=title, selected=page.selected, address_of=address_of),
-        draw_timeline(make_bars(page.dispatches), title="Dispatches over time; the table below lists them"),
+        draw_timeline(bars, title="Steps over time; the list below has their logs"),
     )
 
 
@@ -71,7 +73,7 @@ def choose_phases(phases: Sequence[PhaseView], selected: str, *, is_all: bool) -
     return [replace(phase, title=cut_cells(plain_line(phase.title), LONGEST_TITLE)) for phase in shown]
 
 
-def make_bars(dispatches: Sequence[Dispatch]) -> list[Bar]:
+def make_bars(dispatches: Sequence[Dispatch], titles: Mapping[str, str]) -> list[Bar]:
     """The bars of the dispatches of the phases that were worked on last.
 
     The processes of a phase run one after the other; their recorded starts are whole seconds.
@@ -85,10 +87,12 @@ def make_bars(dispatches: Sequence[Dispatch]) -> list[Bar]:
         ends[phase] = start_s + dispatch.seconds
         about = (f"{role} by {dispatch.who}", elapsed(dispatch.seconds), dispatch.result, dispatch.usage.words)
         bar = Bar(
-            row=f"Phase {phase}" if phase else "Plan",
+            row=f"{phase} {titles.get(phase, '')}".rstrip() if phase else "Plan",
+            address=f"#log-{dispatch.started.id}",
             start_s=start_s,
             seconds=dispatch.seconds,
             kind=role,
+            name=f"{role} {dispatch.who}",
             words=", ".join(filter(None, about)),
             is_bad=dispatch.result not in ("ok", "running", "ended"),
             is_running=dispatch.result == "running",
@@ -97,13 +101,32 @@ def make_bars(dispatches: Sequence[Dispatch]) -> list[Bar]:
     return bars
 
 
+@route(ROUTES, "/log")
+def show_log(request: Request) -> Response:
+    """The output of one step; the script takes the element `lines` of it."""
+    repo, plan, id_ = (request.query_params.get(name, "") for name in ("repo", "plan", "dispatch"))
+    with open_known(find_known(site_of(request).env, repo), warn=lambda _: None) as context:
+        dispatch, lines = read_log(context, plan, id_, now=datetime.now(UTC))
+    return render(request, "log.html", dispatch=dispatch, lines=lines)
+
+
 @route(ROUTES, "/journal")
 def show_journal(request: Request) -> Response:
     repo, plan, run, page = (request.query_params.get(name, "") for name in ("repo", "plan", "run", "page"))
     with open_known(find_known(site_of(request).env, repo), warn=lambda _: None) as context:
         journal = read_journal(context, plan, run, now=datetime.now(UTC))
     number = read_page(page, len(journal.lines))
-    return render(request, "journal.html", live=True, journal=journal, page=number, most=MOST_EVENTS)
+    groups = group_lines(journal.lines[number * MOST_EVENTS :][:MOST_EVENTS])
+    return render(request, "journal.html", live=True, journal=journal, page=number, most=MOST_EVENTS, groups=groups)
+
+
+def group_lines(lines: Sequence[EventLine]) -> list[tuple[str, list[tuple[str, list[EventLine]]]]]:
+    """The phases with their steps, each as often as the work came back to it."""
+    phases = groupby(lines, key=lambda line: line.phase)
+    return [
+        (phase, [(step, list(some)) for step, some in groupby(rows, key=lambda line: line.step)])
+        for phase, rows in phases
+    ]
 
 
 def read_page(text: str, count: int) -> int:

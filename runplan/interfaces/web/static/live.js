@@ -45,13 +45,14 @@
       else node.data = next.data;
       return;
     }
-    if (node.loaded && node.loaded === next.dataset.load) return;
+    if (node.loaded && node.loaded === next.dataset.load) return morph(node.firstElementChild, next.firstElementChild);
     if (node.matches(`form, ${CONTROLS}`) && isInUse(node) && !(node.isRefused && !node.matches("[aria-busy]"))) return;
     const isAtEnd = node.hasAttribute("data-log") && node.scrollHeight - node.scrollTop - node.clientHeight < 8;
     morphAttributes(node, next);
     if (node.tagName === "TEXTAREA") node.value = node.defaultValue = next.defaultValue;
     else morphChildren(node, next);
     if (isAtEnd) node.scrollTop = node.scrollHeight;
+    if (node.loaded && node.open) loadInto(node);
   }
 
   function morphAttributes(node, next) {
@@ -105,14 +106,15 @@
     if (focused && focused.isConnected && document.activeElement !== focused) focused.focus({ preventScroll: true });
   }
 
-  document.addEventListener("toggle", async ({ target }) => {
+  async function loadInto(target) {
     if (!target.open || !target.dataset.load || target.loaded === target.dataset.load) return;
     const page = await fetch(target.dataset.load).then(parse).catch(() => null);
     const lines = page?.getElementById("lines");
     if (!lines) return page && showResult(page);
     target.loaded = target.dataset.load;
     target.replaceChildren(target.querySelector("summary"), ...lines.childNodes);
-  }, true);
+  }
+  document.addEventListener("toggle", ({ target }) => loadInto(target), true);
 
   // --- loading it again -------------------------------------------------------------------------------------
   let isLoading = false, isStale = false, isSignedOut = false;
