@@ -362,6 +362,9 @@ class Store(ABC):
         """Record that a person is notified; False when that was recorded before."""
         return self._change("INSERT INTO notices (run, about) VALUES (?,?) ON CONFLICT DO NOTHING", run, about)
 
+    def list_notices(self, run: str) -> set[str]:
+        return {about for (about,) in self._read_now("SELECT about FROM notices WHERE run=?", run)}
+
     # --- commands --------------------------------------------------------------------------------------
 
     def add_command(self, command: r.Command) -> int:

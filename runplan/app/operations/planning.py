@@ -186,7 +186,9 @@ def _resolve_request(context: RepositoryContext, goal: Goal, request: PlanReques
         approval=settings.approval,
         then=json.dumps(to_builtins(queued)) if queued is not None else "",
     )
-    started = runs.run_started(context, path, goal.title, Options(model=request.model), issues=goal.issues)
+    started = runs.run_started(
+        context, path, goal.title, Options(model=request.model, memory=not request.no_memory), issues=goal.issues
+    )
     started = context.record_settings(replace(started, mode=Mode.PLAN, planning=planning))
     return RunRequest(started=started)
 

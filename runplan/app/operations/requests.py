@@ -32,6 +32,7 @@ class StartRequest:
     issue: Annotated[int | None, Help("instead of PLAN: an issue on GitHub; lands by pr", "NUMBER")] = None
     model: Annotated[str, Help("of the implementer in this run", "MODEL")] = ""
     effort: Annotated[str, Help("how much the implementer thinks, in its program's words", "EFFORT")] = ""
+    no_memory: Annotated[bool, Help("do not tell agents what earlier runs have taught")] = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +53,7 @@ class PlanRequest:
     agent: Annotated[str, Help("writes the plan; default: agents.planner", "NAME")] = ""
     critic: Annotated[str, Help("criticises it; default: the verifier", "NAME")] = ""
     model: Annotated[str, Help("of the agent that writes the plan", "MODEL")] = ""
+    no_memory: Annotated[bool, Help("do not tell agents what earlier runs have taught")] = False
     out: Annotated[str, Help("the file of the plan; default: by its title", "FILE")] = ""
     ask: Annotated[bool, Help("let the first step ask you up to five questions")] = False
     then: Annotated[str, Help('start it when it is approved, e.g. "finish auto pr"', "WORDS")] = ""

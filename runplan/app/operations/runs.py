@@ -246,6 +246,7 @@ def run_started(
         remote=run.remote if uses_remote(run.landing) else "",
         concludes=modes.concludes(run.landing),
         given=run_variables(context.env),
+        memory=asked.memory,
         model=asked.model,
         effort=asked.effort,
     )

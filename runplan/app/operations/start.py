@@ -28,7 +28,7 @@ from runplan.engine.steps.read_plan import choose_phase
 def start(caller: Caller, request: StartRequest) -> Answer:
     with caller.open() as context:
         plan, asked = _read_words(caller, context, request)
-        asked = replace(asked, model=request.model, effort=request.effort)
+        asked = replace(asked, model=request.model, effort=request.effort, memory=not request.no_memory)
         here = caller.where is Where.HERE
         if request.issue is not None and asked.every:
             raise UsageError(
@@ -120,7 +120,7 @@ def preview_start(caller: Caller, request: StartRequest) -> str:
         )
     with caller.open() as context:
         plan, asked = _read_words(caller, context, request)
-        asked = replace(asked, model=request.model, effort=request.effort)
+        asked = replace(asked, model=request.model, effort=request.effort, memory=not request.no_memory)
         context = runs.with_target_settings(runs.with_landing(context, asked.landing), asked.landing)
         ready = runs.resolve_request(caller, context, runs.resolve_plan(context, plan), asked)
         if isinstance(ready, str):

@@ -14,6 +14,7 @@ from runplan.domain.plan.proposal import Summary, summarize
 from runplan.domain.run.attempt_parts import Proof
 from runplan.domain.run.attempts import Attempt, PlanningAttempt, WorkAttempt, open_questions
 from runplan.domain.run.decide import decide
+from runplan.domain.run.dispatch import Remarks
 from runplan.domain.run.events import Landed, PhaseFailed, Promise, QuestionAsked
 from runplan.domain.run.kinds import ANSWERED, PhaseStep, ProofKind, Reason, RunOutcome, RunStatus, WaitKind
 from runplan.domain.run.reasons import describe_proof
@@ -93,6 +94,7 @@ class ChangeView(Struct, frozen=True, kw_only=True):
     proofs: tuple[ProofView, ...]
     verdict: VerdictView | None
     findings: tuple[str, ...]
+    remarks: Remarks  #: of the agent that wrote it
     messages: str
     diff: str
 
@@ -289,6 +291,7 @@ def view_change(context: RepositoryContext, change: PhaseChange) -> ChangeView |
         proofs=tuple(ProofView(kind=run.kind, result=describe_proof(run), broken=run.promises) for run in proof.runs),
         verdict=verdict,
         findings=(*attempt.warnings, *proof.exceptions),
+        remarks=attempt.work.remarks if isinstance(attempt, WorkAttempt) and attempt.work else Remarks(),
         messages=read_messages(context, *shown),
         diff=compare_commits(context, *shown),
     )

@@ -2,14 +2,26 @@
 
 import json
 import re
+from collections.abc import Iterator
 from itertools import pairwise
-from typing import Annotated, TypeAlias, TypeVar
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 from msgspec import Meta, Struct, ValidationError
 from msgspec.structs import astuple
 
 from runplan.domain.decoding import convert
-from runplan.domain.run.dispatch import ItemAnswer, ItemResult, Reference, ReferenceKind, Return, ReturnStatus, Usage
+from runplan.domain.run.dispatch import (
+    Artifact,
+    ItemAnswer,
+    ItemResult,
+    Reference,
+    ReferenceKind,
+    Remarks,
+    Return,
+    ReturnStatus,
+    Usage,
+)
+from runplan.domain.text import bounded
 
 T = TypeVar("T", bound=Struct)
 
@@ -20,6 +32,8 @@ IN_PROGRESS = '{"status": "in_progress"}\n'
 NAME = 80  #: characters of a name that are shown
 MOST_EVIDENCE = 50  #: references of an item that are read
 LONGEST_EVIDENCE = 4_000  #: characters of a reference
+MOST_REMARKS = 10  #: of each kind that are read
+LONGEST_REMARK = 300  #: characters of one
 
 
 class Unusable(Struct, frozen=True, kw_only=True):
@@ -60,6 +74,10 @@ class _Return(Struct):
     summary: str | None = None
     items: tuple[_Item, ...] | None = None
     usage: _Usage | None = None
+    artifacts: Any = None  #: what has another shape in these is left out: it decides nothing
+    next_steps: Any = None
+    errors: Any = None
+    memory: Any = None
 
 
 def parse_return(file_text: str | None, message: str) -> ReadReturn:
@@ -80,7 +98,27 @@ def parse_return(file_text: str | None, message: str) -> ReadReturn:
             for item in parsed.items or ()
         ),
         usage=Usage(input_tokens=usage.input_tokens or 0, output_tokens=usage.output_tokens or 0, usd=usage.usd or 0.0),
+        remarks=Remarks(
+            artifacts=tuple(_read_artifacts(parsed.artifacts)),
+            next_steps=_read_lines(parsed.next_steps),
+            errors=_read_lines(parsed.errors),
+            memory=_read_lines(parsed.memory),
+        ),
     )
+
+
+def _read_lines(values: object) -> tuple[str, ...]:
+    listed = values if isinstance(values, list) else [values]
+    lines = (" ".join(clean_text(value).split()) for value in listed if isinstance(value, str))
+    return tuple(bounded(line, LONGEST_REMARK) for line in lines if line)[:MOST_REMARKS]
+
+
+def _read_artifacts(values: object) -> Iterator[Artifact]:
+    for value in values[:MOST_REMARKS] if isinstance(values, list) else ():
+        fields = value if isinstance(value, dict) else {"path": value}
+        path, kind, summary = (next(iter(_read_lines(fields.get(name))), "") for name in ("path", "kind", "summary"))
+        if path:
+            yield Artifact(path=path, kind=kind, summary=summary)
 
 
 def decode_return(file_text: str | None, message: str, shape: type[T]) -> T | Unusable:

@@ -365,8 +365,30 @@ class ItemResult(Struct, frozen=True, kw_only=True):
         return self.answer is ItemAnswer.PASSED
 
 
+class Artifact(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    path: str
+    kind: str = ""
+    summary: str = ""
+
+
+class Remarks(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What an agent says in its return besides the answers for its items; it decides nothing."""
+
+    artifacts: tuple[Artifact, ...] = ()
+    next_steps: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+    memory: tuple[str, ...] = ()  #: for agents of later runs, once the work has landed
+
+    def describe(self) -> list[str]:
+        """A line for each, which begins with its kind."""
+        named = (f"{made.path}{f' ({made.kind})' if made.kind else ''}: {made.summary}" for made in self.artifacts)
+        groups = {"Made": named, "Next": self.next_steps, "Problem": self.errors, "To remember": self.memory}
+        return [f"{word}: {line.removesuffix(': ')}" for word, lines in groups.items() for line in lines]
+
+
 class Return(Struct, frozen=True, kw_only=True):
     status: ReturnStatus
     summary: str
     items: tuple[ItemResult, ...] = ()
     usage: Usage = Usage()
+    remarks: Remarks = Remarks()

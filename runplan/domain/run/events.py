@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from runplan.domain.plan.marks import NoWorkKind, PhaseSettings
-from runplan.domain.run.dispatch import Ending, Evidence, NewTestsAnswer
+from runplan.domain.run.dispatch import Ending, Evidence, NewTestsAnswer, Remarks
 from runplan.domain.run.kinds import (
     Beginning,
     GateAnswer,
@@ -74,6 +74,7 @@ class RunStarted(Event, frozen=True, kw_only=True):
     parents: tuple[str, ...] = ()  #: the plans of that run and of those above it, the first one first
     planning: Planning | None = None  #: of the mode plan
     replans: bool = False  #: a phase that does not fit the code has the plan revised
+    memory: bool = True  #: its agents are told what earlier runs have taught, if plan.memory is set
     model: str = ""  #: of the implementer, or the planner, in this run; "" for that of the settings
     effort: str = ""  #: likewise
 
@@ -350,6 +351,7 @@ class WorkTaken(Event, frozen=True, kw_only=True):
     files: tuple[str, ...] = ()
     squash: bool = False  #: its single commits may not land; their net change does
     lines: tuple[str, ...] = ()  #: why, for the report
+    remarks: Remarks = Remarks()  #: of the agent that wrote it
 
 
 class RulesBroken(Event, frozen=True, kw_only=True):

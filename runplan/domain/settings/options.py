@@ -23,6 +23,7 @@ class Options(Struct, frozen=True, kw_only=True):
     every: str = ""  #: the schedule in its canonical form, without `every`
     now: bool = False
     anew: bool = False  #: without the kept work of failed attempts
+    memory: bool = True  #: tell agents what earlier runs have taught
     model: str = ""  #: of the implementer; "" for that of the settings
     effort: str = ""  #: likewise
 

@@ -268,6 +268,7 @@ class PlanSettings(Struct, frozen=True, kw_only=True):
     rounds: Annotated[int, "rounds of critique and revision, 1 to 4", few_rounds] = 2
     replan: Annotated[bool, "have the planner revise a phase that does not fit, if the run has that agent"] = True
     quick: Annotated[bool, "leave out understanding and alternatives, with one round"] = False
+    memory: Annotated[bool, "tell agents what earlier runs here have taught: runplan memory"] = True
 
 
 class DaemonSettings(Struct, frozen=True, kw_only=True):

@@ -23,11 +23,12 @@ TEMPLATE_FOLDER = ".github/pull_request_template/"
 
 
 class PhaseProgress(Struct, frozen=True, kw_only=True):
-    """A phase in one line of Markdown, and its items in one line each."""
+    """A phase in one line of Markdown, its items in one line each, and those of its agent."""
 
     line: str
     items: tuple[str, ...]
     is_done: bool
+    remarks: tuple[str, ...] = ()
 
 
 class PlanProgress(Struct, frozen=True, kw_only=True):
@@ -69,7 +70,11 @@ def body_of(before: str, plan: PlanProgress, *, report: str, fixes: Sequence[int
     head = f"**{done} of {counted(len(plan.phases), 'phase')}** of `{plan.path}` · [report]({report})"
     goal = [_quiet(plan.goal), ""] if plan.goal else []
     phases = [
-        [_quiet(_box(phase.line, phase)), *(f"  {_quiet(_box(item, phase))}" for item in phase.items)]
+        [
+            _quiet(_box(phase.line, phase)),
+            *(f"  {_quiet(_box(item, phase))}" for item in phase.items),
+            *(f"  - {_quiet(remark)}" for remark in phase.remarks),
+        ]
         for phase in plan.phases
     ]
     top = [f"{BEGIN}{marks}", head, "", *goal]

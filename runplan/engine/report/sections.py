@@ -65,6 +65,8 @@ def phase_section(
         "### Verification",
         "\n".join(lines),
     ]
+    if phase.work is not None and (said := phase.work.remarks.describe()):
+        parts += ["### Remarks of the Agent", "\n".join(f"- {escape_inline(line)}" for line in said)]
     return "\n\n".join(parts) + "\n"
 
 

@@ -30,7 +30,7 @@ from runplan.engine.landing.description import PhaseProgress, PlanProgress
 from runplan.engine.report.sections import LONGEST, SHORT, describe_counts
 from runplan.engine.report.text import code_span, escape_inline, table_row
 
-KINDS = (e.Leased, e.BaselineKnown, e.DispatchEnded, e.GateJudged, e.VerdictGiven, e.PhaseFailed, e.Landed)
+KINDS = (e.Leased, e.BaselineKnown, e.DispatchEnded, e.WorkTaken, e.GateJudged, e.VerdictGiven, e.PhaseFailed, e.Landed)
 REPAIR = "pull request"  #: stands for the id of a phase in a repair, which is in no plan
 
 
@@ -60,6 +60,7 @@ class PhaseRecord(Struct, frozen=True, kw_only=True):
     before: str = ""  #: tests on the base
     after: str = ""  #: tests on the result
     evidence: tuple[tuple[str, bool, str], ...] = ()  #: of the newest verdict: item, passed, evidence
+    remarks: tuple[str, ...] = ()  #: of the agent that wrote the work
     attempts: int = 0
     spent: PhaseSpending = PhaseSpending()
     why: str = ""  #: why it is not done
@@ -115,7 +116,7 @@ def _apply_fact(phase: PhaseRecord, fact: Recorded[Any], worked: str, since: str
         case e.Leased():
             attempts = phase.attempts + 1
             state = PhaseState.RUNNING
-            reset = {"before": "", "after": "", "evidence": (), "why": ""}
+            reset = {"before": "", "after": "", "evidence": (), "remarks": (), "why": ""}
             return replace(phase, state=state, run=fact.run, attempts=attempts, **reset)
         case e.DispatchEnded() as ended if fact.at >= since:
             tokens = ended.input_tokens + ended.output_tokens
@@ -126,6 +127,8 @@ def _apply_fact(phase: PhaseRecord, fact: Recorded[Any], worked: str, since: str
             elif not ended.agent:
                 spent = PhaseSpending(test_seconds=ended.seconds)
             return replace(phase, spent=sum_usage(PhaseSpending, [phase.spent, spent]))
+        case e.WorkTaken(remarks=remarks):
+            return replace(phase, remarks=tuple(remarks.describe()))
         case e.BaselineKnown(name=e.TESTS):
             return replace(phase, before=describe_counts(fact.event.results))
         case e.GateJudged(name=e.TESTS):
@@ -382,7 +385,7 @@ def _describe_phase(phase: Phase, attempt: PhaseRecord | None) -> PhaseProgress:
     line = " · ".join(filter(None, [_shorten(f"{phase.id} {phase.title}"), *facts]))
     proven = {item: f" — {_shorten(evidence)}" for item, evidence in proofs.items()}
     items = tuple(_shorten(item.text) + proven.get(item.id, "") for item in phase.items)
-    return PhaseProgress(line=line, items=items, is_done=is_done)
+    return PhaseProgress(line=line, items=items, is_done=is_done, remarks=tuple(map(_shorten, seen.remarks)))
 
 
 def _shorten(text: str) -> str:

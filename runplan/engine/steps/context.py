@@ -33,6 +33,7 @@ from runplan.domain.settings.schema import Settings, set_for_phase
 from runplan.domain.text import command
 from runplan.domain.times import git_date, iso
 from runplan.engine.landing.lander import Lander
+from runplan.engine.report.lessons import choose_lessons, read_lessons
 
 
 class OpenRepository(Struct, frozen=True, kw_only=True):
@@ -115,6 +116,10 @@ class RunContext(OpenRepository, frozen=True, kw_only=True):
     def personal(self) -> tuple[str, ...]:
         """The files that are the user's own wherever they are: they never become work."""
         return (*self.settings.run.copy, *self.agents.personal)
+
+    def choose_lessons(self, options: e.RunStarted) -> list[str]:
+        """What the prompts of this run say of earlier ones."""
+        return choose_lessons(read_lessons(self.store)) if self.settings.plan.memory and options.memory else []
 
     def branch(self, phase: str) -> str:
         return f"refs/heads/{names.branch(self.settings.run.branch_prefix, self.slug, phase or 'repair')}"

@@ -151,7 +151,8 @@ def prepare_writer(started: e.DispatchStarted, state: RunState, context: RunCont
     rejections = [why for failure in context.failures(phase.chosen.phase) if (why := failure.event.rejected)]
     handover = f"\n{phase.handovers[-1].note}" if phase.handovers else ""
     answers = context.answers(phase.chosen.phase)
-    text += as_utf8(prompts.history_notes([*rejections, *phase.rejections], answers) + handover)
+    memory = prompts.memory_note(context.choose_lessons(state.options))
+    text += as_utf8(prompts.history_notes([*rejections, *phase.rejections], answers) + handover + memory)
     if phase.handovers or phase.dispatches.questions or started.again:  # it continues the notes of its predecessor
         context.dispatches.write(started.id, d.NOTES, context.dispatches.read(phase.written, d.NOTES) or "")
     launch = launch_agent(started, context, text, base=phase.base, attempt=phase.leased.attempt)

@@ -16,13 +16,13 @@ from runplan.domain.checks.secrets import redact_text
 from runplan.domain.checks.tamper import FileChange, Permit, Tampering, TamperKind
 from runplan.domain.gitfacts import AGENT, Change, Commit, Kept, Oid, signing
 from runplan.domain.globs import covers
-from runplan.domain.names import HEADS, base_ref, wip_ref
+from runplan.domain.names import HEADS, base_ref, is_plain, wip_ref
 from runplan.domain.plan.body import QUOTED
 from runplan.domain.run import events as e
 from runplan.domain.run.actions import Action, Fail, Finish
 from runplan.domain.run.attempt_parts import MessagesHandled, WorkKept, WorkPushed
 from runplan.domain.run.attempts import PlanningAttempt, WorkAttempt
-from runplan.domain.run.dispatch import NOTES, Return
+from runplan.domain.run.dispatch import NOTES, Remarks, Return
 from runplan.domain.run.kinds import NOT_OF_WORK, GateAnswer, Reason
 from runplan.domain.run.reasons import describe_ending
 from runplan.domain.run.state import RunState, list_places
@@ -93,7 +93,20 @@ def take_work(action: Action, state: RunState, context: RunContext) -> e.Event: 
         files=tuple(change.path for change in changes),
         squash=bool(hidden) or any(commit.message.startswith(_wip_subject(phase, context)) for commit in commits or ()),
         lines=tuple(f"one commit lands instead of single ones, in which {finding}" for finding in hidden[:NAMED]),
+        remarks=_read_remarks(phase, context, head),
     )
+
+
+def _read_remarks(phase: WorkAttempt, context: RunContext, head: str) -> Remarks:
+    """The remarks of the last writer; a file that it names is looked for, as evidence is."""
+    answer = reply_of(phase.written, context)[1] if phase.written else None
+    if not isinstance(answer, Return):
+        return Remarks()
+    made = []
+    for artifact in answer.remarks.artifacts:
+        is_there = is_plain(artifact.path) and context.objects.known(f"{head}:{artifact.path}") is not None
+        made.append(artifact if is_there else replace(artifact, kind="not in the tree"))
+    return replace(answer.remarks, artifacts=tuple(made))
 
 
 def _wip_subject(phase: WorkAttempt, context: RunContext) -> str:

@@ -96,6 +96,10 @@ _CHECK = (
     _flag("turn warnings into errors", "--strict"),
     _JSON,
 )
+_MEMORY = (
+    [_value("forget this lesson", "--forget", metavar="ID", default=""), _flag("forget all of them", "--clear")],
+    _JSON,
+)
 _INIT = (_flag("write a /run-plan skill for the agent you talk to, instead", "--skill"),)
 _DAEMON = (_value("stop or restart the running daemon", "action", nargs="?", choices=("stop", "restart")),)
 _SERVICE = (
@@ -165,6 +169,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
             "cli.show.journal", "Explain the current state and how it got there", (_ANY_RUN, _STEPS, _JSON)
         ),
         "check": Verb("cli.show.check", "Show how runplan reads a plan, and what is wrong with it", _CHECK),
+        "memory": Verb("cli.show.report", "Show what earlier runs taught the agents here, and forget it", _MEMORY),
         "web": Verb("cli.show.web", "Show plans, changes and costs in a browser, and answer there", _WEB),
         "metrics": Verb("cli.show.journal", "Print Prometheus metrics"),
     },
@@ -186,7 +191,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
     },
 }
 VERBS = {name: verb for group in GROUPS.values() for name, verb in group.items()}
-#: The verbs that are refused to agents; `gc`, `uninstall` and `service` are refused for some of their arguments.
+#: The verbs that are refused to agents; `gc`, `memory`, `uninstall` and `service` are refused for some arguments.
 CHANGING = (
     *(name for name, verb in VERBS.items() if verb.module == "cli.control"),
     *("web", "mcp", "init", "daemon", "demo", "notify"),
@@ -237,6 +242,10 @@ EXAMPLES = {
     "reject": """\
   runplan reject plans/X.md                                   end the run; its work is kept
   runplan reject plans/X.md -m "the flag must be optional"    a fixer changes the work, then you are asked again""",
+    "memory": """\
+  runplan memory                     what agents of this repository are told, with ids
+  runplan memory --forget 1a2b3c4d   one lesson that is wrong
+  runplan memory --clear             all of them""",
     "inbox": "  runplan inbox      proposals, changes, sign-offs, questions and failed plans, with commands",
     "answer": """\
   runplan answer r1a2b3c4d.2 "Use port 8080."     the next agent continues the work with it

@@ -91,6 +91,8 @@ def _render_change(view: ChangeView, style: Style) -> str:
         lines += ["", f"Verdict of {verdict.verifier} on tree {verdict.tree[:SHORT]}:"]
         for item in verdict.items:
             lines += [f"  {item.result}  {item.id} {item.text}".rstrip(), f"        {item.evidence}"]
+    if said := view.remarks.describe():
+        lines += ["", "Remarks of the agent:", *(f"  {line}" for line in said)]
     if view.findings:
         lines += ["", "Findings:", *(f"  {line}" for line in view.findings)]
     lines += ["", "Commit messages:", *(f"  {line}".rstrip() for line in view.messages.split("\n"))]

@@ -1,0 +1,49 @@
+"""What one run learns is told to the agents of the next, until a person forgets it."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.cli import Project, a_project, fix, steps, work
+
+TAUGHT = 'return = {status = "done", summary = "did it", memory = ["Dates are UTC here."], next_steps = ["Tidy up"]}'
+
+
+def lessons(project: Project) -> list[tuple[str, str]]:
+    return [(lesson["source"], lesson["text"]) for lesson in project.runplan("memory", "--json").json]
+
+
+def written(phase: str) -> str:
+    return f'write = "{phase}.txt"\ntext = "{phase}\\n"'
+
+
+@pytest.mark.promise
+def test_the_second_run_is_told_what_the_first_one_learned(tmp_path: Path) -> None:
+    project = a_project(tmp_path, "1", "2", "3")
+    project.agent(steps(written("1"), TAUGHT) + fix('append = "1.txt"\ntext = "docs\\n"', TAUGHT) + work(phase="2"))
+    assert project.start("1").code == 4
+    assert "What earlier runs taught" not in project.prompts("implement")[0]
+    shown = project.runplan("diff", "X").out
+    assert "Remarks of the agent:\n  Next: Tidy up\n  To remember: Dates are UTC here.\n" in shown
+    assert lessons(project) == []  # it has not landed
+    assert project.runplan("reject", "X", "-m", "Say it in the docs, too.").code == 4
+    assert project.runplan("approve", "X").code == 0
+    assert lessons(project) == [
+        ("agent", "Dates are UTC here."),
+        ("rejection", "a person rejected work: Say it in the docs, too."),
+    ]
+    report = project.show("main:reports/plan-x.md")
+    assert "### Remarks of the Agent\n\n- Next: Tidy up\n- To remember: Dates are UTC here" in report
+
+    assert project.start("2", "auto").code == 0
+    (told,) = project.prompts("implement")[-1:]
+    assert "=== begin of lessons ===\n- Dates are UTC here.\n- a person rejected work: " in told
+    (lesson,) = [row["id"] for row in project.runplan("memory", "--json").json if row["source"] == "agent"]
+    assert project.runplan("memory", "--forget", "nothing").code == 3
+    assert "Forgot 1 lesson" in project.runplan("memory", "--forget", lesson).out
+    project.agent(steps(written("3"), TAUGHT, phase="3"))  # it is learned again, and stays forgotten
+    assert project.start("3", "auto", "--no-memory").code == 0
+    assert "What earlier runs taught" not in project.prompts("implement")[-1]
+    assert [source for source, _ in lessons(project)] == ["rejection"]
+    assert project.runplan("memory", "--clear").code == 0
+    assert project.runplan("memory").out.startswith("Nothing yet.")
