@@ -16,7 +16,7 @@ CHAOS := $(if $(SOAK),--soak $(SOAK)) $(if $(SEED),--seed $(SEED)) $(if $(SAMPLE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-fleet check-image test test-fast test-bare test-rest test-all walk check format docs site picture screenshot bench bench-fleet chaos chaos-fleet zoo corpus
-.PHONY: install-optional install-browser test-web install-agents test-agents dist clean histories
+.PHONY: install-optional install-browser test-web install-agents test-agents dist clean histories mutants
 
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock
 PYTEST := $(SCRATCH) $(BIN)/python -m pytest -q -n auto --dist worksteal
@@ -68,6 +68,9 @@ walk: $(READY)  ## walk a million steps through the model of a run; WALKS=1000, 
 
 histories: $(READY)  ## make tests/histories again: journals of runs of every kind, from the tests through the command line
 	@$(SCRATCH) $(BIN)/python -m tests.support.histories
+
+mutants: $(READY)  ## change the code at 200 random places, one at a time, and list the changes that no test notices; SEED=7, COUNT=60, ONLY=hosts
+	@$(SCRATCH) $(BIN)/python -m tests.support.mutants $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT)) $(if $(ONLY),--only $(ONLY))
 
 check: $(READY)  ## check format, lint, types and import directions, and the links of the site
 	@$(BIN)/ruff format --check .

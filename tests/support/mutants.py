@@ -1,0 +1,358 @@
+"""`make mutants`: change the code at random places, one at a time, and list the changes that no test notices.
+
+All of it happens in copies of the tree. The tests of a mutant are those that call the changed function, the quickest
+first. Which tests call which functions is measured once for each test file, and kept in `.venv/mutants`.
+"""
+
+import argparse
+import ast
+import copy
+import cProfile
+import hashlib
+import itertools
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MUTATED = ("domain/run", "domain/checks", "engine/loop", "engine/landing", "hosts")  #: folders of the package
+TESTED = ("tests/unit", "tests/contract", "tests/model", "tests/integration", "tests/forge")
+MAPS = ROOT / ".venv/mutants"
+MAP = "PYTEST_MUTANTS_MAP"  #: the variable with the file to which the plug-in writes
+BUDGET_S = 20.0  #: for the tests of one mutant, by the measured times
+LIMIT_S = 120.0  #: after which a mutant counts as killed
+BAR = 95.0  #: percent
+LARGE = 100  #: such numbers are limits of sizes, in which one more or less makes no difference
+MODULE = "<module>"
+
+_PAIRS: tuple[tuple[type[ast.AST], type[ast.AST]], ...] = (
+    *((ast.Lt, ast.LtE), (ast.Gt, ast.GtE), (ast.Eq, ast.NotEq), (ast.Is, ast.IsNot), (ast.In, ast.NotIn)),
+    *((ast.And, ast.Or), (ast.Add, ast.Sub), (ast.Mult, ast.FloorDiv)),
+)
+SWAPPED = {old: new for one, other in _PAIRS for old, new in ((one, other), (other, one))}
+SWAPPED_NAMES = {"min": "max", "max": "min", "any": "all", "all": "any"}
+#: Fields of nodes in which no mutant is made: types, messages, and what only a defect would show.
+LEFT_ALONE = {"annotation", "returns", "decorator_list", "exc", "msg", "format_spec", "type_params", "bases"}
+
+
+@dataclass(frozen=True)
+class Mutant:
+    path: str  #: below the root
+    function: str  #: its qualified name, or `<module>`
+    line: int
+    before: str  #: the statement
+    after: str
+    source: str  #: of the whole changed module
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line} {self.function}\n    - {self.before}\n    + {self.after}"
+
+
+@dataclass(frozen=True)
+class Site:
+    """A place in a tree, and a node to put there."""
+
+    holder: Any  #: a node, or a list in a node
+    key: Any  #: its field, or its index
+    new: ast.AST
+    function: str
+    statement: ast.AST  #: around the place, or there
+    is_statement: bool  #: there
+
+    def apply(self) -> None:
+        if isinstance(self.holder, list):
+            self.holder[self.key] = self.new
+        else:
+            setattr(self.holder, self.key, self.new)
+
+
+# --- the mutants of a module ------------------------------------------------------------------------------
+
+
+def replacements(node: ast.AST) -> Iterator[ast.AST]:
+    match node:
+        case ast.Compare(ops=[op]) if type(op) in SWAPPED:
+            yield _changed(node, ops=[SWAPPED[type(op)]()])
+        case ast.BoolOp(op=op, values=values):
+            yield _changed(node, op=SWAPPED[type(op)]())
+            yield values[0]
+            yield values[-1]
+        case ast.BinOp(op=op) if type(op) in SWAPPED:
+            yield _changed(node, op=SWAPPED[type(op)]())
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            yield operand
+        case ast.IfExp(body=body, orelse=orelse):
+            yield body
+            yield orelse
+        case ast.Constant(value=bool(value)):
+            yield ast.Constant(value=not value)
+        case ast.Constant(value=int(value)) if value < LARGE:
+            yield ast.Constant(value=value + 1)
+        case ast.Name(id=name, ctx=ast.Load()) if name in SWAPPED_NAMES:
+            yield ast.Name(id=SWAPPED_NAMES[name], ctx=ast.Load())
+        case ast.comprehension(ifs=[_, *_]):
+            yield _changed(node, ifs=[])
+        case ast.match_case(guard=ast.expr()):
+            yield _changed(node, guard=None)
+        case ast.If(test=test) | ast.While(test=test):
+            yield _changed(node, test=ast.UnaryOp(op=ast.Not(), operand=test))
+        case ast.Expr(value=ast.Call() | ast.Yield() | ast.YieldFrom()) | ast.Raise() | ast.AugAssign():
+            yield ast.Pass()
+        case ast.Continue() | ast.Break():
+            yield ast.Pass()
+        case ast.Return(value=ast.Call() | ast.Name() | ast.Tuple() | ast.List()):
+            yield _changed(node, value=ast.Constant(value=None))
+
+
+def _changed(node: ast.AST, **fields: Any) -> ast.AST:
+    changed = copy.copy(node)
+    for name, value in fields.items():
+        setattr(changed, name, value)
+    return changed
+
+
+def list_sites(node: ast.AST, function: str = MODULE, statement: ast.AST | None = None) -> Iterator[Site]:
+    """Every place of the tree that can be changed, in the order of its source."""
+    match node:
+        case ast.FunctionDef(name=name):
+            function = name if function == MODULE else f"{function}.{name}"
+        case ast.ClassDef(name=name):
+            function = f"{MODULE}{name}"
+    for field, value in ast.iter_fields(node):
+        if field in LEFT_ALONE or (isinstance(node, ast.ClassDef) and field == "keywords"):
+            continue
+        children = value if isinstance(value, list) else [value]
+        for place, child in enumerate(children):
+            if isinstance(child, ast.AST) and not _is_left_alone(child):
+                holder, key = (value, place) if isinstance(value, list) else (node, field)
+                is_whole = isinstance(child, ast.stmt | ast.match_case)
+                around = child if is_whole else statement or child
+                yield from (Site(holder, key, new, function, around, is_whole) for new in replacements(child))
+                yield from list_sites(child, function, around)
+
+
+def _is_left_alone(node: ast.AST) -> bool:
+    """Code for the type checker, limits of time and size, and checks of lengths that only a defect fails."""
+    match node:
+        case ast.If(test=ast.Name(id="TYPE_CHECKING")) | ast.Assert() | ast.keyword(arg="strict"):
+            return True
+        case ast.Assign(targets=[ast.Name(id=name)], value=value):
+            return name.endswith("_S") or (name.isupper() and isinstance(value, ast.BinOp))
+    return False
+
+
+def make_mutant(path: Path, number: int) -> Mutant:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    site = next(itertools.islice(list_sites(tree), number, None))
+    before = ast.unparse(site.statement)
+    site.apply()
+    after = ast.unparse(site.new if site.is_statement else site.statement)
+    before, after = (_shorten(before, after), _shorten(after, before))
+    line = getattr(getattr(site.statement, "pattern", site.statement), "lineno", 0)
+    function = site.function.removeprefix(MODULE)
+    return Mutant(str(path.relative_to(ROOT)), function, line, before, after, ast.unparse(tree))
+
+
+def _shorten(text: str, other: str) -> str:
+    """The lines of a statement that the other one lacks."""
+    others = other.splitlines()
+    return " ⏎ ".join([line.strip() for line in text.splitlines() if line not in others][:3])
+
+
+# --- which tests call which functions ---------------------------------------------------------------------
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Note which functions a test calls; the module is a plug-in of `make mutants`."""
+    codes: set[CodeType] = set()
+
+    def note_call(frame: FrameType, event: str, argument: object) -> None:
+        codes.add(frame.f_code)
+
+    def note_and_pass(own: Callable[[FrameType, str, object], object] | None) -> None:
+        """Instead of `sys.setprofile`, which some tests use, too."""
+
+        def note(frame: FrameType, event: str, argument: object) -> None:
+            codes.add(frame.f_code)
+            own(frame, event, argument) if own else None
+
+        set_profile(note if own else None)
+        if own is None:
+            profile.enable(builtins=False)
+
+    profile = cProfile.Profile()  # of this thread
+    set_profile = sys.setprofile
+    began = time.monotonic()
+    threading.settrace(note_call)
+    profile.enable(builtins=False)
+    sys.setprofile = note_and_pass  # type: ignore[assignment]
+    try:
+        return (yield)
+    finally:
+        sys.setprofile = set_profile
+        profile.disable()
+        threading.settrace(None)
+        took_s = time.monotonic() - began
+        codes |= {entry.code for entry in profile.getstats() if isinstance(entry.code, CodeType)}
+        package = str(item.config.rootpath / "runplan") + os.sep
+        names = {(code.co_filename, re.sub(r"[.]<[^.]+>", "", code.co_qualname)) for code in codes}
+        calls = [f"{file.removeprefix(package)}:{name}" for file, name in names if file.startswith(package)]
+        row = json.dumps({"test": item.nodeid, "took_s": round(took_s, 3), "calls": sorted(calls)})
+        with open(os.environ[MAP], "a", encoding="utf-8") as out:
+            out.write(row + "\n")
+
+
+def measure_tests(files: list[Path], out: Path) -> None:
+    """Run the tests of these files with the plug-in, which appends to `out`."""
+    names = [str(file.relative_to(ROOT)) for file in files]
+    words = ["-q", "-n", "2", "--tier", "test", "-p", "tests.support.mutants", "-p", "no:cacheprovider"]
+    env = {**os.environ, MAP: str(out)}
+    subprocess.run([sys.executable, "-m", "pytest", *words, *names], cwd=ROOT, env=env, check=False)
+
+
+def load_map() -> dict[str, list[tuple[float, str]]]:
+    """The tests of each function, `path:name`, the quickest first; measured anew for files that have changed."""
+    MAPS.mkdir(parents=True, exist_ok=True)
+    files = [file for folder in TESTED for file in sorted((ROOT / folder).glob("test_*.py"))]
+    maps = {file: MAPS / f"{file.stem}-{hashlib.sha256(file.read_bytes()).hexdigest()[:16]}.jsonl" for file in files}
+    if new := [file for file, stored in maps.items() if not stored.exists()]:
+        with tempfile.TemporaryDirectory() as place:
+            out = Path(place) / "map"
+            out.touch()
+            measure_tests(new, out)
+            rows = defaultdict(list)
+            for row in out.read_text(encoding="utf-8").splitlines():
+                rows[json.loads(row)["test"].partition("::")[0]].append(row)
+        for file in new:
+            maps[file].write_text("\n".join(rows[str(file.relative_to(ROOT))]) + "\n", encoding="utf-8")
+    tests = defaultdict(list)
+    for stored in maps.values():
+        for row in map(json.loads, filter(None, stored.read_text(encoding="utf-8").splitlines())):
+            modules = {f"{call.partition(':')[0]}:{MODULE}" for call in row["calls"]}
+            for call in {*row["calls"], *modules}:
+                tests[call].append((row["took_s"], row["test"]))
+    return {call: sorted(rows) for call, rows in tests.items()}
+
+
+def tests_of(mutant: Mutant, tests: dict[str, list[tuple[float, str]]]) -> list[str]:
+    """As many as the time allows; one at least, where there is one."""
+    path = mutant.path.removeprefix("runplan/")
+    rows = tests.get(f"{path}:{mutant.function}") or tests.get(f"{path}:{MODULE}", [])
+    spent = list(itertools.accumulate(took_s for took_s, _ in rows))
+    return [test for place, (_, test) in enumerate(rows) if not place or spent[place] < BUDGET_S]
+
+
+# --- trying them ------------------------------------------------------------------------------------------
+
+
+def copy_tree(place: Path) -> Path:
+    """A copy of the sources, with an environment whose `runplan` is the copy."""
+    tree = place / "tree"
+    left_out = shutil.ignore_patterns(".git", ".venv*", ".agents", ".mypy_cache", ".hypothesis", "histories")
+    shutil.copytree(ROOT, tree, symlinks=True, ignore=left_out)
+    (tree / "tests/histories").symlink_to(ROOT / "tests/histories")
+    own = Path(sys.prefix)
+    packages = Path(sysconfig.get_path("purelib"))
+    copied = tree / ".venv" / packages.relative_to(own)
+    copied.mkdir(parents=True)
+    for entry in packages.iterdir():
+        if "runplan" not in entry.name or entry.is_dir():
+            (copied / entry.name).symlink_to(entry)
+    (copied / "runplan.pth").write_text(f"{tree}\n")
+    shutil.copy(own / "pyvenv.cfg", tree / ".venv")
+    (tree / ".venv/bin").mkdir()
+    for entry in (own / "bin").iterdir():
+        (tree / ".venv/bin" / entry.name).symlink_to(entry.resolve() if "python" in entry.name else entry)
+    script = tree / ".venv/bin/runplan"
+    text = script.read_text(encoding="utf-8").replace(str(own), str(tree / ".venv"))
+    script.unlink()
+    script.write_text(text, encoding="utf-8")
+    script.chmod(0o755)
+    return tree
+
+
+def is_killed(mutant: Mutant, tests: list[str], tree: Path, number: int) -> bool:
+    """Whether a test fails, or does not end, with the mutant in this copy of the tree."""
+    changed = tree / mutant.path
+    original = (changed.read_bytes(), changed.stat().st_mtime_ns)
+    names = tree / "mutant-tests"
+    names.write_text("\n".join(tests), encoding="utf-8")
+    words = ["-q", "-x", "--timeout", "30", "-p", "no:cacheprovider", "-p", "no:xdist", f"@{names}"]
+    env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    changed.write_text(mutant.source, encoding="utf-8")
+    os.utime(changed, (number, number))  # never the moment of a compiled file
+    out = subprocess.DEVNULL
+    run = subprocess.Popen(
+        [tree / ".venv/bin/python", "-m", "pytest", *words], cwd=tree, env=env, stdout=out, stderr=out, process_group=0
+    )
+    try:
+        return run.wait(timeout=LIMIT_S) != 0
+    except subprocess.TimeoutExpired:
+        os.killpg(run.pid, signal.SIGKILL)
+        run.wait()
+        return True
+    finally:
+        changed.write_bytes(original[0])
+        os.utime(changed, ns=(original[1], original[1]))
+
+
+def choose_mutants(seed: int, count: int, only: str) -> list[Mutant]:
+    files = [file for folder in MUTATED for file in sorted((ROOT / "runplan" / folder).rglob("*.py"))]
+    files = [file for file in files if only in str(file)]
+    trees = {file: ast.parse(file.read_text(encoding="utf-8")) for file in files}
+    sites = [(file, number) for file, tree in trees.items() for number, _ in enumerate(list_sites(tree))]
+    chosen = random.Random(seed).sample(sites, min(count, len(sites)))
+    return [make_mutant(*site) for site in chosen]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
+    parser.add_argument("--count", type=int, default=200)
+    parser.add_argument("--only", default="", help="part of the paths of the modules to change")
+    parser.add_argument("--jobs", type=int, default=2)
+    args = parser.parse_args()
+    tests = load_map()
+    waiting = list(enumerate(choose_mutants(args.seed, args.count, args.only)))
+    count = len(waiting)
+    survivors: list[Mutant] = []
+
+    def work(place: Path) -> None:
+        tree = copy_tree(place)
+        while waiting:
+            number, mutant = waiting.pop()
+            named = tests_of(mutant, tests)
+            if not named or not is_killed(mutant, named, tree, number):
+                survivors.append(mutant)
+                sys.stdout.write(f"{mutant}\n    survived {len(named)} tests\n")
+                sys.stdout.flush()
+
+    with tempfile.TemporaryDirectory(prefix="runplan-mutants-") as place, ThreadPoolExecutor(args.jobs) as pool:
+        list(pool.map(work, [Path(place) / str(job) for job in range(args.jobs)]))
+    killed = count - len(survivors)
+    share = 100 * killed / max(1, count)
+    sys.stdout.write(f"{killed} of {count} mutants killed ({share:.1f} %); SEED={args.seed} COUNT={count}\n")
+    return share < BAR
+
+
+if __name__ == "__main__":
+    sys.exit(main())
