@@ -11,6 +11,7 @@ from runplan.domain.run.attempts import WorkAttempt, open_questions
 from runplan.domain.run.decide import decide
 from runplan.domain.run.dispatch import Ending
 from runplan.domain.run.kinds import GateAnswer, Mode, PhaseStep, ProofKind, Reason, Role, RunOutcome, WaitKind
+from runplan.domain.run.projection import project_run
 from runplan.domain.run.recorded import from_json
 from runplan.domain.run.rules.shared import MAX_MOVES
 from runplan.domain.run.state import RunState, apply, fold
@@ -396,10 +397,27 @@ KILLED = replace(UNNAMED, answer=GateAnswer.UNFINISHED, code=None)  #: by a sign
         ([REUSED, KILLED], ("setup", "t1")),
         ([REUSED, KILLED, *RENEWED], ("gate", "t1")),
         ([*ran("setup", "t1"), RED], ("gate", "t1")),
+        ([*ran("setup", "t1"), replace(UNNAMED, answer=GateAnswer.UNFINISHED)], ("fix", "t1")),
     ],
 )
 def test_a_red_gate_counts_only_with_products_of_its_own_tree(then: list[e.Event], expected: tuple[str, str]) -> None:
     assert due(proven_by(*IMPLEMENTED, *then)) == expected
+
+
+def test_the_first_start_of_a_step_counts_only_at_that_step() -> None:
+    gate = e.DispatchStarted(id="g", role=Role.GATE, agent="", cycle=1, tree="t1", gates=("tests",), at="12:00")
+    over = e.DispatchEnded(id="g", role=Role.GATE, ending=Ending.EXITED, code=0)
+    rows = [
+        project_run(proven_by(*IMPLEMENTED, *ran("setup", "t1"), *then), run="r", plan="p", started="", since="")
+        for then in ([gate], [gate, over, replace(GREEN, time=1)])
+    ]
+    assert [(row.step, row.began) for row in rows] == [("gate", "12:00"), ("verify", None)]
+
+
+def test_only_the_run_after_a_fresh_set_up_says_so() -> None:
+    twice = [*IMPLEMENTED, REUSED, RED, replace(RED, time=2, rerun="")]
+    assert starting(proven_by(*twice[:-1])).why == ""
+    assert starting(proven_by(*twice, *RENEWED)).why == "all tests, with a fresh set-up"
 
 
 def test_a_gate_that_is_killed_with_new_products_too_fails() -> None:

@@ -327,6 +327,13 @@ def test_a_plan_that_cannot_be_worked_is_not_accepted(plan: str, problem: str) -
     assert any(problem in text for text in judge_plan(plan).problems), judge_plan(plan).problems
 
 
+@pytest.mark.parametrize("command", ["", "make test"])
+def test_a_criterion_names_something_that_can_be_run_or_read(command: str) -> None:
+    plan = PLAN.replace("`make test` läuft durch", "alles läuft durch")
+    (problem,) = judge_plan(plan, replace(FACTS, test_command=command)).problems
+    assert "phase 1 has no criterion that names" in problem
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [

@@ -249,12 +249,24 @@ def test_a_run_continues_with_the_revised_plan(mode: str) -> None:
     assert due(apply(apply(state, landed), e.CleanedUp(phase=""))) == "read-plan"
 
 
-def test_a_revision_that_fails_ends_the_run_with_the_reason_of_the_phase() -> None:
-    state = revised(failed_phase(Reason.DRIFT), reason=Reason.DRIFT)
-    failed = e.PhaseFailed(phase="", reason=Reason.PLAN_INVALID, step=PhaseStep.DRAFT, detail="no plan")
+@pytest.mark.parametrize(
+    ("state", "why", "reason", "outcome"),
+    [
+        (revised(failed_phase(Reason.DRIFT), reason=Reason.DRIFT), Reason.PLAN_INVALID, Reason.DRIFT, "failed"),
+        (revised(failed_phase(Reason.DRIFT), reason=Reason.DRIFT), Reason.STOPPED, Reason.STOPPED, "stopped"),
+        (revised(failed_phase(Reason.DRIFT)), Reason.PLAN_INVALID, Reason.PLAN_INVALID, "failed"),
+        (begun(), Reason.PLAN_INVALID, Reason.PLAN_INVALID, "failed"),
+    ],
+    ids=["for a phase", "stopped", "for a person", "a new plan"],
+)
+def test_a_revision_that_fails_ends_the_run_with_the_reason_of_the_phase(
+    state: RunState, why: Reason, reason: Reason, outcome: str
+) -> None:
+    failed = e.PhaseFailed(phase="", reason=why, step=PhaseStep.DRAFT, detail="no plan")
     (action,) = decide(apply(apply(state, failed), e.CleanedUp(phase=""))).actions
     assert isinstance(action, a.Finish)
-    assert (action.reason, "plan-invalid" in action.detail) == (Reason.DRIFT, True)
+    assert (action.outcome, action.reason) == (outcome, reason)
+    assert (f"the plan was not revised: {why}" in action.detail) is (why is not reason)
 
 
 def test_a_plan_is_revised_at_most_twice_by_a_run() -> None:

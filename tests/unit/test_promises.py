@@ -63,6 +63,33 @@ def ran(*passes: str, failures: tuple[str, ...] = (), reasons: dict[str, str] | 
             {"m/sum.TestA"},
             {"m/sum": "it cannot be loaded; of its 2 tests 1 pass in their new version"},
         ),
+        (
+            {"x_test.go": 1, A: 1},
+            ran(failures=("x_test.go", "tests/test_x.py")),
+            set(),
+            {
+                "tests/test_x.py": "it cannot be loaded; of its 1 tests 0 pass in their new version",
+                "x_test.go": "it fails; the new suite does not have it",
+            },
+        ),
+        (
+            {A: 2, B: 1},
+            ran(f"{A}[1]", failures=("lib",)),
+            set(),
+            {
+                A: "1 of 2 cases pass; the new suite does not have it",
+                "lib": "it cannot be loaded; of its 1 tests 0 pass in their new version",
+            },
+        ),
+        (
+            {A: 1, B: 1},
+            ran(failures=(A, "lib", "tests/test_x.py")),
+            set(),
+            {
+                A: "it fails; the new suite does not have it",
+                "tests/test_x.py": "it cannot be loaded; of its 1 tests 0 pass in their new version",
+            },
+        ),
         ({A: 1}, ran(), {A}, {SUITE: "no test was named on the new code: 0 passed, 0 failed"}),
     ],
     ids=[
@@ -75,6 +102,9 @@ def ran(*passes: str, failures: tuple[str, ...] = (), reasons: dict[str, str] | 
         "fails",
         "not loaded",
         "a package is not built",
+        "a file fails as a test, another is not loaded",
+        "some cases pass beside a package that is not built",
+        "a test fails beside a file and a package that are not loaded",
         "no names",
     ],
 )

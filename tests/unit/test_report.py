@@ -12,6 +12,7 @@ from runplan.domain.run import events as e
 from runplan.domain.run.attempt_parts import Delivery, Proof
 from runplan.domain.run.attempts import WorkAttempt
 from runplan.domain.run.kinds import GateAnswer, PhaseStep, Reason
+from runplan.domain.run.reasons import next_action
 from runplan.domain.run.recorded import Recorded
 from runplan.engine.report import sections
 from runplan.engine.report.text import escape_inline, prepend_sections
@@ -54,6 +55,11 @@ FAILED = e.PhaseFailed(
     evidence="1 failed, 11 passed",
     branch="runplan/parser/4b",
 )
+
+
+def test_a_failed_undo_has_advice_of_its_own() -> None:
+    assert next_action(Reason.BLOCKED, PhaseStep.UNDO).startswith("Undo the phase again")
+    assert next_action(Reason.BLOCKED, PhaseStep.LAND) == next_action(Reason.BLOCKED, None) == Reason.BLOCKED.advice
 
 
 def phase_section(phase: WorkAttempt, **given: Any) -> str:

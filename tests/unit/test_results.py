@@ -533,6 +533,19 @@ def test_a_missing_test_of_a_changed_file_is_left_to_the_proof() -> None:
     assert found.missing == ("tests/b.py::test_3[x]",)
 
 
+@pytest.mark.parametrize(
+    ("was", "now", "new"),
+    [
+        (BEFORE, listed(*BEFORE.passes, "n::n", failures=("f::f",)), ("f::f", "n::n")),
+        (BEFORE, listed(failures=("f::f",)), ()),
+        (listed(failures=("f::f",)), listed("n::n", failures=("f::f",)), ()),
+    ],
+    ids=["named", "passes are not named now", "passes were not named before"],
+)
+def test_tests_are_new_where_both_suites_name_them(was: Results, now: Results, new: tuple[str, ...]) -> None:
+    assert compare_results(was, now, allow_red_baseline=True).new == new
+
+
 def test_a_failure_counts_although_the_suite_stopped_there() -> None:
     for name in ("go/crashed.1", "go/crashed-json.1", "go/exited.1", "cargo/failing.101", "cargo/coloured.101"):
         assert sample(name).failures, name
@@ -606,3 +619,18 @@ def test_a_baseline_is_usable_when_it_finished_and_names_its_failures(baseline: 
 def test_the_plan_of_tap_may_be_its_last_line(output: str) -> None:
     found = read_results(output, exit_code=0)
     assert (found.passed, found.unfinished) == (2, "")
+
+
+@pytest.mark.parametrize(
+    ("results", "line"),
+    [
+        (Results(exit_code=0, runner="", passed=3, skipped=1), "3 passed, 0 failed, 1 skipped"),
+        (Results(exit_code=1, runner="", passed=3, failed=2, skipped=0), "3 passed, 2 failed"),
+        (Results(exit_code=1, runner="", failed=2), "2 failed"),
+        (Results(exit_code=1, runner=""), "failed"),
+        (Results(exit_code=0, runner=""), "passed"),
+        (Results(exit_code=0, runner="", passed=3, unfinished="it stopped"), "it stopped"),
+    ],
+)
+def test_results_have_one_line(results: Results, line: str) -> None:
+    assert results.line == line

@@ -82,8 +82,8 @@ def start_of_current_step(previous: CurrentStep, state: RunState, now: str) -> C
     states = [open_state for _, open_state in open_states(state)]
     steps = tuple(open_state.attempt.step if open_state.attempt is not None else "" for open_state in states)
     ended = state.ended is not None
-    current = CurrentStep(since=previous.since or now, ended=ended, steps=steps, waiting=decide(state).waiting)
+    current = CurrentStep(since=now, ended=ended, steps=steps, waiting=decide(state).waiting)
     works = not current.waiting and not ended
     is_look = previous.waiting and works and steps == previous.steps and any(open_state.waits for open_state in states)
     # A look in between two waits for the same thing changes nothing.
-    return previous if is_look or current == replace(previous, since=current.since) else replace(current, since=now)
+    return previous if is_look or current == replace(previous, since=now) else current
