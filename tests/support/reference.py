@@ -1,4 +1,4 @@
-"""Pages that are made from the code: every setting, every event, and one page for each known agent.
+"""Pages that are made from the code: settings, events, types of JSON, and known agents.
 
 `python -m tests.support.reference` (`make docs`) writes them; `tests/unit/test_docs_tables.py` compares them.
 """
@@ -7,15 +7,25 @@ import ast
 import inspect
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator
-from types import ModuleType
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import Enum
+from types import ModuleType, NoneType, UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
+from msgspec import Struct, UnsetType
 from msgspec.structs import fields
 
+from runplan.app.operations.upkeep import Setting
+from runplan.app.views.changes import ChangeView, ProposalView
+from runplan.app.views.checks import CheckedPlan
+from runplan.app.views.status import PlanView
+from runplan.domain.fleet import FleetState
 from runplan.domain.run import recorded
 from runplan.domain.run.events import Event
 from runplan.domain.settings.schema import KEYS, USER_SECTIONS
 from runplan.domain.text import toml_value
+from runplan.engine.report.inbox import Inbox
+from runplan.interfaces.cli.show.status import NextView
 from tests.support.documents import ROOT, read, rows
 from tests.support.samples import expected
 
@@ -67,7 +77,7 @@ def events_page() -> str:
     )
     assert recorded  # it imports every module with events
     kinds = sorted(list_kinds(Event), key=lambda kind: kind.__name__)
-    remarks = field_remarks({sys.modules[base.__module__] for kind in kinds for base in kind.__mro__[:-2]})
+    remarks = field_remarks({sys.modules[base.__module__] for kind in kinds for base in list_bases(kind)})
     for kind in kinds:
         text += f"## {kind.__name__}\n\n"
         if doc := vars(kind).get("__doc__"):
@@ -82,6 +92,10 @@ def list_kinds(kind: type[Event]) -> Iterator[type[Event]]:
     """The classes of events that are recorded: those that no other one extends."""
     for subclass in kind.__subclasses__():
         yield from list_kinds(subclass) if subclass.__subclasses__() else (subclass,)
+
+
+def list_bases(kind: type) -> list[type]:
+    return [base for base in kind.__mro__ if issubclass(base, Struct) and base is not Struct]
 
 
 def find_remark(kind: type, field: str, remarks: dict[tuple[str, str], str]) -> str:
@@ -102,6 +116,82 @@ def field_remarks(modules: set[ModuleType]) -> dict[tuple[str, str], str]:
                     if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
                         remarks[node.name, field.target.id] = lines[(field.end_lineno or 1) - 1].partition("#: ")[2]
     return remarks
+
+
+#: The views that `--json` prints, by command.
+VIEWS: dict[str, tuple[Any, ...]] = {
+    "status": (list[PlanView],),
+    "status PLAN": (PlanView,),
+    "next": (list[NextView],),
+    "check PLAN": (CheckedPlan,),
+    "diff PLAN": (ChangeView, ProposalView),
+    "plan GOAL": (ProposalView,),
+    "inbox": (Inbox,),
+    "fleet status": (FleetState,),
+    "config": (list[Setting],),
+}
+
+
+def json_page() -> str:
+    text = "# JSON\n\n" + MADE.format(source="the views in `runplan/app`")
+    text += (
+        "The types of what `--json` prints. [The reference](reference.md#json) has examples, and what the\n"
+        "values of a run mean. [Events](events.md) has the lines of `logs --json`.\n\n"
+    )
+    kinds: list[type] = []
+    body = []
+    for command, roots in VIEWS.items():
+        body.append((f"`runplan {command} --json`", " or ".join(map(describe_type, roots))))
+        for root in roots:
+            collect_structs(root, kinds)
+    text += table(("command", "prints"), body)
+    remarks = field_remarks({sys.modules[base.__module__] for kind in kinds for base in list_bases(kind)})
+    for kind in kinds:
+        hints = get_type_hints(kind)
+        rows_ = [
+            (f"`{field.encode_name}`", describe_type(hints[field.name]), find_remark(kind, field.name, remarks))
+            for field in fields(kind)
+        ]
+        text += f"## {kind.__name__}\n\n" + table(("field", "type", "meaning"), rows_)
+    return text.rstrip() + "\n"
+
+
+def collect_structs(kind: Any, kinds: list[type]) -> None:
+    """Add the classes with fields that a value of this type can hold."""
+    if isinstance(kind, type) and issubclass(kind, Struct) and kind not in kinds:
+        kinds.append(kind)
+        for hint in get_type_hints(kind).values():
+            collect_structs(hint, kinds)
+    for argument in get_args(kind):
+        collect_structs(argument, kinds)
+
+
+WORDS = {
+    str: "text",
+    int: "number",
+    float: "number",
+    bool: "true or false",
+    NoneType: "null",
+    UnsetType: "absent",
+}
+
+
+def describe_type(kind: Any) -> str:
+    arguments = get_args(kind)
+    origin = get_origin(kind)
+    if origin in (Union, UnionType):
+        return " or ".join(describe_type(argument) for argument in arguments)
+    if origin is tuple and arguments[-1] is not Ellipsis:
+        return f"list of {', '.join(describe_type(argument) for argument in arguments)}"
+    if origin in (tuple, list, frozenset, Sequence):
+        return f"list of {describe_type(arguments[0])}"
+    if origin in (dict, Mapping):
+        return f"object of {describe_type(arguments[1])}"
+    if isinstance(kind, type) and issubclass(kind, Struct):
+        return f"[{kind.__name__}](#{kind.__name__.lower()})"
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return ", ".join(f"`{member.value}`" for member in kind)
+    return WORDS.get(kind, "any value")
 
 
 def agent_page(name: str) -> str:
@@ -126,7 +216,7 @@ def agent_page(name: str) -> str:
 
 def pages() -> dict[str, str]:
     """The text of each page, by its path."""
-    made = {"docs/settings.md": settings_page(), "docs/events.md": events_page()}
+    made = {"docs/settings.md": settings_page(), "docs/events.md": events_page(), "docs/json.md": json_page()}
     return made | {f"docs/agents/{name}.md": agent_page(name) for name in TITLES}
 
 

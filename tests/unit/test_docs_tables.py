@@ -18,7 +18,7 @@ from tests.support.documents import prose, read, rows
 
 @pytest.mark.parametrize("path", reference.pages())
 def test_a_made_page_is_as_the_code_has_it(path: str) -> None:
-    """Update it: make docs"""
+    """Update it: python -m tests.support.reference"""
     assert read(path) == reference.pages()[path]
 
 
