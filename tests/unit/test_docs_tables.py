@@ -22,6 +22,12 @@ def test_a_made_page_is_as_the_code_has_it(path: str) -> None:
     assert read(path) == reference.pages()[path]
 
 
+@pytest.mark.parametrize("name", documents.DOCUMENTS)
+def test_prose_is_wrapped_at_100_columns(name: str) -> None:
+    lines = [line for line in prose(read(name)).splitlines() if not line.lstrip().startswith(("|", "<!--"))]
+    assert [line for line in lines if len(line) > 100] == []
+
+
 def test_the_exit_codes_are_those_of_the_code() -> None:
     listed = [(int(number), name) for number, name, _ in rows(read("docs/reference.md"), "## Exit codes")]
     assert listed == [(int(code), code.name) for code in Exit]
