@@ -91,11 +91,15 @@ _OURS = r"(?im)^(runplan-[a-z0-9-]*)[ \t]*:(.*)\n?"
 
 
 def add_trailers(message: str, trailers: Sequence[tuple[str, str]]) -> str:
-    """Add trailers to the block at the end of the message, or as a paragraph; other Runplan-* lines are removed."""
+    """Add trailers to the block at the end of the message, or as a paragraph; other Runplan-* lines are removed.
+
+    A line that is there already is not repeated.
+    """
     paragraphs = _paragraphs(re.sub(_OURS, "", message)) or [["(no message)"]]
     if len(paragraphs) == 1 or not _is_block(paragraphs[-1]):
         paragraphs.append([])
-    paragraphs[-1] += [f"{key}: {_single_spaced(value)}" for key, value in trailers]
+    lines = (f"{key}: {_single_spaced(value)}" for key, value in trailers)
+    paragraphs[-1] += [line for line in lines if line not in paragraphs[-1]]
     return "\n\n".join("\n".join(paragraph) for paragraph in paragraphs if paragraph) + "\n"
 
 

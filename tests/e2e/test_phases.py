@@ -94,7 +94,8 @@ def test_a_branch_with_a_merge_lands_as_one_commit_of_its_author(project: Projec
     """A branch that is no line lands as one commit of its net change, by the agent where the settings say so."""
     set_up(
         project,
-        settings='[run]\nsetup = "cp local.cfg made.log"\ncopy = ["local.cfg"]\nauthor = "agent"\n',
+        settings='[run]\nsetup = "cp local.cfg made.log"\ncopy = ["local.cfg"]\nauthor = "agent"\nsignoff = true\n'
+        'co_author = "Robot <robot@example.com>"\nbookkeeping_subject = "chore({plan}): {what}"\n',
         agent=steps(
             'run = "test -e made.log"',
             'git = ["checkout", "-q", "--detach"]',
@@ -114,6 +115,10 @@ def test_a_branch_with_a_merge_lands_as_one_commit_of_its_author(project: Projec
 
     assert ran.code == 0, ran.err
     assert len(subjects(project, before)) == 2
+    assert project.repo.git("log", "-1", "--format=%s", "main") == "chore(x): record phase 1 as done"
+    keys = project.repo.git("log", "-2", "--format=%(trailers:key=Co-authored-by)%(trailers:key=Signed-off-by)", "main")
+    signed = "Signed-off-by: Uma User <uma@example.org>"
+    assert keys.split("\n\n") == [signed, f"Co-authored-by: Robot <robot@example.com>\n{signed}"]
     landed = project.repo.git("show", "--name-only", "--format=%an, %cn", "main~1").split("\n\n")
     assert landed == ["runplan agent, Uma User", "1.txt\nside.txt"]
     assert project.leftovers() == []

@@ -73,6 +73,11 @@ known_zone = rule_that(zone, "unknown time zone {value!r} on this machine; use U
 forwardable = rule_that(lambda name: not name.startswith(("GIT_", "RUNPLAN_")), "{value} is set by runplan itself")
 time_of_day = rule_that(lambda time: re.fullmatch(r"|([01]\d|2[0-3]):[0-5]\d", time), "must be a time like 08:00")
 port_number = rule_that(lambda port: port <= 65535, "must be 0 to 65535, not {value}")
+person = rule_that(lambda who: re.fullmatch(r"|[^<>\n]+ <[^<>\s]+>", who), "must be like: Name <name@example.com>")
+subject = rule_that(
+    lambda text: "{what}" in text and text.format(plan="", what="").isprintable(),
+    "must be one line with {{what}}, such as: chore({{plan}}): {{what}}",
+)
 web_address = rule_that(lambda url: re.fullmatch(r"|https?://[^\s/]\S*", url), "must be an http or https address")
 
 
@@ -87,6 +92,9 @@ class RunSettings(Struct, frozen=True, kw_only=True):
     main_protected: Annotated[bool, "the target takes no pushes: direct is refused before any work"] = False
     branch_prefix: Annotated[str, "work branches are <prefix><plan>/<phase>", ref_prefix] = "runplan/"
     author: Annotated[str, "author of landed commits: user or agent", one_of("user", "agent")] = "user"
+    co_author: Annotated[str, "a further author of landed work: Name <name@example.com>; empty: none", person] = ""
+    signoff: Annotated[bool, "add Signed-off-by with your name to landed commits"] = False
+    bookkeeping_subject: Annotated[str, "first line of commits that record progress", subject] = "{plan}: {what}"
     worktrees: Annotated[
         str, "directory in which agents work; empty: ../<checkout>.runplan, else ~/runplan/<checkout>", plain_path
     ] = ""

@@ -54,7 +54,8 @@ def build_candidate(action: Action, state: RunState, context: RunContext) -> e.E
         detail = f"the commits of {phase.work.head[:12]} are gone from git"
         return e.WorkRefused(reason=Reason.NO_COMMITS, detail=detail)
     onto = context.tip()
-    trailers = trailers_of(context, state)
+    co_author = context.settings.run.co_author
+    trailers = (*([("Co-authored-by", co_author)] if co_author else []), *trailers_of(context, state))
     by = context.signature()
     is_merge = isinstance(phase.chosen, e.MergeChosen)
     if is_merge and onto != phase.chosen.tip:
@@ -131,6 +132,7 @@ def trailers_of(context: RunContext, state: RunState) -> tuple[tuple[str, str], 
         (g.RUN, context.run),
         (g.LANDING, landing_id(context, state)),
         *([(g.UNDOES, undoes)] if undoes else []),
+        *([("Signed-off-by", f"{context.user.name} <{context.user.email}>")] if context.settings.run.signoff else []),
     )
 
 
@@ -160,6 +162,8 @@ def write_bookkeeping(state: RunState, context: RunContext, onto: str) -> Files 
         text, remarks = correct_plan(text, phase, context)
         short = phase.built.commits[-1][:SHORT]
         text = tracker.set_status(text, path=context.plan, phase=row.id, status=Status.DONE, commit=short)
+        answers = context.store.list_facts(e.Answered, plan=context.plan)
+        approved = phase.delivery.approved
         section = phase_section(
             phase,
             plan=plan.path,
@@ -167,6 +171,7 @@ def write_bookkeeping(state: RunState, context: RunContext, onto: str) -> Files 
             subjects=_list_subjects(context, phase),
             commands=commands,
             warnings=(*state.warnings, *phase.warnings, *remarks, *list_unproven(phase, context)),
+            approved_at=max((fact.at for fact in answers if approved and fact.event.tree == approved), default=""),
         )
         sections.append(section)
     if row is not None and isinstance(phase, WorkAttempt) and isinstance(phase.chosen, e.SubplanChosen):
@@ -383,7 +388,8 @@ def _start_landing(state: RunState, context: RunContext) -> e.Event:
             words = f"{'revise' if before else 'add'} the plan"
         case begun:
             words = f"record phase {begun.phase} as done"
-    message = g.add_trailers(f"{context.slug}: {words}\n", trailers_of(context, state))
+    subject = context.settings.run.bookkeeping_subject.format(plan=context.slug, what=words)
+    message = g.add_trailers(f"{subject}\n", trailers_of(context, state))
     merged = attempt.chosen.merge if isinstance(attempt.chosen, e.MergeChosen) else ""
     by = context.signature()
     new = context.candidates.bookkeep(code=code, files=files, message=message, by=by, merged=merged)
