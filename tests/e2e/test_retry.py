@@ -167,7 +167,7 @@ def test_a_rejected_change_lands_only_with_a_person_who_is_told_of_the_rejection
     assert project.runplan("approve", "X").code == 0
     assert project.landed() == ["1"]
     report = project.show("main:reports/plan-x.md")
-    assert (f"Warning: {told}" in report, "Approved by Uma User" in report) == (True, True)
+    assert (f"Warning: {told}" in report, "### Sign-off\n\n- Approved by Uma User" in report) == (True, True)
 
 
 def test_a_corrected_plan_is_checked_before_anyone_fixes(project: Project) -> None:

@@ -110,7 +110,7 @@ def test_only_the_first_answer_to_the_open_question_counts() -> None:
     assert decide(apply(state, answered("other"))).waiting == "question"
     state = fold_on(state, answered("q1"), e.QuestionAnswered(id="q1", text="late"))
     assert state.work.dispatches.answers == {"q1": "8080"}
-    assert state.work.warnings == ("an agent asked: which port?; a person answered: 8080",)
+    assert state.work.words == ("an agent asked: which port?; a person answered: 8080",)
 
 
 def test_a_resume_answers_no_question_and_a_stop_ends_the_wait() -> None:

@@ -290,7 +290,7 @@ def view_change(context: RepositoryContext, change: PhaseChange) -> ChangeView |
         ),
         proofs=tuple(ProofView(kind=run.kind, result=describe_proof(run), broken=run.promises) for run in proof.runs),
         verdict=verdict,
-        findings=(*attempt.warnings, *proof.exceptions),
+        findings=(*attempt.warnings, *attempt.words, *proof.exceptions),
         remarks=attempt.work.remarks if isinstance(attempt, WorkAttempt) and attempt.work else Remarks(),
         messages=read_messages(context, *shown),
         diff=compare_commits(context, *shown),

@@ -24,6 +24,7 @@ class Attempt(Struct, frozen=True, kw_only=True):
     rejected: str | None = None  #: a person's reason, where the rejection ends the attempt; else None
     refusal: tuple[Reason, str] | None = None  #: reason and detail of a failure that is not recorded yet
     warnings: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()  #: of people to agents: why they rejected work, and what they answered
     cleaned: bool = False
 
     @property
@@ -59,7 +60,8 @@ class Attempt(Struct, frozen=True, kw_only=True):
                 return replace(attempt, refusal=attempt.refusal or (event.reason, event.detail))
             case e.Answered(approved=False, why=why, by=by):
                 if why and attempt.is_revisable:
-                    attempt = _add_warnings(attempt, f"the change was rejected by {by or 'a person'}: {why}")
+                    said = f"the change was rejected by {by or 'a person'}: {why}"
+                    attempt = replace(attempt, words=(*attempt.words, said))
                     return replace(attempt, revision=why, rejections=(*attempt.rejections, why))
                 detail = "the change was rejected" + (f": {why}" if why else "")
                 return replace(attempt, refusal=(Reason.STOPPED, detail), rejected=why)
@@ -192,7 +194,8 @@ class WorkAttempt(Attempt, frozen=True, kw_only=True):
                 return replace(attempt, authors=(*attempt.authors, *new))
             case e.QuestionAnswered(id=id_) if attempt.dispatches is not self.dispatches:
                 asked = next(question.text for question in self.dispatches.questions if question.id == id_)
-                return _add_warnings(attempt, f"an agent asked: {asked}; a person answered: {event.text}")
+                said = f"an agent asked: {asked}; a person answered: {event.text}"
+                return replace(attempt, words=(*attempt.words, said))
             case e.HandedOver():
                 return replace(attempt, handovers=(*attempt.handovers, event))
             case e.WorkTaken():

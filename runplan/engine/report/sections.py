@@ -33,6 +33,7 @@ def phase_section(
     subjects: Mapping[str, str],
     commands: Mapping[str, str],
     warnings: Iterable[str] = (),
+    approved_at: str = "",
 ) -> str:
     """A phase that is about to land; `subjects` by commit, `commands` by the name of the check."""
     assert phase.lease is not None
@@ -65,6 +66,8 @@ def phase_section(
         "### Verification",
         "\n".join(lines),
     ]
+    if signed := list(_list_sign_off(phase, approved_at)):
+        parts += ["### Sign-off", "\n".join(signed)]
     if phase.work is not None and (said := phase.work.remarks.describe()):
         parts += ["### Remarks of the Agent", "\n".join(f"- {escape_inline(line)}" for line in said)]
     return "\n\n".join(parts) + "\n"
@@ -203,10 +206,19 @@ def _list_verification(phase: WorkAttempt, commands: Mapping[str, str]) -> Itera
         carried = "" if verdict.tree == tree else f", carried over to tree {code_span(tree)} (the same patch)"
         yield f"{word}: pass by {code_span(verdict.agent)} on tree {code_span(verdict.tree)}{carried}"
     yield from phase.proof.exceptions
-    if phase.delivery.is_approved:
-        seen = phase.delivery.approved
-        carried = "" if seen == tree else f", carried over to tree {code_span(tree)} (the same patch)"
-        yield f"Approved by {phase.delivery.approved_by or 'a person'} on tree {code_span(seen)}{carried}"
+
+
+def _list_sign_off(phase: WorkAttempt, approved_at: str) -> Iterator[str]:
+    """What a person was to look at, who approved it and when, and what people said before."""
+    delivery = phase.delivery
+    tree = delivery.candidate.tree if delivery.candidate else ""
+    if delivery.is_approved:
+        yield from (f"- [x] {escape_inline(text)}" for text in (*phase.chosen.sign_off, *phase.proof.exceptions))
+        carried = "" if delivery.approved == tree else f", carried over to tree {code_span(tree)} (the same patch)"
+        moment = f", {approved_at[:16].replace('T', ' ')} UTC" if approved_at else ""
+        who = escape_inline(delivery.approved_by or "a person")
+        yield f"- Approved by {who} on tree {code_span(delivery.approved)}{carried}{moment}"
+    yield from (f"- {escape_inline(bounded(line, LONGEST_DETAIL))}" for line in phase.words)
 
 
 def _describe_check(
