@@ -29,6 +29,7 @@ from runplan.adapters.store.files import Anchor, file_lock, lock_descriptor, mak
 from runplan.adapters.store.outputs import StoredOutputs
 from runplan.adapters.supervise.output import DispatchFiles
 from runplan.domain.errors import Unreachable
+from runplan.domain.names import run_of
 from runplan.domain.run.dispatch import OWN, DispatchStanding, Ending, Launch, NeverStarted, Outcome, Running
 
 SPAWNER = "runplan.adapters.supervise.shim"
@@ -258,6 +259,11 @@ class Dispatches:
         self._links.pop(dispatch, None)  # the shim has exited or died
         link.close()
         return False
+
+    def list_live(self) -> dict[str, str]:
+        """The run of each dispatch that runs, whoever started it, by its id."""
+        ids = [path.name for path in self._directory.iterdir()] if self._directory.is_dir() else []
+        return {id_: run_of(id_.rpartition(".")[0]) for id_ in ids if self._files(id_).locked()}
 
     def end(self, ids: Collection[str], *, grace_s: float) -> None:
         """End them and all their processes: ask, force after the grace, then end what is left."""

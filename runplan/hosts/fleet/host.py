@@ -6,7 +6,7 @@ in the queue, now or at a time. So a wait occupies no host.
 
 import contextlib
 import select
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from runplan.adapters.store.claims import name_owner
 from runplan.adapters.store.heartbeat import FleetLimit
 from runplan.adapters.store.location import FleetLocation
 from runplan.adapters.store.postgres import PostgresStore
+from runplan.adapters.supervise.dispatches import Dispatches
 from runplan.domain.checks.secrets import redact_text, secret_values
 from runplan.domain.errors import PlanUnreadable, RefusedEarly, RunplanError, Unreachable
 from runplan.domain.run import events as e
@@ -50,13 +51,15 @@ class FleetHost(BackgroundHost):
     Every run has the environment of the host: clients send none.
     """
 
-    def __init__(self, plan: str, root: Path, services: Services, fleet: FleetLocation) -> None:
+    def __init__(self, plan: str, root: Path, services: Services, fleet: FleetLocation, left: str = "") -> None:
+        """`left` is the run of the plan that an earlier worker of this host owned."""
         super().__init__(Known(common=str(root / ".git"), root=str(root), fleet=fleet), services, TargetRules())
         self.only = plan
         self.name = fleet.host
-        self.limit = FleetLimit(name_owner(fleet.host))
+        self._me = name_owner(fleet.host)
+        self.limit = FleetLimit(self._me)
         self._fleet = fleet
-        self._kept: set[str] = set()  #: plans that it owned when it was last open
+        self._kept = {plan: left} if left else {}  #: runs, by plan, that it owned before it was opened
         self.lost: frozenset[str] = frozenset()  #: plans that another host has taken over
         self._is_declined = False  #: another host owns the plan
 
@@ -70,7 +73,7 @@ class FleetHost(BackgroundHost):
         return store
 
     def prepare(self, repository: OpenRepository) -> None:
-        self._kept |= self.owner.runs.keys()
+        self._kept |= {plan: active.id for plan, active in self.owner.runs.items()}
         self._is_declined = False
         assert isinstance(repository.store, PostgresStore)
         self.limit = FleetLimit(repository.claims.me, repository.store)
@@ -89,6 +92,10 @@ class FleetHost(BackgroundHost):
             if not self.owner.repository.claims.owns_plan(plan):
                 self.owner.lose(plan)
         self.lost = frozenset()
+        if self._kept:  # those that it still owns are adopted by now
+            running = {id_ for active in self.owner.runs.values() for id_ in list_running(active.state)}
+            _end_strays(self.owner.repository.dispatches, set(self._kept.values()), spared=running)
+            self._kept = {}
         super().execute_commands()
 
     def lose(self, active: ActiveRun) -> None:
@@ -97,13 +104,11 @@ class FleetHost(BackgroundHost):
         self.reporter.log.warning("lost", plan=plan, run=active.id)
         self.owner.repository.dispatches.end(list_running(active.state), grace_s=0.0)
         self._is_declined = self._is_declined or plan == self.only
-        self._kept.discard(plan)
         self.owner.repository.claims.release_plan(plan, run=active.id)
 
     def leave(self, active: ActiveRun) -> None:
         """Give up the run, together with what continues it: a job now, or at a time."""
         plan = active.context.plan
-        self._kept.discard(plan)
         if active.state.ended is not None:
             return
         decision = decide(active.state)
@@ -143,13 +148,24 @@ class FleetHost(BackgroundHost):
             remove_dropped_logs(self.owner.context, self._store)
 
     def wake_at(self, moment: datetime) -> None:
-        """After trouble: try again here with a run in hand, or without the database; else on any host."""
+        """After trouble: try again here with a plan in hand, or without the database; else on any host."""
         with contextlib.suppress(Unreachable), contextlib.closing(PostgresStore(self._fleet)) as store:
-            if store.list_owners().get(self.only) != name_owner(self.name) and not self.owner.runs:
+            owned = {plan for plan, owner in store.list_owners().items() if owner == self._me}
+            in_hand = self._kept | {plan: active.id for plan, active in self.owner.runs.items()}
+            lost = {run for plan, run in in_hand.items() if plan not in owned}
+            if lost:
+                _end_strays(self.owner.repository.dispatches, lost)
+            if not owned & {self.only, *in_hand}:
                 store.wake_plan_at(self.only, moment)
                 return
         select.select([self.wakeup], [], [], SOON_S)
         self.ask(commands=False)
+
+
+def _end_strays(dispatches: Dispatches, runs: Set[str], spared: Set[str] = frozenset()) -> None:
+    """End the agents of these runs; also those whose start could not be recorded."""
+    live = dispatches.list_live().items()
+    dispatches.end([id_ for id_, run in live if run in runs and id_ not in spared], grace_s=0.0)
 
 
 class TargetRules(RunRules):

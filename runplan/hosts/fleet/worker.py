@@ -29,9 +29,7 @@ from runplan.adapters.store.heartbeat import WORKERS, Heartbeat, WorkerRow
 from runplan.adapters.store.location import FleetLocation
 from runplan.adapters.store.postgres import CHANNEL, hide_keys, list_fleet
 from runplan.adapters.supervise.dispatches import Dispatches
-from runplan.adapters.supervise.output import DispatchFiles
 from runplan.domain.errors import RefusedEarly, RunplanError, SettingsError
-from runplan.domain.names import run_of
 from runplan.domain.run.rules.hosts import list_queues
 from runplan.domain.settings.schema import Settings
 from runplan.domain.times import iso
@@ -102,10 +100,10 @@ class FleetWorker:
             left = [owned for owned in ours if not processes.alive(names[owned])]
             most_in_repository = self._user.daemon.max_parallel_repository
             heartbeat.set_capacity(fleet=self._user.fleet.max_parallel, repository=most_in_repository)
-        runs = {run for _, _, run, _ in left}
         for place in self._directory.glob("repositories/*/.git/runplan/dispatch"):  # agents of an earlier worker
-            live = [files.name for files in place.iterdir() if DispatchFiles(files).locked()]
-            Dispatches(place).end([id_ for id_ in live if run_of(id_.rpartition(".")[0]) not in runs], grace_s=0.0)
+            dispatches = Dispatches(place)
+            runs = {run for schema, _, run, _ in left if schema == place.parents[2].name}
+            dispatches.end([id_ for id_, run in dispatches.list_live().items() if run not in runs], grace_s=0.0)
         self._queue = JobQueue(
             self._dsn,
             queues=list_queues(self._row.labels),
@@ -116,7 +114,8 @@ class FleetWorker:
             may_recover=lambda: time.monotonic() - self._steady_since > self._lease_s,
             log=self._log,
         )
-        asyncio.run(self._run_queue([(schema, plan) for schema, plan, _, _ in left]))
+        self._left = {(schema, plan): run for schema, plan, run, _ in left}
+        asyncio.run(self._run_queue())
         with contextlib.suppress(RunplanError), contextlib.closing(Heartbeat(self._dsn, self._row)) as heartbeat:
             heartbeat.leave()
         self._notifier.flush(within_s=NOTIFY_S)
@@ -124,7 +123,7 @@ class FleetWorker:
         self._threads.shutdown(wait=False)
         self._log.info("stopped")
 
-    async def _run_queue(self, left: list[tuple[str, str]]) -> None:
+    async def _run_queue(self) -> None:
         self._loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._request_end)
@@ -132,7 +131,7 @@ class FleetWorker:
         self._log.info("started", version=__version__, pid=os.getpid(), host=self._row.host)
         self._say(f"{self._row.host} takes plans, {self._row.slots} at once; its log is {self._directory / LOG}")
         service.notify_manager(self._env, service.READY)
-        await self._queue.run_until_stopped(left)
+        await self._queue.run_until_stopped(list(self._left))
         self._is_over.set()
 
     def _may_begin(self) -> bool:
@@ -172,7 +171,8 @@ class FleetWorker:
             may_begin=self._may_begin,
             open_repository=functools.partial(self._open_repository, known.remote, fleet),
         )
-        worker = FleetHost(plan, self._directory / "repositories" / schema, services, fleet)
+        root = self._directory / "repositories" / schema
+        worker = FleetHost(plan, root, services, fleet, left=self._left.pop((schema, plan), ""))
         with self._lock:
             in_hand = self._plans.setdefault((schema, plan), worker)
         if in_hand is worker:
