@@ -22,7 +22,7 @@ from runplan.domain.run import actions as a, events as e
 from runplan.domain.run.actions import Decision
 from runplan.domain.run.attempts import WorkAttempt
 from runplan.domain.run.dispatch import Ending, EndingKind
-from runplan.domain.run.kinds import Beginning, GateAnswer, ProofKind, Reason, Role
+from runplan.domain.run.kinds import Beginning, GateAnswer, Mode, ProofKind, Reason, Role
 from runplan.domain.run.reasons import beginning_after
 from runplan.domain.run.recorded import Recorded
 from runplan.domain.run.rows import Answer, ClaimResult, Command, OwnerState
@@ -38,6 +38,20 @@ from runplan.hosts.commands import Executor, fire_schedule
 from runplan.hosts.owner import RunOwner, RunRules
 
 PLAN = "plans/x.md"
+START = e.RunStarted(
+    plan=PLAN,
+    title="X",
+    mode=Mode.NEXT,
+    wanted="",
+    auto=True,
+    daemon=True,
+    landing="cherry-pick",
+    target="main",
+    slug="x",
+    gates=(("tests",),),
+    verifiers=("robot",),
+    settings="{}",
+)
 Choose = Callable[[Sequence[str]], str]
 
 
@@ -143,8 +157,6 @@ class World:
         self.landings: list[Landing] = []
         self.branches: dict[str, Work] = {}
         self.written: dict[str, str] = {}  #: the newest change of each phase; an agent may write it again
-        self.running: dict[str, str] = {}  #: roles by dispatch
-        self.started: list[str] = []
         self.may_crash = False
         self._number = 0
         self.phases = phases
@@ -165,6 +177,7 @@ class World:
         return self.tip
 
     def crash_perhaps(self) -> None:
+        """Between any two effects the process may die."""
         if self.may_crash and self.choose(["no"] * 4 + ["crash"]) == "crash":
             raise Crash
 
@@ -201,6 +214,7 @@ class SimulatedContext(Struct, frozen=True, kw_only=True):
     world: World
     env: Mapping[str, str]
     lander: Target
+    running: dict[str, str]  #: on this machine: roles by dispatch
     lane: str = ""
     direct: None = None
 
@@ -243,7 +257,7 @@ class SimulatedContext(Struct, frozen=True, kw_only=True):
     def remove_stale_locks(self, refs: object) -> None: ...
     def end(self, ids: Sequence[str], grace_s: float) -> None:
         for id_ in ids:
-            self.world.running.pop(id_, None)
+            self.running.pop(id_, None)
 
 
 class SimulatedRepository(Struct, frozen=True, kw_only=True):
@@ -313,8 +327,7 @@ def _start(action: a.Action, state: RunState, context: SimulatedContext) -> Iter
         return
     started = replace(wanted, id=world.new("d"), agent="robot", at=iso(context.clock.now()))
     yield started
-    world.running[started.id] = wanted.role
-    world.started.append(started.id)
+    context.running[started.id] = wanted.role
 
 
 def _await(_action: a.Action, state: RunState, context: SimulatedContext) -> Iterator[e.Event]:
@@ -322,7 +335,7 @@ def _await(_action: a.Action, state: RunState, context: SimulatedContext) -> Ite
     started = state.current.dispatches.running
     assert started is not None
     common: dict[str, Any] = {"id": started.id, "role": started.role, "phase": started.phase}
-    if started.id not in world.running:  # the process died between the record and its start
+    if started.id not in context.running:  # the process died between the record and its start
         yield e.DispatchEnded(**common, ending=Ending.LOST, code=None)
         return
     is_agent = bool(started.role.agent)
@@ -332,7 +345,7 @@ def _await(_action: a.Action, state: RunState, context: SimulatedContext) -> Ite
     ending = world.choose(endings)
     if ending == "running":
         return
-    del world.running[started.id]
+    del context.running[started.id]
     agent = "robot" if is_agent else ""
     match ending:
         case "limit":
@@ -356,7 +369,7 @@ def _await(_action: a.Action, state: RunState, context: SimulatedContext) -> Ite
 def _end(_action: a.Action, state: RunState, context: SimulatedContext) -> Iterator[e.Event]:
     started = state.current.dispatches.running
     assert started is not None
-    context.world.running.pop(started.id, None)
+    context.running.pop(started.id, None)
     yield e.DispatchEnded(id=started.id, role=started.role, ending=Ending.ENDED, code=None, phase=started.phase)
 
 
@@ -654,6 +667,7 @@ class Simulation:
         self.world = World(self.clock, phases, text)
         self.owners: dict[str, OwnerState] = {}
         self.store: Store = MemoryStore(self.owners)
+        self.running: dict[str, str] = {}
         self.answers: list[tuple[Command, Answer]] = []
         self.crashes = 0
         self.restart()
@@ -693,6 +707,7 @@ class Simulation:
             world=self.world,
             env=context.env,
             lander=Target(self.world),
+            running=self.running,
         )
 
     def submit(self, verb: str, **arguments: object) -> None:

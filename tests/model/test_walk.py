@@ -33,25 +33,11 @@ from runplan.domain.run.kinds import FOR_ANSWER, Mode
 from runplan.domain.run.requests import RunRequest, Timing
 from runplan.domain.run.rows import wait_of
 from runplan.domain.run.state import list_running, open_states
-from tests.model.simulation import PLAN, MemoryStore, Simulation
+from tests.model.simulation import PLAN, START, MemoryStore, Simulation
 from tests.support.builders import a_plan
 from tests.support.environment import pinned
 
 LUCK = 0.9
-START = e.RunStarted(
-    plan=PLAN,
-    title="X",
-    mode=Mode.NEXT,
-    wanted="",
-    auto=True,
-    daemon=True,
-    landing="cherry-pick",
-    target="main",
-    slug="x",
-    gates=(("tests",),),
-    verifiers=("robot",),
-    settings="{}",
-)
 SEEDS = st.integers(0, 2**16)
 WALKS = int(os.environ.get("WALKS", "200"))
 STEPS = int(os.environ.get("WALK_STEPS", "20"))

@@ -1,0 +1,49 @@
+"""Nights of a fleet: whatever happens to three workers, each phase lands once, and no plan is stuck.
+
+`NIGHT=seed` plays one night again, `NIGHTS=n` plays so many; `make walk` plays thousands.
+"""
+
+import gc
+import os
+from pathlib import Path
+
+import pytest
+
+from runplan.adapters.store.postgres import PostgresStore
+from runplan.adapters.store.sql import Append, Store
+from runplan.domain.run.rows import ClaimRow, OwnerState
+from tests.model.fleet import Broken, play_nights
+
+FIRST = int(os.environ.get("NIGHT", "0"))
+NIGHTS = int(os.environ.get("NIGHTS", "1" if "NIGHT" in os.environ else "40"))
+
+
+def test_every_night_keeps_the_promises(tmp_path: Path) -> None:
+    play_nights(range(FIRST, FIRST + NIGHTS), tmp_path)
+
+
+def test_a_night_doubles_an_agent_without_the_fence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checked = Store._append
+
+    def append(self: Store, append: Append) -> None:
+        claim = self.get_claim("plan", append.row.plan) or ClaimRow(run="", owner="", fence=0)
+        checked(self, Append(append.events, append.row, claim.fence, append.pauses))
+
+    monkeypatch.setattr(Store, "_append", append)
+    with pytest.raises(Broken, match="two agents"):
+        play_nights(range(40), tmp_path)
+
+
+def test_a_night_doubles_an_agent_without_the_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PostgresStore, "get_owner_state", lambda _store, _owner: OwnerState.GONE)
+    with pytest.raises(Broken, match="two agents"):
+        play_nights(range(40), tmp_path)
+
+
+def test_a_worker_keeps_no_descriptor_of_plans_that_it_has_left(tmp_path: Path) -> None:
+    play_nights([1], tmp_path / "first")  # imports open files
+    gc.collect()
+    before = [*Path("/dev/fd").iterdir()]
+    play_nights([2], tmp_path)
+    gc.collect()
+    assert len([*Path("/dev/fd").iterdir()]) <= len(before)
