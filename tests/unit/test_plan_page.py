@@ -267,8 +267,8 @@ def test_the_page_of_a_long_plan_stays_small() -> None:
         logs=((dispatches[0], cut_log(["a line of an agent " * 10] * 500)),),
     )
     common = {"navigation": (), "path": "", "live": "", "csrf": "0" * 64, "read_only": False, "signed_in": True}
-    common |= {"count_waiting": int, "effect": ""}
-    values = {**common, "version": "1", "now": NOW, "root": "/r", "notes": [], "repo": "0" * 16, "plan": "plans/X.md"}
+    common |= {"count_waiting": int, "about": {"root": "/r", "notes": [], "effect": ""}}
+    values = {**common, "version": "1", "now": NOW, "repo": "0" * 16, "plan": "plans/X.md"}
     shown = choose_phases(page.card.view.phases, page.selected, is_all=False)
     text = TEMPLATES.get_template("plan.html").render(**values, page=page, shown=shown, drawn=draw_plan(page, shown))
     assert 60_000 < len(text.encode()) < 95_000

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from runplan.adapters.store.outputs import Outputs
 from runplan.adapters.supervise.output import DispatchFiles, ShimRecord
-from runplan.app.views.transcript import Transcript, read_tail
+from runplan.app.views.transcript import Transcript, read_process, read_tail
 from runplan.domain.run.dispatch import Ending
 from runplan.domain.run.events import DispatchEnded, DispatchStarted, Event
 from runplan.domain.run.kinds import Role, RunStatus
@@ -107,6 +107,15 @@ def test_the_tail_of_a_long_output_begins_with_a_whole_line(tmp_path: Path) -> N
     files.out.write_text("".join(f"line {number}\n" for number in range(10_000)))
     assert read_tail(Outputs(tmp_path, None), STARTED, most_bytes=25) == ["line 9998", "line 9999"]
     assert read_tail(Outputs(tmp_path, None), STARTED)[1] == "line 0"
+
+
+def test_the_output_of_checks_that_run_at_once_is_shown_one_after_the_other(tmp_path: Path) -> None:
+    checks = DispatchStarted(id="r1.1", role=Role.GATE, gates=("lint", "tests"), cycle=1, at=AT)
+    a_dispatch(tmp_path / checks.id, "unknown")
+    (tmp_path / checks.id / "gate-lint.log").write_text("clean\x1b[0m\n")
+    (tmp_path / checks.id / "gate-tests.log").write_text("1 passed\n")
+    expected = ["== gate-lint.log", "clean", "== gate-tests.log", "1 passed"]
+    assert read_process(Outputs(tmp_path, None), checks) == expected
 
 
 def a_row(event: Event) -> EventRow:

@@ -5,6 +5,7 @@ import time
 from playwright.sync_api import Browser, Page, expect
 
 from bench.growth import fill
+from runplan.domain.standing.actions import EFFECTS
 from tests.support.cli import Project, a_plan, steps, until
 from tests.support.daemons import run_of
 from tests.web.site import Visitor, serve
@@ -69,4 +70,4 @@ def test_a_diff_of_20000_lines_is_folded_and_a_file_is_loaded_when_it_is_opened(
         small.locator("summary").click()
     expect(small).to_contain_text("+30")
     page.get_by_role("button", name="Approve").click()
-    expect(page.get_by_role("heading", level=1)).to_have_text("Nothing waits for you here")
+    expect(page.locator(".result")).to_have_text(EFFECTS["approve"])

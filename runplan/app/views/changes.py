@@ -20,7 +20,7 @@ from runplan.domain.run.kinds import ANSWERED, PhaseStep, ProofKind, Reason, Run
 from runplan.domain.run.reasons import describe_proof
 from runplan.domain.run.state import RunState, fold, open_states
 from runplan.domain.settings.schema import set_for_phase
-from runplan.domain.standing.actions import NextAction, actions_of_wait, make_action, retry_anew
+from runplan.domain.standing.actions import NextAction, actions_of_wait, make_action
 from runplan.domain.text import command
 from runplan.engine.loop.context import RepositoryContext, plan_path
 from runplan.engine.loop.runs import state_of
@@ -110,9 +110,9 @@ class ChangeView(Struct, frozen=True, kw_only=True):
     def actions(self) -> tuple[NextAction, ...]:
         if self.waiting_for:
             return actions_of_wait(self.waiting_for, self.plan, self.phase)
-        if self.failed:
-            return make_action("retry", self.plan, "Retry", self.phase), retry_anew(self.plan, self.phase)
-        return (make_action("undo", self.plan, phase=self.phase),)
+        if self.failed is None:
+            return (make_action("undo", self.plan, phase=self.phase),)
+        return tuple(make_action("retry", self.plan, "Retry", self.phase, fresh=fresh) for fresh in (False, True))
 
 
 class Proposal(Struct, frozen=True, kw_only=True):

@@ -311,12 +311,8 @@ def read_journal(context: RepositoryContext, plan: str, run: str, *, now: dateti
         raise NotFound("the plan has no such run; see its journal for the newest ones")
     records = list_records(store, row.id) if row and runs else []
     chosen = (record.event for record in records if isinstance(record.event, e.Chosen))
-    return JournalView(
-        runs=runs,
-        run=row if runs else None,
-        lines=describe_records(records, now=now),
-        titles={event.phase: event.title for event in chosen if event.phase},
-    )
+    titles = {event.phase: event.title for event in chosen if event.phase}
+    return JournalView(runs=runs, run=row if runs else None, lines=describe_records(records, now=now), titles=titles)
 
 
 def list_phase_steps(records: Iterable[Recorded[e.Event]]) -> Iterator[str]:
@@ -326,13 +322,9 @@ def list_phase_steps(records: Iterable[Recorded[e.Event]]) -> Iterator[str]:
         event = record.event
         before = dict(open_states(state)).get(event.lane, state).attempt
         state = apply(state, event)
-        after = dict(open_states(state)).get(event.lane, state).attempt
-        if isinstance(event, e.DispatchStarted):
-            yield event.role.value
-        elif isinstance(event, e.Chosen) or before is None:
-            yield after.step.value if after is not None else ""
-        else:
-            yield before.step.value
+        is_first = before is None or isinstance(event, (e.Chosen, e.DispatchStarted))
+        attempt = dict(open_states(state)).get(event.lane, state).attempt if is_first else before
+        yield attempt.step.value if attempt is not None else ""
 
 
 def describe_records(records: list[Recorded[e.Event]], *, now: datetime) -> list[EventLine]:

@@ -100,9 +100,9 @@ def read_process(outputs: Outputs, started: e.DispatchStarted) -> list[str]:
     if started.agent:
         return read_tail(outputs, started)
     lines = []
-    for gate, file in (own_logs(started.gates) or {"": "out.log"}).items():
-        content, _ = outputs.read(started.id, file, -TAIL_BYTES)
-        lines += [*([f"== {gate}"] if gate else []), *plain(content.decode("utf-8", "replace")).splitlines()]
+    for file in own_logs(started.gates).values() or ("out.log",):
+        output, _ = outputs.read(started.id, file, -TAIL_BYTES)
+        lines += [f"== {file}", *plain(output.decode("utf-8", "replace")).splitlines()]
     return lines
 
 

@@ -36,13 +36,10 @@ EFFECTS = {
     "reject": "Rejected: the run ends, and what was made is kept.",
     "revise": "Sent: an agent takes up your words, and you are asked again.",
     "answer": "Answered: an agent continues with your words.",
-    "start": "Accepted: the work begins, now or at the time that you chose.",
     "plan": "Accepted: agents write the plan, and you are asked before any work.",
-    "retry": "Accepted: the work continues.",
     "stop": "Stop requested: its work is kept.",
     "pause": "Pause requested: the current step finishes.",
-    "resume": "Resumed.",
-    "now": "Accepted: it runs now.",
+    **dict.fromkeys(("start", "retry", "resume", "now"), "Accepted: the work goes on, now or at its time."),
 }
 
 
@@ -84,7 +81,7 @@ def list_actions(
         actions += [action for action in _actions_of_schedule(plan, facts.schedule) if action.verb != "now"]
         return tuple({(action.verb, action.id, action.text, action.phase): action for action in actions}.values())
     has_ended_badly = run is not None and run.state in (RunStatus.FAILED, RunStatus.STOPPED) and not is_complete
-    actions = [make_action("retry", plan, "Retry"), retry_anew(plan)] if has_ended_badly else []
+    actions = [make_action("retry", plan, "Retry"), make_action("retry", plan, fresh=True)] if has_ended_badly else []
     actions += [make_action("retry", plan, f"Retry phase {phase}", phase) for phase in failed]
     actions += _actions_of_schedule(plan, facts.schedule)
     if has_ended_badly or (is_complete and run is not None):
@@ -94,23 +91,22 @@ def list_actions(
     return tuple(actions)
 
 
-def make_action(verb: str, plan: str, label: str = "", phase: str = "", *, is_usual: bool = False) -> NextAction:
+def make_action(
+    verb: str, plan: str, label: str = "", phase: str = "", *, fresh: bool = False, is_usual: bool = False
+) -> NextAction:
     confirm = f"Stop {plan}? Its work is kept." if verb == "stop" else ""
-    usual = is_usual or verb in _USUAL
+    if fresh:
+        label, confirm = "Retry from scratch", "Begin the phase anew? Its kept work is parked."
+    usual = is_usual or fresh or verb in _USUAL
     return NextAction(
         verb=verb,
         plan=plan,
         phase=phase,
         label=label or _LABELS.get(verb, verb.capitalize()),
         confirm=confirm,
+        fresh=fresh,
         is_usual=usual,
     )
-
-
-def retry_anew(plan: str, phase: str = "") -> NextAction:
-    label = "Retry from scratch"
-    confirm = "Begin the phase anew? Its kept work is parked."
-    return NextAction(verb="retry", plan=plan, phase=phase, label=label, confirm=confirm, fresh=True, is_usual=True)
 
 
 def _actions_of_schedule(plan: str, schedule: ScheduleRow | None) -> list[NextAction]:

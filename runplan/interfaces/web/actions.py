@@ -41,6 +41,11 @@ class Form(Struct, frozen=True, kw_only=True):
     quick: str = ""
     fresh: str = ""
 
+    @property
+    def effect(self) -> str:
+        """The name of what follows when it is accepted."""
+        return "revise" if self.verb == "reject" and self.text.strip() else self.verb
+
 
 async def read_form(request: Request) -> Form:
     try:
@@ -93,17 +98,13 @@ async def act(request: Request) -> Response:
     outcome = await run_in_threadpool(carry_out, form, Path(known.root), site.env, "page")
     plan = (isinstance(outcome.answer, Accepted) and outcome.answer.plan) or form.plan
     if isinstance(outcome.answer, Accepted) and plan:
-        return RedirectResponse(link("/plan", repo=form.repo, plan=plan, done=name_effect(form)), 303)
+        return RedirectResponse(link("/plan", repo=form.repo, plan=plan, done=form.effect), 303)
     back = link("/plan", repo=form.repo, plan=plan) if plan else "/inbox"
     return await run_in_threadpool(show_outcome, request, form, outcome, back=back)
-
-
-def name_effect(form: Form) -> str:
-    return "revise" if form.verb == "reject" and form.text.strip() else form.verb
 
 
 def show_outcome(request: Request, form: Form, outcome: OperationResult, *, back: str = "") -> Response:
     """The page with what follows, or with what was said; the script shows its last sentence."""
     status = 200 if outcome.code == Exit.DONE else 409 if outcome.code == Exit.WAITING else 422
-    effect = EFFECTS[name_effect(form)] if isinstance(outcome.answer, Accepted) else ""
+    effect = EFFECTS[form.effect] if isinstance(outcome.answer, Accepted) else ""
     return render(request, "result.html", status=status, result=outcome, effect=effect, back=back)

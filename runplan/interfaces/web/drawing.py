@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from graphlib import CycleError, TopologicalSorter
+from time import localtime, strftime
 from typing import NamedTuple
 
 from markupsafe import Markup
@@ -180,6 +180,10 @@ class Bar(Struct, frozen=True, kw_only=True):
     is_bad: bool = False
     is_running: bool = False
 
+    @property
+    def look(self) -> str:
+        return "failed" if self.is_bad else ROLES.get(self.kind, "ready")
+
 
 class Scale:
     """Places of moments. Times in which nothing ran, longer than a tenth of the time at work, are cut to a break."""
@@ -231,21 +235,12 @@ def draw_timeline(bars: Sequence[Bar], *, title: str) -> Markup:
         breaks=[LABEL_WIDTH + scale.place(end) + BREAK_WIDTH / 2 for _, end in scale.spans[:-1]],
         bars=[(bar, LABEL_WIDTH + scale.place(bar.start_s), max(bar.seconds * scale.per_second, 3.0)) for bar in bars],
         width=TIMELINE_WIDTH,
-        ticks=[(LABEL_WIDTH + scale.place(tick), _describe_tick(tick)) for tick in scale.list_ticks()],
+        ticks=[(LABEL_WIDTH + scale.place(tick), strftime("%H:%M:%S", localtime(tick))) for tick in scale.list_ticks()],
         top=AXIS_HEIGHT,
         height=AXIS_HEIGHT + (len(rows) + 1) * ROW_HEIGHT,  # with the legend
         row_height=ROW_HEIGHT,
-        roles=ROLES,
-        legend=sorted({("failed", "✕ failed") if bar.is_bad else (_look_of(bar), bar.kind) for bar in bars}),
+        legend=sorted({(bar.look, "✕ failed" if bar.is_bad else bar.kind) for bar in bars}),
     )
-
-
-def _look_of(bar: Bar) -> str:
-    return ROLES.get(bar.kind, "ready")
-
-
-def _describe_tick(moment: float) -> str:
-    return f"{datetime.fromtimestamp(moment, UTC).astimezone():%H:%M:%S}".removesuffix(":00")
 
 
 # --- charts ---------------------------------------------------------------------------------------------

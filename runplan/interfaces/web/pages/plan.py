@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
+from operator import attrgetter
 
 from msgspec.structs import replace
 from starlette.requests import Request
@@ -36,17 +37,8 @@ def show_plan(request: Request) -> Response:
         page = read_plan_page(context, repo, plan, query.get("phase", ""), now=datetime.now(UTC))
     shown = choose_phases(page.card.view.phases, page.selected, is_all=query.get("phases") == "all")
     drawn = draw_plan(page, shown)
-    return render(
-        request,
-        "plan.html",
-        live=True,
-        root=known.root,
-        notes=notes,
-        page=page,
-        shown=shown,
-        drawn=drawn,
-        effect=EFFECTS.get(query.get("done", ""), ""),
-    )
+    about = {"root": known.root, "notes": notes, "effect": EFFECTS.get(query.get("done", ""), "")}
+    return render(request, "plan.html", live=True, about=about, page=page, shown=shown, drawn=drawn)
 
 
 def draw_plan(page: PlanPage, shown: Sequence[PhaseView]) -> tuple[str, str]:
@@ -122,11 +114,8 @@ def show_journal(request: Request) -> Response:
 
 def group_lines(lines: Sequence[EventLine]) -> list[tuple[str, list[tuple[str, list[EventLine]]]]]:
     """The phases with their steps, each as often as the work came back to it."""
-    phases = groupby(lines, key=lambda line: line.phase)
-    return [
-        (phase, [(step, list(some)) for step, some in groupby(rows, key=lambda line: line.step)])
-        for phase, rows in phases
-    ]
+    phases = groupby(lines, key=attrgetter("phase"))
+    return [(phase, [(step, list(some)) for step, some in groupby(rows, attrgetter("step"))]) for phase, rows in phases]
 
 
 def read_page(text: str, count: int) -> int:
