@@ -15,6 +15,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from msgspec import Struct, UnsetType
 from msgspec.structs import fields
 
+from runplan.adapters.agents.clis import agent_of
 from runplan.app.operations.upkeep import Setting
 from runplan.app.views.changes import ChangeView, ProposalView
 from runplan.app.views.checks import CheckedPlan
@@ -197,10 +198,9 @@ def describe_type(kind: Any) -> str:
 def agent_page(name: str) -> str:
     """What the tables of docs/agents.md say of one agent, with the lines to install and to choose it."""
     page = read("docs/agents.md")
-    way, package, version, *_ = expected(name)["install"].split()
-    install = f"npm install --global {package}" if way == "npm" else f"pipx install {package}"
+    version = expected(name)["install"].split()[2]
     text = f"# {TITLES[name]}\n\n" + MADE.format(source="`docs/agents.md`")
-    text += f'```sh\n{install}\n```\n\n```toml\n[agents]\nimplementer = "{name}"\n```\n\n'
+    text += f'```sh\n{agent_of(name).install}\n```\n\n```toml\n[agents]\nimplementer = "{name}"\n```\n\n'
     text += f"The tests read streams of version {version}.\n\n"
     facts = []
     for heading, names in (
