@@ -239,6 +239,11 @@ def _import_everything() -> None:
 def _become(request: dict[str, Any], given: Sequence[int], address: str) -> NoReturn:
     """The program itself, from here on like one that was started by its name."""
     code: Any = 70
+    notes = contextlib.ExitStack()
+    if "PYTEST_CALLS" in os.environ:
+        from tests.support.calls import noted_calls
+
+        notes.enter_context(noted_calls(cwd=request["cwd"]))
     try:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         if request.get("session"):
@@ -267,6 +272,7 @@ def _become(request: dict[str, Any], given: Sequence[int], address: str) -> NoRe
         for thread in threading.enumerate():
             if thread is not threading.current_thread() and not thread.daemon:
                 thread.join()
+        notes.close()
         with contextlib.suppress(OSError, ValueError):  # the reader may be gone
             sys.stdout.flush()
             sys.stderr.flush()

@@ -1,47 +1,36 @@
 """`make mutants`: change the code at random places, one at a time, and list the changes that no test notices.
 
 All of it happens in copies of the tree. The tests of a mutant are those that call the changed function, the quickest
-first. Which tests call which functions is measured once for each test file, and kept in `.venv/mutants`.
+first (`calls.py`).
 """
 
 import argparse
 import ast
 import copy
-import cProfile
-import hashlib
 import itertools
-import json
 import os
 import random
-import re
 import shutil
 import signal
 import subprocess
 import sys
 import sysconfig
 import tempfile
-import threading
-import time
-from collections import defaultdict
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from types import CodeType, FrameType
 from typing import Any
 
-import pytest
+from tests.support.calls import MODULE, ROOT, Tests, load_tests
 
-ROOT = Path(__file__).parents[2]
 MUTATED = ("domain/run", "domain/checks", "engine/loop", "engine/landing", "hosts")  #: folders of the package
-TESTED = ("tests/unit", "tests/contract", "tests/model", "tests/integration", "tests/forge")
-MAPS = ROOT / ".venv/mutants"
-MAP = "PYTEST_MUTANTS_MAP"  #: the variable with the file to which the plug-in writes
+TESTED = ("tests/unit", "tests/contract", "tests/model", "tests/integration", "tests/forge", "tests/e2e")
+NOT_TESTED = ("test_docs.py", "test_make.py")  #: they take long, and test no code
 BUDGET_S = 20.0  #: for the tests of one mutant, by the measured times
 LIMIT_S = 120.0  #: after which a mutant counts as killed
 BAR = 95.0  #: percent
 LARGE = 100  #: such numbers are limits of sizes, in which one more or less makes no difference
-MODULE = "<module>"
 
 _PAIRS: tuple[tuple[type[ast.AST], type[ast.AST]], ...] = (
     *((ast.Lt, ast.LtE), (ast.Gt, ast.GtE), (ast.Eq, ast.NotEq), (ast.Is, ast.IsNot), (ast.In, ast.NotIn)),
@@ -177,86 +166,18 @@ def _shorten(text: str, other: str) -> str:
     return " ⏎ ".join([line.strip() for line in text.splitlines() if line not in others][:3])
 
 
-# --- which tests call which functions ---------------------------------------------------------------------
+def tests_of(mutant: Mutant, tests: Tests) -> list[str]:
+    """Those that call the function, else one of its module, else one of a module that imports it.
 
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Note which functions a test calls; the module is a plug-in of `make mutants`."""
-    codes: set[CodeType] = set()
-
-    def note_call(frame: FrameType, event: str, argument: object) -> None:
-        codes.add(frame.f_code)
-
-    def note_and_pass(own: Callable[[FrameType, str, object], object] | None) -> None:
-        """Instead of `sys.setprofile`, which some tests use, too."""
-
-        def note(frame: FrameType, event: str, argument: object) -> None:
-            codes.add(frame.f_code)
-            own(frame, event, argument) if own else None
-
-        set_profile(note if own else None)
-        if own is None:
-            profile.enable(builtins=False)
-
-    profile = cProfile.Profile()  # of this thread
-    set_profile = sys.setprofile
-    began = time.monotonic()
-    threading.settrace(note_call)
-    profile.enable(builtins=False)
-    sys.setprofile = note_and_pass  # type: ignore[assignment]
-    try:
-        return (yield)
-    finally:
-        sys.setprofile = set_profile
-        profile.disable()
-        threading.settrace(None)
-        took_s = time.monotonic() - began
-        codes |= {entry.code for entry in profile.getstats() if isinstance(entry.code, CodeType)}
-        package = str(item.config.rootpath / "runplan") + os.sep
-        names = {(code.co_filename, re.sub(r"[.]<[^.]+>", "", code.co_qualname)) for code in codes}
-        calls = [f"{file.removeprefix(package)}:{name}" for file, name in names if file.startswith(package)]
-        row = json.dumps({"test": item.nodeid, "took_s": round(took_s, 3), "calls": sorted(calls)})
-        with open(os.environ[MAP], "a", encoding="utf-8") as out:
-            out.write(row + "\n")
-
-
-def measure_tests(files: list[Path], out: Path) -> None:
-    """Run the tests of these files with the plug-in, which appends to `out`."""
-    names = [str(file.relative_to(ROOT)) for file in files]
-    words = ["-q", "-n", "2", "--tier", "test", "-p", "tests.support.mutants", "-p", "no:cacheprovider"]
-    env = {**os.environ, MAP: str(out)}
-    subprocess.run([sys.executable, "-m", "pytest", *words, *names], cwd=ROOT, env=env, check=False)
-
-
-def load_map() -> dict[str, list[tuple[float, str]]]:
-    """The tests of each function, `path:name`, the quickest first; measured anew for files that have changed."""
-    MAPS.mkdir(parents=True, exist_ok=True)
-    files = [file for folder in TESTED for file in sorted((ROOT / folder).glob("test_*.py"))]
-    maps = {file: MAPS / f"{file.stem}-{hashlib.sha256(file.read_bytes()).hexdigest()[:16]}.jsonl" for file in files}
-    if new := [file for file, stored in maps.items() if not stored.exists()]:
-        with tempfile.TemporaryDirectory() as place:
-            out = Path(place) / "map"
-            out.touch()
-            measure_tests(new, out)
-            rows = defaultdict(list)
-            for row in out.read_text(encoding="utf-8").splitlines():
-                rows[json.loads(row)["test"].partition("::")[0]].append(row)
-        for file in new:
-            maps[file].write_text("\n".join(rows[str(file.relative_to(ROOT))]) + "\n", encoding="utf-8")
-    tests = defaultdict(list)
-    for stored in maps.values():
-        for row in map(json.loads, filter(None, stored.read_text(encoding="utf-8").splitlines())):
-            modules = {f"{call.partition(':')[0]}:{MODULE}" for call in row["calls"]}
-            for call in {*row["calls"], *modules}:
-                tests[call].append((row["took_s"], row["test"]))
-    return {call: sorted(rows) for call, rows in tests.items()}
-
-
-def tests_of(mutant: Mutant, tests: dict[str, list[tuple[float, str]]]) -> list[str]:
-    """As many as the time allows; one at least, where there is one."""
+    As many as the time allows; one at least, where there is one.
+    """
     path = mutant.path.removeprefix("runplan/")
-    rows = tests.get(f"{path}:{mutant.function}") or tests.get(f"{path}:{MODULE}", [])
+    rows = tests.get(f"{path}:{mutant.function}") or tests.get(f"{path}:{MODULE}") or []
+    if not rows:
+        name = path.removesuffix(".py").replace("/", ".")
+        importers = [file for file in (ROOT / "runplan").rglob("*.py") if name in file.read_text(encoding="utf-8")]
+        keys = [f"{file.relative_to(ROOT / 'runplan')}:{MODULE}" for file in importers]
+        rows = sorted({row for key in keys for row in tests.get(key, [])})
     spent = list(itertools.accumulate(took_s for took_s, _ in rows))
     return [test for place, (_, test) in enumerate(rows) if not place or spent[place] < BUDGET_S]
 
@@ -331,7 +252,8 @@ def main() -> int:
     parser.add_argument("--only", default="", help="part of the paths of the modules to change")
     parser.add_argument("--jobs", type=int, default=2)
     args = parser.parse_args()
-    tests = load_map()
+    tested = (file for folder in TESTED for file in sorted((ROOT / folder).glob("test_*.py")))
+    tests = load_tests([file for file in tested if file.name not in NOT_TESTED])
     waiting = list(enumerate(choose_mutants(args.seed, args.count, args.only)))
     count = len(waiting)
     survivors: list[Mutant] = []
