@@ -17,6 +17,10 @@ LANES = e.LanesChosen(tip="c1", lanes=(("a", "1", ("a/",)), ("b", "2", ("b/",)))
 LANE_FAILED = e.RunEnded(outcome=RunOutcome.FAILED, reason="tests-failed", lane="a")
 
 
+def planning(goal: str) -> e.RunStarted:
+    return replace(started("plan"), planning=e.Planning(goal=goal))
+
+
 @pytest.mark.parametrize(
     ("running", "asked", "does"),
     [
@@ -37,6 +41,8 @@ LANE_FAILED = e.RunEnded(outcome=RunOutcome.FAILED, reason="tests-failed", lane=
         ([started("finish"), READ_1], started("undo", wanted="1"), False),
         ([started("undo", wanted="1")], started("undo", wanted="1"), True),
         ([started("undo", wanted="1")], started("next"), False),
+        ([planning("a")], planning("a"), True),
+        ([planning("a")], planning("b"), False),
         ([started("finish"), LANES], started("phase", wanted="3"), True),
         ([started("finish"), LANES, LANE_FAILED], started("phase", wanted="2"), True),
         ([started("finish"), LANES, LANE_FAILED], started("phase", wanted="3"), False),

@@ -109,6 +109,12 @@ def test_makefiles_are_guarded_where_a_check_runs_make(path: str) -> None:
     assert [found("make test", new, "html:\n\ttrue\n") for new in ("docs/Makefile", "more.mk")] == [[], []]
 
 
+def test_an_included_makefile_is_guarded_where_a_check_runs_make() -> None:
+    before = {"rules.mk": "all:\n"}
+    (finding,) = find_changes(["make test"], ["rules.mk"], before=before.get, after={"rules.mk": "x:\n"}.get)
+    assert finding == ("rules.mk", "a check runs make, which reads it, and it was changed")
+
+
 @pytest.mark.parametrize(
     ("path", "how"),
     [

@@ -309,6 +309,7 @@ def test_an_approval_holds_for_the_same_patch_after_a_landing_of_runplan(
     proof = e.ProofJudged(tree="t3", kind=ProofKind.OLD_TESTS, line="", promises=promises)
     facts = [started(), read("p1"), built, e.Answered(tree="t1", approved=True), moved, again, proof]
     assert fold(facts).current.delivery.is_approved is is_approved
+    assert not fold([fact for fact in facts if not isinstance(fact, e.Answered)]).current.delivery.is_approved
 
 
 @pytest.mark.parametrize(("tip", "is_ours"), [("c1", True), ("c3", True), ("foreign", False), ("c5", False)], ids=str)

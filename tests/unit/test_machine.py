@@ -220,6 +220,15 @@ def test_a_rejection_of_another_candidate_is_ignored() -> None:
     assert decide(landing(asked, e.Answered(tree="t0", approved=False, why="no"))) == decide(landing(asked))
 
 
+def test_an_answer_belongs_to_the_open_question_of_its_id() -> None:
+    question = e.QuestionAsked(id="r.Q1", text="which?")
+    state = fold([started(), e.PhaseChosen(tip="c0", phase="1"), question])
+    first, other = (e.QuestionAnswered(id=id_, text="this") for id_ in ("r.Q1", "r.Q2"))
+    assert is_current(state, first)
+    assert not is_current(state, other)
+    assert not is_current(apply(state, first), first)
+
+
 @pytest.mark.parametrize("why", ["", "shorter"])
 @pytest.mark.parametrize("is_approval", [True, False])
 def test_the_first_of_two_answers_counts(why: str, *, is_approval: bool) -> None:

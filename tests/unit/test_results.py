@@ -242,6 +242,11 @@ def test_an_option_asks_for_names_where_the_command_shows_its_runner(line: str, 
     ]
 
 
+def test_further_options_of_pytest_are_added_to_its_variable() -> None:
+    plain, more = (ask_for_names("pytest", "/o", options).splitlines()[0] for options in ("", "-x"))
+    assert more == f"{plain[:-1]} -x'"
+
+
 @pytest.mark.parametrize(
     ("line", "recipe", "is_named"),
     [
@@ -577,6 +582,16 @@ def test_the_comparison_names_every_kind_of_difference() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("failed", "why"), [(None, "exit code 3"), (0, "exit code 3"), (2, "exit code 3; 2 failed, 1 named")]
+)
+def test_failures_without_names_are_counted(failed: int | None, why: str) -> None:
+    names = frozenset(["a"]) if failed else frozenset[str]()
+    was = Results(exit_code=0, runner="", failures=names)
+    now = Results(exit_code=3, runner="", failed=failed, failures=names)
+    assert compare_results(was, now).why == why
+
+
 def test_a_suite_that_stops_at_a_new_failure_has_regressed() -> None:
     before, now = sample("pytest/passing.0"), sample("pytest/stopped.1")
     assert compare_results(before, now).regressed == (WRONG,)
@@ -595,6 +610,8 @@ def test_a_suite_that_stops_at_a_new_failure_has_regressed() -> None:
         ("pytest && true", "pytest/failing.1", ""),
         ("pytest", "pytest/stopped.1", ""),
         ("pytest", "pytest/passing.0", ""),
+        ("pytest", "unittest/failing.1", ""),
+        ("make", "ctest/failing.8", ""),
     ],
 )
 def test_only_the_failed_tests_run_again_where_that_is_possible(command: str, name: str, expected: str) -> None:
