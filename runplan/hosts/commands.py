@@ -98,6 +98,7 @@ class Executor:
             "stop": self._execute_stop,
             "pause": self._execute_pause,
             "resume": self._execute_resume,
+            "tell": self._execute_tell,
         }
         try:
             return verbs[command.verb](command)
@@ -181,6 +182,12 @@ class Executor:
             return None
         halts = self._owner.record(plan, e.Halted(by=command.by))
         return Answer(lines=(f"Paused {plan}",) if rests or halts else ())
+
+    def _execute_tell(self, command: Command) -> Answer | None:
+        if self._owner.adopt(command.plan) is not None and not self._begins:
+            return None
+        told = self._owner.record(command.plan, e.Told(text=command.arguments["text"], by=command.arguments["by"]))
+        return Answer(lines=(f"Told {command.plan}: the next agent of its run reads it first",) if told else ())
 
     def _execute_resume(self, command: Command) -> Answer:
         """Resume the plan and its schedule; a run that lost its keys needs them from this caller."""

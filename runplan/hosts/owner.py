@@ -397,7 +397,7 @@ class RunOwner:
         why = pending_answer(state, plan) if request.fired else runs.needed_answer(state, request.started)
         return Answer(declined=True, why=why, exit=int(Exit.WAITING)) if why else None
 
-    def record(self, plan: str, event: e.StopRequested | e.Halted | e.Continued) -> bool:
+    def record(self, plan: str, event: e.StopRequested | e.Halted | e.Continued | e.Told) -> bool:
         """Record a person's request for the plan's run; False when this worker owns none."""
         active = self.runs.get(plan)
         if active is None:

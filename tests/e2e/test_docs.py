@@ -26,7 +26,20 @@ pytestmark = pytest.mark.promise
 
 PHASES = ("1", "2", "4b")
 #: Files of their own test these.
-NOT_RUN = ("demo", "daemon", "fleet", "mcp", "memory", "notify", "uninstall", "watch", "web", "worker")
+NOT_RUN = (
+    "demo",
+    "daemon",
+    "fleet",
+    "mcp",
+    "memory",
+    "notify",
+    "tell",
+    "attach",
+    "uninstall",
+    "watch",
+    "web",
+    "worker",
+)
 #: Verbs that read; they share a project.
 READING = (
     "completion",

@@ -7,6 +7,7 @@ import pytest
 from tests.support.cli import (
     Project,
     a_plan,
+    a_project,
     assert_nothing_runs,
     fix,
     set_up,
@@ -112,3 +113,25 @@ def test_independent_phases_go_on_while_one_waits_for_a_person(project: Project,
     done = project.runplan(*(("answer", "X", "8080") if is_question else ("approve", "X")))
     assert done.code == 0, done.err
     assert project.landed() == ["2", "1", "3"]
+
+
+@pytest.mark.promise
+def test_what_a_person_tells_is_the_first_thing_that_the_next_agent_reads(tmp_path: Path) -> None:
+    project = a_project(tmp_path, "1", "2")
+    project.agent(work() + work(phase="2"))
+    absent = project.runplan("tell", "X", "too early")
+    assert (absent.code, absent.last.startswith("runplan: plans/X.md has no run; nobody was told.")) == (3, True)
+    assert project.runplan("start", "X", "finish", "--wait").code == 4
+    told = project.runplan("tell", "X", "use the existing {{phase}} parser")
+    assert (told.code, told.last) == (0, "runplan: Told plans/X.md: the next agent of its run reads it first")
+    assert project.runplan("tell", "X", " ").code == 2
+    assert project.runplan("approve", "X", "--wait").code == 4
+    prompt = project.prompts("implement")[-1]
+    assert prompt.startswith("## What a person says now\n")
+    assert "=== begin of words ===\nuse the existing { {phase}} parser\n=== end of words ===\n" in prompt
+    assert "What a person says" not in project.prompts("verify")[-1]
+    assert project.runplan("approve", "X", "--wait").code == 0
+    report = project.show("main:reports/plan-x.md")
+    assert report.count("- Uma User (terminal) told the agents: use the existing") == 1
+    assert "told       by Uma User (terminal): use the existing" in project.runplan("logs", "X").out
+    assert "told       by Uma User (terminal): use the existing" in project.runplan("attach", "X").out

@@ -5,16 +5,17 @@ import signal
 
 from runplan.adapters import processes
 from runplan.adapters.configuration.places import state_directory
+from runplan.adapters.git.command import ANY
 from runplan.adapters.store.protocol import Store
 from runplan.app.operations import runs
 from runplan.app.operations.model import Accepted, Answer, Caller, Declined, operation
-from runplan.app.operations.requests import NowRequest, PauseRequest, ResumeRequest, StopRequest
+from runplan.app.operations.requests import NowRequest, PauseRequest, ResumeRequest, StopRequest, TellRequest
 from runplan.domain.errors import NotFound, Unreachable, UsageError, error_with
 from runplan.domain.names import WATCH
 from runplan.domain.run.rows import Answer as RowAnswer, Command
-from runplan.domain.text import command
+from runplan.domain.text import command, plain
 from runplan.engine.loop import preflight
-from runplan.engine.loop.context import RepositoryContext, plan_or_watch
+from runplan.engine.loop.context import RepositoryContext, plan_or_watch, plan_path
 from runplan.engine.loop.runs import end_recorded_agents
 from runplan.hosts.commands import KEEP_SCHEDULE, request_of
 from runplan.hosts.daemon import submit
@@ -52,6 +53,26 @@ def _pause_or_resume(caller: Caller, word: str, verb: str, then: str) -> Answer:
         raise NotFound(f"{plan} has no daemon run and no schedule; see: {command('runplan', 'status', plan)}")
     caller.say(f"{answer.lines[0] if answer is not None else submit.BUSY}{then} {command(plan)}")
     return Accepted(plan=plan)
+
+
+@operation
+def tell(caller: Caller, request: TellRequest) -> Answer:
+    text = plain(request.text).strip()
+    if not text:
+        raise UsageError("tell: the text is empty")
+    with caller.open(lenient=True) as context:
+        plan = plan_path(context, request.plan)
+        run = context.store().get_interrupted_run(plan)
+        if run is None or not run.daemon:
+            where = "runs in a terminal, not in the daemon" if run is not None else "has no run"
+            raise NotFound(f"{plan} {where}; nobody was told. See: {command('runplan', 'status', plan)}")
+        person = context.git.run("config", "user.name", ok=ANY).text or "a person"
+        arguments = {"text": text, "by": f"{person} ({plain(caller.by)})"}
+        answer = runs.submit_command(caller, context, plan, "tell", arguments)
+    if answer is None or not answer.lines:
+        raise NotFound(f"the run of {plan} has ended meanwhile; nobody was told")
+    caller.say(answer.lines[0])
+    return Accepted(plan=plan, run=run.id)
 
 
 @operation

@@ -149,6 +149,14 @@ class AnswerRequest:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TellRequest:
+    """Tell the agents of a run something; the next one reads it first."""
+
+    plan: NamedPlan
+    text: Annotated[str, Help("the words of the user, for the agents that begin from now on", "TEXT")]
+
+
+@dataclass(frozen=True, kw_only=True)
 class EditRequest:
     """Edit a proposed plan in $EDITOR; it is checked again."""
 

@@ -25,6 +25,7 @@ OPERATIONS: dict[str, tuple[Operation[Any], type]] = {
     "approve": (answers.approve, requests.ApproveRequest),
     "reject": (answers.reject, requests.RejectRequest),
     "answer": (answers.answer, requests.AnswerRequest),
+    "tell": (commands.tell, requests.TellRequest),
 }
 
 

@@ -217,6 +217,13 @@ class Continued(Event, frozen=True, kw_only=True):
     """A person ended the pause."""
 
 
+class Told(Event, frozen=True, kw_only=True):
+    """Words of a person for the agents of this run; those that begin from now on read them first."""
+
+    text: str
+    by: str
+
+
 class StopRequested(Event, frozen=True, kw_only=True):
     by: str
 

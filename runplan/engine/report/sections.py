@@ -32,6 +32,7 @@ def phase_section(
     run: str,
     subjects: Mapping[str, str],
     commands: Mapping[str, str],
+    words: Iterable[str] = (),
     warnings: Iterable[str] = (),
     approved_at: str = "",
 ) -> str:
@@ -66,7 +67,7 @@ def phase_section(
         "### Verification",
         "\n".join(lines),
     ]
-    if signed := list(_list_sign_off(phase, approved_at)):
+    if signed := list(_list_sign_off(phase, words, approved_at)):
         parts += ["### Sign-off", "\n".join(signed)]
     if phase.work is not None and (said := phase.work.remarks.describe()):
         parts += ["### Remarks of the Agent", "\n".join(f"- {escape_inline(line)}" for line in said)]
@@ -208,7 +209,7 @@ def _list_verification(phase: WorkAttempt, commands: Mapping[str, str]) -> Itera
     yield from phase.proof.exceptions
 
 
-def _list_sign_off(phase: WorkAttempt, approved_at: str) -> Iterator[str]:
+def _list_sign_off(phase: WorkAttempt, words: Iterable[str], approved_at: str) -> Iterator[str]:
     """What a person was to look at, who approved it and when, and what people said before."""
     delivery = phase.delivery
     tree = delivery.candidate.tree if delivery.candidate else ""
@@ -218,7 +219,7 @@ def _list_sign_off(phase: WorkAttempt, approved_at: str) -> Iterator[str]:
         moment = f", {approved_at[:16].replace('T', ' ')} UTC" if approved_at else ""
         who = escape_inline(delivery.approved_by or "a person")
         yield f"- Approved by {who} on tree {code_span(delivery.approved)}{carried}{moment}"
-    yield from (f"- {escape_inline(bounded(line, LONGEST_DETAIL))}" for line in phase.words)
+    yield from (f"- {escape_inline(bounded(line, LONGEST_DETAIL))}" for line in (*phase.words, *words))
 
 
 def _describe_check(

@@ -117,6 +117,11 @@ class RunContext(OpenRepository, frozen=True, kw_only=True):
         """The files that are the user's own wherever they are: they never become work."""
         return (*self.settings.run.copy, *self.agents.personal)
 
+    def list_told(self, since: str = "") -> list[Recorded[e.Told]]:
+        """What people have told the agents of this run."""
+        told = self.store.list_facts(e.Told, plan=self.plan)
+        return [fact for fact in told if fact.run == self.run and fact.at >= since]
+
     def choose_lessons(self, options: e.RunStarted) -> list[str]:
         """What the prompts of this run say of earlier ones."""
         return choose_lessons(read_lessons(self.store)) if self.settings.plan.memory and options.memory else []

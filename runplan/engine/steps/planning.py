@@ -11,7 +11,7 @@ from msgspec import to_builtins
 from msgspec.structs import asdict, replace
 
 from runplan.adapters.agents.plan_prompts import PlanBrief, planning_prompt
-from runplan.adapters.agents.prompts import PRINCIPLES, memory_note
+from runplan.adapters.agents.prompts import PRINCIPLES, memory_note, told_note
 from runplan.adapters.configuration.places import remove_unused_root
 from runplan.adapters.git.command import Git
 from runplan.adapters.git.zones import Extra
@@ -89,7 +89,8 @@ def prepare_planner(started: e.DispatchStarted, state: RunState, context: RunCon
         rules=tuple((path, text[:LONGEST_RULES]) for path, text in texts if text),
         principles=context.prompts[PRINCIPLES],
     )
-    text = planning_prompt(context.prompts[f"plan-{started.role}"], brief)
+    told = told_note([fact.event.text for fact in context.list_told()])
+    text = planning_prompt(told + context.prompts[f"plan-{started.role}"], brief)
     if started.role in (Role.EXPLORE, Role.DRAFT, Role.CRITIQUE):
         text += names.as_utf8(memory_note(context.choose_lessons(state.options)))
     launch = launch_agent(started, context, text, base=tip)

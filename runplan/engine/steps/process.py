@@ -143,7 +143,7 @@ def prepare_writer(started: e.DispatchStarted, state: RunState, context: RunCont
     checks = context.settings.checks
     red = [(checks[name].command, output) for name, output in outputs if name in checks]
     brief = write_brief(started, phase, context, tip=phase.base)
-    template = context.prompts[started.role]
+    template = prompts.told_note([fact.event.text for fact in context.list_told()]) + context.prompts[started.role]
     if started.role is Role.IMPLEMENT:
         text = prompts.implement_prompt(template, brief) + (prompts.kept_note(kept) if kept else "")
     else:

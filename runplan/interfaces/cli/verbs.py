@@ -158,6 +158,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
         "reject": _operation(requests.RejectRequest, _VIA, [_WAIT, _BACKGROUND]),
         "edit": _operation(requests.EditRequest),
         "answer": _operation(requests.AnswerRequest, [_WAIT, _BACKGROUND]),
+        "tell": _operation(requests.TellRequest),
     },
     "Look": {
         "status": Verb("cli.show.status", "Show what is done, running and next", _STATUS),
@@ -165,6 +166,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
         "next": Verb("cli.show.status", "List schedules and when they fire next", (_JSON,)),
         "report": Verb("cli.show.report", "Show a plan's report", _REPORT),
         "logs": Verb("cli.show.journal", "Show what a plan's newest run did, step by step", _LOGS),
+        "attach": Verb("cli.show.journal", "Follow the agents of a plan's run, and what they are told", (_ANY_RUN,)),
         "explain": Verb(
             "cli.show.journal", "Explain the current state and how it got there", (_ANY_RUN, _STEPS, _JSON)
         ),
@@ -242,6 +244,8 @@ EXAMPLES = {
     "reject": """\
   runplan reject plans/X.md                                   end the run; its work is kept
   runplan reject plans/X.md -m "the flag must be optional"    a fixer changes the work, then you are asked again""",
+    "tell": '  runplan tell plans/X.md "use the existing parser"      the next agent of the run reads it first',
+    "attach": "  runplan attach plans/X.md      what its agents do, until the run ends; Ctrl-C leaves it running",
     "memory": """\
   runplan memory                     what agents of this repository are told, with ids
   runplan memory --forget 1a2b3c4d   one lesson that is wrong

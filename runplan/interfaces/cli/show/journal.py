@@ -10,7 +10,7 @@ from functools import partial
 from runplan.app.machine import read_metrics
 from runplan.app.operations.model import Caller
 from runplan.app.views.ending import RunLog
-from runplan.app.views.journal import event_words, follow_events, open_run, read_steps
+from runplan.app.views.journal import describe_event, event_words, follow_events, open_run, read_steps
 from runplan.app.views.transcript import Transcript
 from runplan.domain.decoding import as_json
 from runplan.domain.errors import NotFound
@@ -53,6 +53,10 @@ def run_logs(args: argparse.Namespace) -> None:
             if is_last and not args.agent:
                 _print_lines(run, log, log.list_last(), day)
             sys.stdout.flush()
+
+
+def run_attach(args: argparse.Namespace) -> None:
+    run_logs(argparse.Namespace(**vars(args), list=False, follow=True, agent=True, events=False, json=False))
 
 
 def _print_runs(runs: list[RunRow], *, is_json: bool) -> None:
@@ -109,6 +113,8 @@ class Transcripts:
                 self._has_begun = True
             case e.DispatchEnded(id=id_, seconds=seconds) if id_ in self._open:
                 self._open[id_].took_s = seconds
+            case e.Told() as told:
+                print(self._style.wrap(plain(describe_event(told).strip()), ""))
 
     def look(self, *, is_last: bool) -> None:
         if is_last and not self._has_begun:
