@@ -59,6 +59,10 @@ def test_a_plan_is_started_and_followed_until_it_has_landed(
     page.get_by_label("do not ask when it is proven").check()
     page.get_by_role("button", name="Continue").click()
     expect(page.locator(".command")).to_contain_text("runplan start plans/X.md finish auto")
+    visitor.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.get_by_role("button", name="Copy").click()
+    expect(page.locator("#status")).to_have_text("Copied.")
+    assert page.evaluate("navigator.clipboard.readText()") == "runplan start plans/X.md finish auto"
     page.get_by_role("button", name="Start", exact=True).click()
     expect(page.locator(".result")).to_have_text(EFFECTS["start"])
     expect(page.get_by_role("heading", level=1)).to_have_text("X")
@@ -163,6 +167,7 @@ def test_a_failed_plan_says_why_first_and_is_retried_from_scratch(visitor: Visit
 
     expect(page.locator("#status")).to_have_text(EFFECTS["retry"])
     until_runs_are(project, "failed", "done")
+    assert [body.get("anew", False) for body in project.bodies("RunStarted")] == [False, True]
     assert project.landed() == ["1"]
 
 
