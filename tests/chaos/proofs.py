@@ -64,10 +64,11 @@ def examine(evidence: Evidence) -> Found:
 
 def _times(evidence: Evidence, phase: str) -> int:
     """How often a phase's change is on the target: the most that trailers, content or the tracker show."""
-    subjects = [subject for subject, of in _landed(evidence) if of == phase]
-    undone = sum(subject.startswith(f"Undo phase {phase}:") for subject in subjects)
-    own = (f"Write {phase} by ", f"Step {phase}")
-    writes = max((subjects.count(one) for one in subjects if one.startswith(own)), default=0) - undone
+    form = f"--format={LANDING}%x00%s%x00%(trailers:key=Runplan-Phase,valueonly,separator=%x20)"
+    rows = [line.split("\0") for line in evidence.target.git("log", form, MAIN).splitlines()]
+    landings = {landing for landing, _, of in rows if of == phase}
+    undone = sum(subject.startswith(f"Undo phase {phase}:") for _, subject, _ in rows)
+    writes = len(landings) - 2 * undone
     lines = 1 if evidence.scene.apart else _show(evidence, "all.txt").splitlines().count(f"phase {phase}")
     log = evidence.target.git("log", "--format=%h", "--full-history", "--no-merges", MAIN, "--", f"{phase}.txt")
     touching = len(log.split()) - 2 * undone
