@@ -15,6 +15,7 @@ from pathlib import Path
 
 from tests.chaos import landings, matrix, overlap, plans, proofs, scenes, soak
 from tests.chaos.runners import RUNNERS
+from tests.support import inject
 from tests.support.environment import own_environment
 
 PACE_S = 0.3  #: how long an agent of a random plan works at most
@@ -74,6 +75,8 @@ def _asked() -> argparse.Namespace:
     parser.add_argument("--scene", choices=list(scenes.BY_NAME), default="", help="one scene only, with all its points")
     parser.add_argument("--sample", type=int, default=0, metavar="K", help="cells of a matrix, spread evenly; 0: all")
     parser.add_argument("--only", default="", metavar="TEXT", help="only the cells whose name contains this")
+    parser.add_argument("--fault", choices=inject.FAULTS, default="", help="the points fail so, instead of kills")
+    parser.add_argument("--lasting", action="store_true", help="and so do all later ones of their kind, for a while")
     parser.add_argument("--list", action="store_true", help="print the cells, run none")
     parser.add_argument("--soak", type=int, default=40, metavar="KILLS", help="how often a soak kills")
     parser.add_argument("--kills", type=int, default=60, help="how often landings are killed while a user works")
@@ -91,7 +94,9 @@ def _matrix(place: Path, asked: argparse.Namespace, runner: str, way: str, tally
     benches = [matrix.Bench(place, f"{runner}-{way}-{number}", shapes) for number in range(asked.workers)]
     worlds = [world for world in matrix.worlds(runner, way) if asked.scene in ("", world.scene)]
     passed = matrix.spread(matrix.Bench.undisturbed, worlds, benches)
-    every = [cell for cell in matrix.cells(chain.from_iterable(passed)) if asked.only in str(cell)]
+    points = list(chain.from_iterable(passed))
+    cells = matrix.fault_cells(points, asked.fault, lasting=asked.lasting) if asked.fault else matrix.cells(points)
+    every = [cell for cell in cells if asked.only in str(cell)]
     chosen = matrix.sample(every, asked.sample, asked.seed)
     print(f"{runner}, {way}: {len(chosen)} of {len(every)} cells", flush=True)
     if asked.list:

@@ -69,7 +69,7 @@ class Cell:
 
     def __str__(self) -> str:
         kill = self.kill
-        at = kill.stage or f"{kill.start}: {kill.point}#{kill.count}"
+        at = kill.stage or f"{kill.start}: {kill.point}#{kill.count}{' lasting' if kill.lasting else ''}"
         more = f" during {kill.command}" if kill.command else f" and again at {kill.again}" if kill.again else ""
         return f"{self.world}: {kill.victim} {at}{more}"
 
@@ -111,6 +111,18 @@ def cells(passed: Iterable[Passing]) -> list[Cell]:
         found.append(Cell(chosen.world, kill.at(chosen.start, point, chosen.count, again)))
     stages = {one.world: STAGES.get(one.world.scene, ()) for same in kinds.values() for one in same}
     return found + [Cell(world, Kill("agent", stage=stage)) for world in stages for stage in stages[world]]
+
+
+def fault_cells(passed: Iterable[Passing], fault: str, *, lasting: bool) -> list[Cell]:
+    """One cell for each kind of point that can have the fault; the scene and the passing are chosen by its name."""
+    kinds: dict[str, list[Passing]] = {}
+    for passing in passed:
+        when, kind, *_ = passing.point.split()
+        if when == "before" and (fault != "git128" or kind in ("git", "ref")):
+            kinds.setdefault(passing.point, []).append(passing)
+    chosen = [same[crc32(point.encode()) % len(same)] for point, same in kinds.items()]
+    kill = Kill(fault, lasting=lasting)
+    return [Cell(passing.world, kill.at(passing.start, passing.point, passing.count, 0)) for passing in chosen]
 
 
 def sample(found: Sequence[Cell], count: int, seed: int) -> list[Cell]:
@@ -162,6 +174,8 @@ class Bench:
         found = proofs.Found()
         try:
             RUNNERS[cell.world.runner].work(trial)
+            if cell.kill.is_fault:  # what could not be removed then
+                trial.project.runplan("gc")
             found = self._examined(cell, trial)
         except AssertionError as error:  # a command or git has failed
             found.wrong.append(str(error))
@@ -181,8 +195,8 @@ class Bench:
             trial.way,
             stops=is_stopped,
             repeats=trial.struck,
-            parks=cell.kill.victim == "agent" or is_stopped,
-            lags=cell.kill.victim == "git" or cell.world.runner == "worker",
+            parks=cell.kill.victim == "agent" or cell.kill.is_fault or is_stopped,
+            lags=cell.kill.victim == "git" or cell.kill.is_fault or cell.world.runner == "worker",
         )
         found = proofs.examine(evidence)
         found.wrong += trial.wrong

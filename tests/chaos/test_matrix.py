@@ -1,8 +1,8 @@
-"""A sample of the kill matrix. `make chaos` runs all of it."""
+"""A sample of the kill matrix, and of its points that fail. `make chaos` runs all of it."""
 
 import pytest
 
-from tests.chaos.matrix import Bench, World, cells, sample
+from tests.chaos.matrix import Bench, World, cells, fault_cells, sample
 
 SAMPLE = [
     (World(runner="foreground", scene="two", way="cherry-pick"), 2),
@@ -17,6 +17,13 @@ SAMPLE = [
     (World(runner="foreground", scene="ahead", way="cherry-pick"), 1),
     (World(runner="daemon", scene="dropped", way="cherry-pick"), 1),
 ]
+#: With the fault, and whether it lasts.
+FAULTS = [
+    (World(runner="foreground", scene="two", way="cherry-pick"), "eio", False),
+    (World(runner="foreground", scene="two", way="direct"), "git128", False),
+    (World(runner="daemon", scene="two", way="cherry-pick"), "enospc", True),
+    (World(runner="daemon", scene="failing", way="pr"), "emfile", False),
+]
 
 
 @pytest.fixture(scope="module")
@@ -27,6 +34,15 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
 @pytest.mark.parametrize(("world", "count"), SAMPLE, ids=lambda value: str(value))
 def test_after_a_kill_every_phase_lands_once(bench: Bench, world: World, count: int) -> None:
     chosen = sample(cells(bench.undisturbed(world)), count, seed=3)
+    results = [bench.run(cell) for cell in chosen]
+
+    assert [f"{result.cell}: {result.found.wrong}" for result in results if not result.ok] == []
+    assert sum(result.kills for result in results) > 0
+
+
+@pytest.mark.parametrize(("world", "fault", "lasting"), FAULTS, ids=lambda value: str(value))
+def test_after_a_fault_every_phase_lands_once(bench: Bench, world: World, fault: str, lasting: bool) -> None:
+    chosen = sample(fault_cells(bench.undisturbed(world), fault, lasting=lasting), 2, seed=5)
     results = [bench.run(cell) for cell in chosen]
 
     assert [f"{result.cell}: {result.found.wrong}" for result in results if not result.ok] == []

@@ -17,21 +17,27 @@ WRITTEN, COMMITTED = "any.written", "any.committed"  #: where every agent waits 
 RETURN = "return.json"  #: what an agent returns
 UNFINISHED = ("queued", "running", "waiting")
 ANSWER_S = 60.0  #: what a command gets to answer
+LASTING_S = 2.0  #: how long a fault lasts
 AHEAD_S = 0.3  #: how long a command is under way before the runner is killed
 _LOOK_S = 0.004
 
 
 @dataclass(frozen=True)
 class Kill:
-    """Which process dies, and where."""
+    """Which process dies, and where; or what fails there."""
 
-    victim: str  #: runner, git, agent, power or host
+    victim: str  #: runner, git, agent, power or host; or a fault
     start: int = 1  #: which process of the runner, from 1
     point: str = ""  #: where that process is held, as its trace names it
     count: int = 1  #: at which of its passings
     stage: str = ""  #: or where an agent waits: `<phase>.<role>.<stage>`
     command: str = ""  #: what a person types at that instant
     again: int = 0  #: at which of its points the next process of the runner dies too; 0: it lives
+    lasting: bool = False  #: whether a fault lasts until a person has seen it
+
+    @property
+    def is_fault(self) -> bool:
+        return self.victim in inject.FAULTS
 
     def at(self, start: int, point: str, count: int, again: int) -> "Kill":
         return replace(self, start=start, point=point, count=count, again=again)
@@ -92,6 +98,7 @@ class Trial:
         kill, hold = self.kill, dict[str, object]()
         if kill is not None and kill.point and self.starts == kill.start:
             hold = {"point": kill.point, "count": kill.count}
+            hold |= {"fault": kill.victim, "lasting": kill.lasting} if kill.is_fault else {}
         elif kill is not None and kill.again and self.starts == kill.start + 1:
             hold = {"number": kill.again}
         return self.spawn(*words, env={inject.TRACE: str(self.trace), inject.HOLD: json.dumps(hold)})
@@ -202,6 +209,10 @@ class Trial:
         if typed is not None:
             typed.ended(AHEAD_S)
         match kill.victim:
+            case _ if kill.is_fault:
+                self.struck += 1
+                if kill.lasting:
+                    runner.ended(LASTING_S)
             case "git":
                 self.struck += bool(child) and _kill(child)
             case "agent":

@@ -1,4 +1,4 @@
-"""Kill points, holds and a clock for a started command, set from outside of the product's code.
+"""Kill points, holds, faults and a clock for a started command, set from outside of the product's code.
 
 A point is a journal transaction, a git child, a ref update, a rename of the landing or the start of a dispatch, each
 before and after it happens. Python's audit events, the SQLite connection and `subprocess.Popen` announce them. The
@@ -8,6 +8,7 @@ product contains no test hook, and new code is watched like the rest.
 """
 
 import contextlib
+import errno
 import io
 import json
 import os
@@ -26,9 +27,14 @@ from typing import Any
 KILL = "TEST_KILL"  #: where to kill the process: `after Landed`, `before Landed#2`, `before rename index`
 NOW = "TEST_NOW"  #: the time at the start of the process; sleeping takes no time
 TRACE = "TEST_TRACE"  #: the directory of a trace: `log`, `unsynced`, `at` and `go` are files in it
-HOLD = "TEST_HOLD"  #: the point to hold at, as JSON: {"point": …, "count": …}, or {"number": …}
+#: The point to hold at, as JSON: {"point": …, "count": …}, or {"number": …}. With {"fault": …} the point fails instead,
+#: by an errno or `git128`; with {"lasting": true} every later one of its kind fails, too, until the file `go` exists.
+HOLD = "TEST_HOLD"
 OPENED = "TEST_OPENED"  #: a file; it gets a line with each path that the process opens, lists, makes, moves or deletes
 VARIABLES = (KILL, NOW, TRACE, OPENED)
+
+FAULTS = ("eio", "enospc", "emfile", "edquot", "git128")
+GIT_FAULTS = ("enospc", "edquot", "git128")
 
 ROOT = Path(__file__).parents[2]
 RUN = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from tests.support.inject import run; run()"
@@ -109,32 +115,35 @@ class _Killer:
         self._when, _, self._what = name.partition(" ")
         self._left = int(count or 1)
 
-    def passed(self, when: str, kind: str, what: str, _child: int = 0) -> None:
+    def passed(self, when: str, kind: str, what: str, _child: int = 0) -> str:
         named = {f"{kind} {what}", *what.split(",")} if kind == "commit" else {f"{kind} {what}"}
         if when == self._when and self._what in named:
             self._left -= 1
             if self._left == 0:
                 os.kill(os.getpid(), signal.SIGKILL)
+        return ""
 
     def replaced(self, source: str, goal: str) -> None:
         return
 
 
 class _Tracer:
-    """Logs the points of the process, and holds it at one of them until the file `go` is there."""
+    """Logs the points of the process, and holds it at one of them until the file `go` is there, or lets it fail."""
 
     step = ""  #: of the run that was recorded last
 
     def __init__(self, place: Path, hold: Mapping[str, Any]) -> None:
         self._place = place
         self._point, self._left = hold.get("point", ""), hold.get("count", 0)
-        self._number, self._victim = hold.get("number", 0), hold.get("victim", "")
+        self._number, self._fault = hold.get("number", 0), hold.get("fault", "")
+        self._is_lasting, self._failing = hold.get("lasting", False), ""  #: the kind of points that fail
         self._count = 0
         self._lock = threading.Lock()
         self._log = (place / "log").open("ab", buffering=0)
         self._unsynced = place / "unsynced"
 
-    def passed(self, when: str, kind: str, what: str, child: int = 0) -> None:
+    def passed(self, when: str, kind: str, what: str, child: int = 0) -> str:
+        """Log the point; the fault that it has."""
         if kind in ("commit", "dispatch"):
             what = what.rpartition(",")[2] or "nothing"  # how many facts share a transaction depends on timing
             what = what if what.islower() and kind == "commit" else f"{what} at {self.step or 'begin'}"
@@ -146,12 +155,16 @@ class _Tracer:
                 self._left -= 1
                 reached = self._left <= 0
                 self._point = "" if reached else self._point
+        if when == "before" and kind == self._failing and not (self._place / "go").exists():
+            return str(self._fault)
         if reached:
+            self._failing = kind if self._is_lasting else ""
             draft = self._place / "at.new"
             draft.write_text(f"{child}", encoding="ascii")
             draft.rename(self._place / "at")
-            while not (self._place / "go").exists():
+            while not self._fault and not (self._place / "go").exists():
                 time.sleep(_LOOK_S)
+        return str(self._fault) if reached else ""
 
     def replaced(self, source: str, goal: str) -> None:
         """Note what a power cut would bring back: the file before a rename whose source was never synced."""
@@ -199,10 +212,16 @@ class _Points:
         self._watch_children()
         self._watch_syncs()
 
-    def passed(self, when: str, kind: str, what: str, child: int = 0) -> None:
-        if not getattr(self._own, "busy", False) and os.getpid() == self._pid:
-            with self._quiet():
-                self.watcher.passed(when, kind, what, child)
+    def passed(self, when: str, kind: str, what: str, child: int = 0) -> str:
+        if getattr(self._own, "busy", False) or os.getpid() != self._pid:
+            return ""
+        with self._quiet():
+            return self.watcher.passed(when, kind, what, child)
+
+    def fail_at(self, kind: str, what: str) -> None:
+        """Pass the point before a call of the system, which fails where that has a fault."""
+        if fault := self.passed("before", kind, what):
+            raise _system_error(fault)
 
     @contextlib.contextmanager
     def _quiet(self) -> Iterator[None]:
@@ -216,11 +235,11 @@ class _Points:
         if getattr(self._own, "busy", False) or os.getpid() != self._pid:
             return
         if event == "socket.sendmsg" and _called_from("supervise/"):
-            self.passed("before", "dispatch", "start")
+            self.fail_at("dispatch", "start")
         elif event in ("os.rename", "os.link"):
             source, goal = os.fsdecode(args[0]), os.fsdecode(args[1])
             if _called_from("landing/"):
-                self.passed("before", event[3:], "index" if goal.endswith("/index") else "file")
+                self.fail_at(event[3:], "index" if goal.endswith("/index") else "file")
             if event == "os.rename":
                 with self._quiet(), contextlib.suppress(OSError):
                     if os.stat(source, dir_fd=args[2] if args[2] >= 0 else None).st_ino not in self._synced:
@@ -265,7 +284,8 @@ class _Points:
     @contextlib.contextmanager
     def committed(self, connection: Any) -> Iterator[None]:
         what, connection.changed = getattr(connection, "changed", ""), ""
-        self.passed("before", "commit", what)
+        if fault := self.passed("before", "commit", what):
+            raise _database_error(fault)
         try:
             yield
         finally:
@@ -292,7 +312,13 @@ class _Points:
             if not what:
                 start(self, args, *more)
                 return
-            points.passed("before", "git", what)
+            fault = points.passed("before", "git", what)
+            if fault in GIT_FAULTS:  # git says it by its exit code
+                words = f"fatal: {os.strerror(getattr(errno, fault.upper(), errno.EIO))}"
+                start(self, ["sh", "-c", f"echo '{words}' >&2; exit 128"], "/bin/sh", *more[1:])
+                return
+            if fault:
+                raise _system_error(fault)
             start(self, args, *more)
             points.passed("during", "git", what, self.pid)
             if what == "update-ref" and "--stdin" in args and self.stdin is not None:
@@ -332,10 +358,21 @@ class _RefWriter(io.BufferedWriter):
         said, self._said = self._said, b""
         what = "commit" if said.endswith(b"commit\n") else "prepare"
         if said:
-            self._points.passed("before", "ref", what)
+            self._points.fail_at("ref", what)
         super().flush()
         if said:
             self._points.passed("after", "ref", what)
+
+
+def _system_error(fault: str) -> OSError:
+    number = getattr(errno, fault.upper(), errno.EPIPE)
+    return OSError(number, os.strerror(number), "(a fault)")
+
+
+def _database_error(fault: str) -> sqlite3.OperationalError:
+    error = sqlite3.OperationalError(f"a fault: {fault}")
+    error.sqlite_errorname = {"eio": "SQLITE_IOERR", "emfile": "SQLITE_CANTOPEN"}.get(fault, "SQLITE_FULL")
+    return error
 
 
 def _with_values(sql: str, values: Iterable[object]) -> str:
