@@ -632,12 +632,25 @@ class Night:
             store.add_command(command)
 
     def play(self) -> None:
+        with self.patched():
+            self._play()
+
+    def finish_tasks(self) -> None:
+        """Let the hosts that have a plan in hand work undisturbed, until they have left it."""
+        self.is_quiet = True
+        with self.patched():
+            while self.tasks:
+                self._take_turn()
+
+    @contextlib.contextmanager
+    def patched(self) -> Iterator[None]:
+        """Connections to the database and waits are those of this night; at the end all workers die."""
         modules: list[tuple[Any, str, Any]] = [(psycopg, "connect", self.connect), (select, "select", self.select)]
         before = [(module, name, getattr(module, name)) for module, name, _ in modules]
         for module, name, function in modules:
             setattr(module, name, function)
         try:
-            self._play()
+            yield
         finally:
             for worker in self.workers.values():
                 worker.die()
@@ -647,7 +660,6 @@ class Night:
                         task.take_turn()
             for module, name, function in before:
                 setattr(module, name, function)
-            self.database.sqlite.close()
 
     def _play(self) -> None:
         begun = self.now
@@ -724,17 +736,20 @@ class Night:
     def _check_end(self) -> None:
         if live := [agent for machine in self.machines for agent in machine.agents.values()]:
             raise Broken(f"agents were left: {live}")
-        if claims := self.database.sqlite.execute("SELECT key, owner, run FROM claims WHERE kind='plan'").fetchall():
-            raise Broken(f"claims were left: {claims}")
+        if self.claims:
+            raise Broken(f"claims were left: {self.claims}")
         crashes = self.database.sqlite.execute("SELECT body FROM events WHERE type='StepCrashed'").fetchall()
         if crashes:
             raise Broken(f"a step crashed: {crashes[0]}")
 
+    @property
+    def claims(self) -> list[tuple[str, str, str]]:
+        return self.database.sqlite.execute("SELECT key, owner, run FROM claims WHERE kind='plan'").fetchall()
+
     def _describe(self) -> str:
-        claims = self.database.sqlite.execute("SELECT key, owner, run FROM claims").fetchall()
         runs = self.database.sqlite.execute("SELECT plan, id, state, waiting_for FROM runs").fetchall()
         in_hand = {worker.name: list(worker.hosts) for worker in self.workers.values()}
-        return f"claims {claims}, runs {runs}, in hand {in_hand}, jobs {self.database.jobs}"
+        return f"claims {self.claims}, runs {runs}, in hand {in_hand}, jobs {self.database.jobs}"
 
 
 class _Silent:
@@ -749,7 +764,10 @@ class _Silent:
 
 def play_nights(seeds: Iterable[int], place: Path) -> None:
     for seed in seeds:
+        night = Night(seed, place / str(seed))
         try:
-            Night(seed, place / str(seed)).play()
+            night.play()
         except Broken as broken:
             raise Broken(f"NIGHT={seed}: {broken}") from broken
+        finally:
+            night.database.sqlite.close()

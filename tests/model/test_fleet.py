@@ -12,7 +12,7 @@ import pytest
 from runplan.adapters.store.postgres import PostgresStore
 from runplan.adapters.store.sql import Append, Store
 from runplan.domain.run.rows import ClaimRow, OwnerState
-from tests.model.fleet import Broken, play_nights
+from tests.model.fleet import Broken, Night, play_nights
 
 FIRST = int(os.environ.get("NIGHT", "0"))
 NIGHTS = int(os.environ.get("NIGHTS", "1" if "NIGHT" in os.environ else "40"))
@@ -38,6 +38,16 @@ def test_a_night_doubles_an_agent_without_the_lease(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(PostgresStore, "get_owner_state", lambda _store, _owner: OwnerState.GONE)
     with pytest.raises(Broken, match="two agents"):
         play_nights(range(40), tmp_path)
+
+
+def test_a_claim_whose_answer_was_lost_is_given_back(tmp_path: Path) -> None:
+    """The start that it was taken for was refused meanwhile; other hosts would be declined."""
+    night = Night(0, tmp_path)
+    worker = night.workers["alpha"]
+    night.database.sqlite.execute("INSERT INTO claims VALUES ('plan', 'plans/a.md', 'r1', ?, 1)", (worker.me,))
+    worker.begin("plans/a.md")
+    night.finish_tasks()
+    assert night.claims == []
 
 
 def test_a_worker_keeps_no_descriptor_of_plans_that_it_has_left(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from runplan.domain.run.decide import decide
 from runplan.domain.run.kinds import WaitKind
 from runplan.domain.run.planning_events import PlanningChosen
 from runplan.domain.run.requests import RunRequest
+from runplan.domain.run.rows import HeldByOther
 from runplan.domain.run.rules.hosts import awaited_labels
 from runplan.domain.run.state import RunState, list_running, open_states
 from runplan.domain.settings.schema import uses_remote
@@ -133,6 +134,11 @@ class FleetHost(BackgroundHost):
             self.owner.disown(plan)
         if self._is_declined:
             return
+        claim = self._store.get_claim("plan", self.only)
+        if claim is not None and claim.owner == self._me:  # its run never began: the answer to the claim was lost
+            claims = self.owner.repository.claims
+            if not isinstance(claims.take_plan(self.only, run=claim.run), HeldByOther):
+                claims.release_plan(self.only, run=claim.run)
         plans = [row.plan for row in self._store.list_schedules()]
         plans += [command.plan for command in self._store.list_queued_commands()]
         if not self.may_begin() and any(map(self.is_mine, plans)):
