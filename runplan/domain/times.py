@@ -1,6 +1,6 @@
 """Moments as text, and delays before something is tried again."""
 
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime, time, timedelta, tzinfo
 from zlib import crc32
 
 MARGIN_S = 60.0  #: clocks differ, and a limit may reset a little late
@@ -34,6 +34,17 @@ def zone(name: str) -> tzinfo:
     from zoneinfo import ZoneInfo  # 4 ms, and most times are UTC
 
     return ZoneInfo(name)
+
+
+def opens_at(hours: str, now: datetime, zone_name: str) -> datetime | None:
+    """When hours such as 22:00-07:00 begin next; None while they last."""
+    begin, end = map(time.fromisoformat, hours.split("-"))
+    local = now.astimezone(zone(zone_name))
+    is_late, is_early = local.time() >= begin, local.time() < end
+    if (is_late and is_early) if begin < end else (is_late or is_early):
+        return None
+    opening = local.replace(hour=begin.hour, minute=begin.minute, second=0, microsecond=0)
+    return (opening + timedelta(days=is_late)).astimezone(UTC)
 
 
 def delay_s(n: int, *, first_s: float = 60.0, longest_s: float = 3600.0, factor: float = 2.0) -> float:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from runplan.domain.times import iso
-from tests.support.cli import Project, a_project, end_processes_of, set_up, steps, verify, work
+from tests.support.cli import Project, a_project, end_processes_of, set_up, steps, until, verify, work
 
 #: The clock stands still until a process sleeps, and then it is later. It is today's, since a limit that ended long
 #: before the agent did is none.
@@ -146,3 +146,18 @@ def test_a_missing_fallback_agent_is_refused_before_any_work(project: Project) -
     seen = project.runplan("doctor")
     assert seen.code == 2
     assert "FAIL  fallback    no-such-program is not installed or not on PATH" in seen.out
+
+
+def test_a_run_waits_for_its_hours(tmp_path: Path) -> None:
+    project = a_project(tmp_path, "1")
+    project.agent(work())
+    begin, end = (f"{datetime.now(UTC) + timedelta(hours=hours):%H:%M}" for hours in (2, 3))
+    project.settings(f'[run]\nhours = "{begin}-{end}"\n')
+    assert project.runplan("start", "X", "auto").code == 0
+    until(lambda: project.runplan("status", "X", "--json").json["run"]["waiting_for"] == "hours")
+    assert f"agents begin in run.hours, {begin}-{end}" in project.runplan("status", "X").out
+    assert project.dispatched() == []
+    assert project.runplan("stop", "X").code == 0
+    project.settings('[run]\nhours = "22:00"\n')
+    refused = project.runplan("start", "X")
+    assert (refused.code, "hours: must be like 22:00-07:00" in refused.err) == (2, True)

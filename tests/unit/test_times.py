@@ -1,5 +1,7 @@
 """Delays before something is tried again."""
 
+from datetime import datetime
+
 import pytest
 from hypothesis import given, strategies as st
 
@@ -12,6 +14,7 @@ from runplan.domain.times import (
     is_announced,
     limit_ends,
     look_s,
+    opens_at,
 )
 
 NOW = 1_800_000_000.0
@@ -61,3 +64,22 @@ def test_a_busy_provider_is_waited_for_twice_as_long_each_time() -> None:
     assert waits == sorted(waits)
     assert FIRST_BUSY_S <= waits[0] <= 2 * FIRST_BUSY_S
     assert waits[4] >= 16 * FIRST_BUSY_S
+
+
+@pytest.mark.parametrize(
+    ("hours", "now", "opens"),
+    [
+        ("22:00-07:00", "2026-01-01T21:59:59", "2026-01-01T22:00:00"),
+        ("22:00-07:00", "2026-01-01T22:00:00", None),
+        ("22:00-07:00", "2026-01-01T06:59:59", None),
+        ("22:00-07:00", "2026-01-01T07:00:00", "2026-01-01T22:00:00"),
+        ("09:00-17:00", "2026-01-01T12:00:00", None),
+        ("09:00-17:00", "2026-01-01T17:00:00", "2026-01-02T09:00:00"),
+        ("09:00-17:00", "2026-01-01T08:00:00", "2026-01-01T09:00:00"),
+    ],
+)
+def test_hours_last_or_begin_next(hours: str, now: str, opens: str | None) -> None:
+    found = opens_at(hours, datetime.fromisoformat(f"{now}+00:00"), "UTC")
+    assert found == (datetime.fromisoformat(f"{opens}+00:00") if opens else None)
+    berlin = opens_at("22:00-07:00", datetime.fromisoformat("2026-07-01T12:00:00+00:00"), "Europe/Berlin")
+    assert berlin == datetime.fromisoformat("2026-07-01T20:00:00+00:00")

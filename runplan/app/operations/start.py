@@ -21,6 +21,7 @@ from runplan.domain.settings.options import Options, in_plan, is_option, parse_w
 from runplan.domain.text import counted
 from runplan.engine.loop import issues, preflight
 from runplan.engine.loop.context import RepositoryContext
+from runplan.engine.report.summary import forecast_phases, list_spent
 from runplan.engine.steps.read_plan import choose_phase
 
 
@@ -126,6 +127,7 @@ def preview_start(caller: Caller, request: StartRequest) -> str:
         if isinstance(ready, str):
             return ready
         started = ready.request.started
+        forecast = forecast_phases(len(ready.phases), list_spent(context.store()))
         after = assume_done(ready.plan, *ready.phases)
         worked: list[str] = []
         others: list[str] = []
@@ -143,6 +145,7 @@ def preview_start(caller: Caller, request: StartRequest) -> str:
         f"pauses      {pauses if started.auto else 'before each landing'}",
         f"agents      {agents.implementer} implements, verified by {' and '.join(agents.judges)}",
         f"tests       {context.settings.tests.command or 'none'}",
+        f"forecast    {forecast}",
         "",
         *worked,
         *others,

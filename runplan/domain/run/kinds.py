@@ -105,6 +105,7 @@ class WaitKind(StrEnum):
     LIMIT = "limit"
     OVERLOADED = "overloaded"
     BUDGET = "budget"
+    HOURS = "hours"
     UNREACHABLE = "unreachable"
     PARENT = "parent"
     SUBPLAN = "sub-plan"

@@ -72,6 +72,8 @@ pattern = rule_that(re.compile, "is not a regular expression: {value!r}")
 known_zone = rule_that(zone, "unknown time zone {value!r} on this machine; use UTC, or a name like Europe/Berlin")
 forwardable = rule_that(lambda name: not name.startswith(("GIT_", "RUNPLAN_")), "{value} is set by runplan itself")
 time_of_day = rule_that(lambda time: re.fullmatch(r"|([01]\d|2[0-3]):[0-5]\d", time), "must be a time like 08:00")
+_CLOCK = r"([01]\d|2[0-3]):[0-5]\d"
+clock_hours = rule_that(lambda text: re.fullmatch(f"|{_CLOCK}-{_CLOCK}", text), "must be like 22:00-07:00")
 port_number = rule_that(lambda port: port <= 65535, "must be 0 to 65535, not {value}")
 person = rule_that(lambda who: re.fullmatch(r"|[^<>\n]+ <[^<>\s]+>", who), "must be like: Name <name@example.com>")
 subject = rule_that(
@@ -111,6 +113,7 @@ class RunSettings(Struct, frozen=True, kw_only=True):
     ] = "ignored"
     sign_off: Annotated[Texts, 'a person signs off changes of these files, e.g. ["web/**"]'] = ()
     timezone: Annotated[str, "time zone of schedules, e.g. Europe/Berlin", known_zone] = "UTC"
+    hours: Annotated[str, "agents begin only then, e.g. 22:00-07:00; empty: always", clock_hours] = ""
     misfire: Annotated[str, "after downtime: run missed schedules once or skip them", one_of(*MISFIRES)] = "run-once"
 
     @property

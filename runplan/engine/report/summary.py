@@ -24,7 +24,7 @@ from runplan.domain.run.rows import RunRow
 from runplan.domain.standing.actions import actions_of_wait, make_action
 from runplan.domain.standing.phases import PhaseState, describe_phase, state_of_work
 from runplan.domain.standing.usage import AgentUsage, sum_usage
-from runplan.domain.text import bounded, command, command_in, elapsed
+from runplan.domain.text import bounded, command, command_in, counted, elapsed, in_words
 from runplan.domain.times import parse_iso
 from runplan.engine.landing.description import PhaseProgress, PlanProgress
 from runplan.engine.report.sections import LONGEST, SHORT, describe_counts
@@ -145,6 +145,28 @@ def _apply_fact(phase: PhaseRecord, fact: Recorded[Any], worked: str, since: str
             return replace(phase, state=state, at=fact.at, commit=fact.event.code[:SHORT], why="")
         case _:
             return phase
+
+
+def forecast_phases(count: int, landed: Sequence[PhaseSpending]) -> str:
+    """What that many phases take at the median and in nine of ten cases, by what others here have taken."""
+    if not landed:
+        return "no history yet: two agents and up to two fix cycles a phase"
+
+    def take(values: Iterable[float]) -> tuple[float, float]:
+        ordered = sorted(values)
+        return ordered[len(ordered) // 2] * count, ordered[len(ordered) * 9 // 10] * count
+
+    seconds = take(spent.seconds + spent.setup_seconds + spent.test_seconds for spent in landed)
+    usd = take(spent.usd for spent in landed)
+    money = f", ${usd[0]:.2f} to ${usd[1]:.2f}" if usd[1] else ""
+    return f"{' to '.join(map(in_words, seconds))}{money} (p50 to p90 of {counted(len(landed), 'landed phase')} here)"
+
+
+def list_spent(store: Store) -> list[PhaseSpending]:
+    """What the landed phases of the newest runs have taken."""
+    plans = dict.fromkeys(row.plan for row in store.list_runs())
+    records = (record for plan in plans for record in summarise_attempts(list_summary_facts(store, plan)).values())
+    return [record.spent for record in records if record.state is PhaseState.DONE and record.id != REPAIR]
 
 
 def figures_of_run(store: Store, run: RunRow) -> str:

@@ -27,7 +27,7 @@ from runplan.domain.run.kinds import Access, Reason, Role, WaitKind
 from runplan.domain.run.recorded import Recorded
 from runplan.domain.run.state import RunState
 from runplan.domain.settings.schema import FILES
-from runplan.domain.times import iso, parse_iso, zone
+from runplan.domain.times import iso, opens_at, parse_iso, zone
 from runplan.engine.steps.context import RunContext
 
 CHANGE = "change.diff"  #: that a fixer continues or a verifier judges
@@ -224,6 +224,9 @@ def sent_at_first(agent: Agent, prompt: str) -> int:
 
 def _choose_agent(wanted: e.DispatchStarted, attempt: Attempt, options: e.RunStarted, context: RunContext) -> e.Event:
     """The dispatch with the agent of the role, or its fallback, and its budget; or why it has to wait or fails."""
+    run = context.settings.run
+    if run.hours and (opens := opens_at(run.hours, context.clock.now(), run.timezone)) is not None:
+        return e.Paused(kind=WaitKind.HOURS, until=iso(opens), words=f"agents begin in run.hours, {run.hours}")
     agents = context.settings.agents
     authors = attempt.authors if isinstance(attempt, WorkAttempt) else ()
     verifier = wanted.agent or agents.judges[0]
