@@ -90,6 +90,14 @@ def test_a_command_whose_files_have_changed_waits_for_a_person_also_with_auto(
     assert (decision.actions, decision.waiting) == ((action,) if action else (), waiting)
 
 
+def test_a_command_that_has_run_is_not_asked_about_again() -> None:
+    work = e.WorkTaken(head="c1", tree="t1", commits=1)
+    built = e.CandidateBuilt(onto="c0", onto_tree="t0", commits=("c1",), tree="t1", patch="p")
+    asked = fold([started("phase"), COMMAND, *ASKED])
+    assert asked.current.answerable == "t9"
+    assert fold([started("phase"), COMMAND, *ASKED, work, built]).current.answerable == "t1"
+
+
 def over(ending: Ending, code: int | None = 0) -> e.DispatchEnded:
     return e.DispatchEnded(id="r1.1", role=Role.DELEGATE, ending=ending, code=code)
 

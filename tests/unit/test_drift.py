@@ -136,6 +136,12 @@ def test_two_numbers_over_ten_per_cent_recommend_a_revision() -> None:
     assert advice not in judge_drifts(Tokens(tuple(far[:1])), Tokens(())).lines
 
 
+def test_the_report_says_which_number_was_missed_and_which_line_was_not_understood() -> None:
+    missed = judge_drifts(Tokens((Drift("1", 1, "f", "exactly 5", 6),), ("x",)), Tokens((), ("y",)))
+    assert missed.abort == "phase 1, criterion 1, f: the plan states exactly 5, measured are 6 (another number)"
+    assert missed.lines == (f"not understood: {MARK} x", f"not understood: {MARK} y")
+
+
 SECTION = """\
 ## Phase 3b — Split
 
