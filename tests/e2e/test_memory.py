@@ -40,7 +40,7 @@ def test_the_second_run_is_told_what_the_first_one_learned(tmp_path: Path) -> No
     assert "=== begin of lessons ===\n- Dates are UTC here.\n- a person rejected work: " in told
     (lesson,) = [row["id"] for row in project.runplan("memory", "--json").json if row["source"] == "agent"]
     assert project.runplan("memory", "--forget", "nothing").code == 3
-    assert "Forgot 1 lesson" in project.runplan("memory", "--forget", lesson).out
+    assert project.runplan("memory", "--forget", lesson).last == "runplan: forgotten: Dates are UTC here."
     project.agent(steps(written("3"), TAUGHT, phase="3"))  # it is learned again, and stays forgotten
     assert project.start("3", "auto", "--no-memory").code == 0
     assert "What earlier runs taught" not in project.prompts("implement")[-1]

@@ -58,6 +58,22 @@ def test_the_report_names_who_approved_on_the_page(project: Project, link: Link)
     assert f"- Approved by Uma User (page) on tree `{link.tree}`" in project.runplan("report", "X").out
 
 
+def test_the_page_has_words_for_agents_and_forgets_what_was_learned(project: Project, link: Link) -> None:
+    with signed_in(project.env) as browser:
+        fields = {"csrf": browser.csrf, "repo": link.repo, "plan": link.plan}
+        assert 'id="tell-text"' not in browser.get(f"/plan?repo={link.repo}&plan={link.plan}").text
+        terminal = browser.post("/act", {**fields, "verb": "tell", "text": "use tabs"})
+        assert (terminal.status, "runs in a terminal, not in the daemon" in terminal.text) == (422, True)
+        rejected = {**fields, "verb": "reject", "tree": link.tree, "text": "no spaces"}
+        assert browser.post("/act", rejected).status == 303
+        until(lambda: "no spaces" in project.runplan("memory").out)
+        assert "a person rejected work: no spaces" in browser.get(f"/health?repo={link.repo}").text
+        (lesson,) = project.runplan("memory", "--json").json
+        forgotten = browser.post("/act", {**fields, "plan": "", "verb": "forget", "id": lesson["id"]})
+        assert (forgotten.status, EFFECTS["forget"] in forgotten.text) == (200, True)
+    assert project.runplan("memory", "--json").json == []
+
+
 def test_a_link_approves_the_change_that_it_shows_once(project: Project, link: Link, browser: Browser) -> None:
     links = LinkMaker("http://pc.example", key_directory(project.env))
     path = links.link_to_answer(link.repo, link.plan, link.phase, link.run, link.tree).removeprefix("http://pc.example")

@@ -3,7 +3,8 @@
 from contextlib import closing
 
 from runplan.adapters.store.protocol import open_store
-from runplan.app.operations.model import Caller
+from runplan.app.operations.model import Accepted, Answer, Caller, Declined, operation
+from runplan.app.operations.requests import ForgetRequest
 from runplan.domain.errors import NotFound
 from runplan.engine.report.lessons import FORGOTTEN, Lesson, read_lessons
 
@@ -13,15 +14,17 @@ def list_lessons(caller: Caller) -> list[Lesson]:
         return read_lessons(context.store())
 
 
-def forget_lessons(caller: Caller, lesson: str = "") -> list[Lesson]:
-    """Forget one lesson, or all of them; what is forgotten is never told again, also when it is learned again."""
-    caller.refuse_to_agents("memory")
+@operation
+def forget(caller: Caller, request: ForgetRequest) -> Answer:
+    """What is forgotten is never told again, also when it is learned again."""
     with caller.open(lenient=True) as context:
-        lessons = [known for known in read_lessons(context.store()) if not lesson or known.id == lesson]
-        if lesson and not lessons:
-            raise NotFound(f"there is no lesson {lesson}; see: runplan memory")
+        lessons = [lesson for lesson in read_lessons(context.store()) if request.id in ("", lesson.id)]
+        if request.id and not lessons:
+            raise NotFound(f"there is no lesson {request.id}; see: runplan memory")
         if lessons:
             with closing(open_store(context.journal)) as store:
-                for known in lessons:
-                    store.record_notice(FORGOTTEN, known.id)
-    return lessons
+                for lesson in lessons:
+                    store.record_notice(FORGOTTEN, lesson.id)
+    for lesson in lessons:
+        caller.say(f"forgotten: {lesson.text}")
+    return Accepted() if lessons else Declined()

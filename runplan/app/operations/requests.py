@@ -157,6 +157,13 @@ class TellRequest:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ForgetRequest:
+    """Forget what earlier runs taught: one lesson, or all of them."""
+
+    id: str = ""  #: of the lesson; "" for all
+
+
+@dataclass(frozen=True, kw_only=True)
 class EditRequest:
     """Edit a proposed plan in $EDITOR; it is checked again."""
 

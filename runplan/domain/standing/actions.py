@@ -40,6 +40,7 @@ EFFECTS = {
     "stop": "Stop requested: its work is kept.",
     "pause": "Pause requested: the current step finishes.",
     **dict.fromkeys(("start", "retry", "resume", "now"), "Accepted: the work goes on, now or at its time."),
+    "forget": "Forgotten: agents are not told it again.",
     "tell": "Told: the next agent of the run reads it first.",
 }
 

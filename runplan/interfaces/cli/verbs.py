@@ -97,8 +97,7 @@ _CHECK = (
     _JSON,
 )
 _MEMORY = (
-    [_value("forget this lesson", "--forget", metavar="ID", default=""), _flag("forget all of them", "--clear")],
-    _JSON,
+    [_value("forget this lesson", "--forget", metavar="ID", default=""), _flag("forget all of them", "--clear"), _JSON],
 )
 _INIT = (_flag("write a /run-plan skill for the agent you talk to, instead", "--skill"),)
 _DAEMON = (_value("stop or restart the running daemon", "action", nargs="?", choices=("stop", "restart")),)

@@ -59,7 +59,7 @@ async def read_form(request: Request) -> Form:
 
 
 #: The operations that a form may ask for, and the fields that their requests need here.
-ACTIONS = ("approve", "reject", "answer", "start", "plan", "retry", "stop", "pause", "resume", "now")
+ACTIONS = ("approve", "reject", "answer", "start", "plan", "retry", "stop", "pause", "resume", "now", "tell", "forget")
 NEEDED = ("plan", "tree", "id", "text", "goal")
 
 

@@ -7,15 +7,16 @@ from pathlib import Path
 
 from msgspec import to_builtins
 
-from runplan.app.operations.memory import forget_lessons, list_lessons
+from runplan.app.operations.memory import forget, list_lessons
 from runplan.app.operations.model import Caller
+from runplan.app.operations.requests import ForgetRequest
 from runplan.app.views.reports import News, PlanReport, read_news, read_report
 from runplan.app.views.repositories import read_all_inboxes
 from runplan.domain.decoding import as_json
 from runplan.domain.errors import UsageError
-from runplan.domain.text import command_in, counted, in_words, plain, visible
+from runplan.domain.text import command_in, in_words, plain, visible
 from runplan.domain.times import iso, parse_iso
-from runplan.interfaces.cli.terminal import Style, warn
+from runplan.interfaces.cli.terminal import Style, say, warn
 
 
 def run_report(args: argparse.Namespace) -> None:
@@ -68,16 +69,16 @@ def run_inbox(args: argparse.Namespace) -> None:
 
 
 def run_memory(args: argparse.Namespace) -> None:
-    caller = Caller(warn=warn)
-    forgets = args.clear or bool(args.forget)
-    lessons = forget_lessons(caller, args.forget) if forgets else list_lessons(caller)
+    caller = Caller(say=say, warn=warn)
+    if args.clear or args.forget:
+        forget(caller, ForgetRequest(id=args.forget))
+        return
+    lessons = list_lessons(caller)
     if args.json:
         print(as_json(to_builtins(lessons)))
         return
     for lesson in lessons:
         times = f", {lesson.count} times" if lesson.count > 1 else ""
         print(plain(f"{lesson.id}  {lesson.last[:10]}  {lesson.source}{times}: {lesson.text}"))
-    if forgets:
-        print(f"Forgot {counted(len(lessons), 'lesson')}; they are not told again.")
-    elif not lessons:
+    if not lessons:
         print("Nothing yet. Runs teach by rejections, answers, failures that were mended, and what agents hand over.")

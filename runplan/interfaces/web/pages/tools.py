@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from runplan.app.operations.memory import list_lessons
 from runplan.app.operations.model import Caller
 from runplan.app.views.board import find_card, read_board, shorten_roots
 from runplan.app.views.checks import ask_daemon, examine_repository, list_disks, read_plan_file, view_plan_file
@@ -127,4 +128,5 @@ def show_health(request: Request) -> Response:
         names=shorten_roots([repository.root for repository in repositories]),
         chosen=chosen,
         examination=examine_repository(chosen, env) if chosen else None,
+        lessons=list_lessons(Caller(cwd=Path(chosen.root), env=env)) if chosen else (),
     )
