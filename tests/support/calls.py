@@ -72,7 +72,8 @@ def noted_calls(**row: object) -> Iterator[dict[str, object]]:
         names = {(code.co_filename, re.sub(r"[.]<[^.]+>", "", code.co_qualname)) for code in codes}
         calls = sorted(f"{path.removeprefix(PACKAGE)}:{name}" for path, name in names if path.startswith(PACKAGE))
         line = json.dumps({**row, "took_s": round(time.monotonic() - began, 3), "calls": calls})
-        with open(file, "a", encoding="utf-8") as out:
+        # A daemon may end after the tests, when the file is gone.
+        with contextlib.suppress(FileNotFoundError), open(file, "a", encoding="utf-8") as out:
             out.write(line + "\n")
 
 
