@@ -56,6 +56,15 @@ def test_evidence_that_names_nothing_does_not_resolve(project: str, evidence: ob
     assert not resolved.is_proven, resolved.words
 
 
+def test_only_references_that_do_not_resolve_are_named_with_their_reason() -> None:
+    references = [Reference(kind=ReferenceKind.FILE, ref=ref) for ref in ("a.py", "b.py")]
+    facts = Facts(count_lines={"a.py": 3}.get, is_in_base=lambda _: False, changed=("a.py",))
+    resolved = resolve_evidence(references, facts)
+    assert (resolved.is_proven, resolved.rests_on_work) == (True, True)
+    (unresolved,) = resolved.unresolved
+    assert unresolved.startswith("b.py: ")
+
+
 def test_there_are_sixty_of_each_and_every_agent_is_among_them() -> None:
     assert len(REAL) >= 60
     assert len(EMPTY) >= 60

@@ -11,8 +11,10 @@ from runplan.domain.run.attempts import WorkAttempt, open_questions
 from runplan.domain.run.decide import decide
 from runplan.domain.run.dispatch import Ending
 from runplan.domain.run.kinds import GateAnswer, Mode, PhaseStep, ProofKind, Reason, Role, RunOutcome, WaitKind
+from runplan.domain.run.planning_events import ProposalMade
 from runplan.domain.run.projection import project_run
 from runplan.domain.run.recorded import from_json
+from runplan.domain.run.requests import RunRequest
 from runplan.domain.run.rules.shared import MAX_MOVES
 from runplan.domain.run.state import RunState, apply, fold
 from runplan.engine.loop.runs import is_current
@@ -817,3 +819,33 @@ def test_a_run_that_finds_every_phase_done_has_nothing_to_do_and_one_that_landed
         (action,) = decide(fold([started(Mode.FINISH), *events, nothing])).actions
         assert isinstance(action, a.Finish)
         assert action.outcome is outcome
+
+
+@pytest.mark.parametrize(
+    ("kind", "action"),
+    [
+        (NoWorkKind.COMPLETE, a.CONCLUDE),
+        (NoWorkKind.BLOCKED, a.Finish(outcome=RunOutcome.REFUSED, reason=Reason.BLOCKED, detail="x")),
+    ],
+)
+def test_a_pull_request_is_merged_only_when_every_phase_is_done(kind: NoWorkKind, action: a.Action) -> None:
+    nothing = e.NoWork(tip="c0", kind=kind, detail="x")
+    assert decide(fold([replace(started(), concludes=True), nothing])).actions == (action,)
+
+
+def test_a_request_has_the_reply_that_its_person_gave() -> None:
+    replies = {
+        "answer": e.Answered(tree="t1", approved=True),
+        "answered": e.QuestionAnswered(id="q", text="this"),
+        "edited": ProposalMade(path="p", text="# X", sha256="aa", title="X"),
+    }
+    requests = [RunRequest(started=started(), **{name: reply}) for name, reply in replies.items()]  # type: ignore[arg-type]
+    assert [request.reply for request in requests] == [*replies.values()]
+    assert RunRequest(started=started()).reply is None
+
+
+@pytest.mark.parametrize(("role", "agent", "who"), [(Role.IMPLEMENT, "robot", "robot"), (Role.GATE, "", "gate")])
+def test_a_stop_names_the_agent_or_the_check_that_it_ends(role: Role, agent: str, who: str) -> None:
+    running = e.DispatchStarted(id="d", role=role, agent=agent, cycle=1)
+    state = fold([started(), e.PhaseChosen(tip="c0", phase="1"), running, e.StopRequested(by="a person")])
+    assert decide(state).why == f"stopped by a person; {who} is being ended"

@@ -10,6 +10,7 @@ from runplan.domain.run import events as e
 from runplan.domain.run.actions import Decision
 from runplan.domain.run.attempts import WorkAttempt
 from runplan.domain.run.kinds import PhaseStep, Reason, RunOutcome, WaitKind
+from runplan.domain.run.rows import wait_of
 from runplan.domain.run.state import RunState
 from tests.support.builders import settle
 
@@ -114,3 +115,11 @@ def test_settings_choose_channels_and_events() -> None:
     notify = settle([Layer(origin="runplan.toml", values={"notify": table})]).settings.notify
     assert (notify.command, notify.webhook, notify.desktop, notify.on) == (*list(table.values())[:3], ())
     assert settle([]).settings.notify.on == ("done", "failed", "waiting", "morning")
+
+
+def test_a_person_is_told_of_each_wait_for_a_person_that_none_has_asked_for() -> None:
+    """A lost key is told of by a notice of its own."""
+    waits = {kind: wait_of(kind) for kind in WaitKind if kind is not WaitKind.KEY}
+    told = {kind for kind, wait in waits.items() if wait.is_notified}
+    assert told == {kind for kind, wait in waits.items() if wait.is_for_person and not wait.is_asked}
+    assert WaitKind.CRASHED in told

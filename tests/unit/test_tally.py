@@ -64,6 +64,7 @@ def test_the_context_is_the_last_report_or_a_growing_estimate() -> None:
     assert (exact.context, exact.window, exact.estimated) == (7, 9, False)
     guess = folded(Context(tokens=5, estimated=True), Context(tokens=7, estimated=True)).tally
     assert (guess.context, guess.estimated) == (12, True)
+    assert not folded().tally.estimated
 
 
 def test_a_trouble_after_a_good_end_takes_the_end_back_and_a_good_end_stays_after_a_trouble() -> None:
