@@ -222,3 +222,13 @@ def test_a_phase_names_its_agent_model_effort_and_tests(tmp_path: Path) -> None:
     project.plan(a_plan("1").replace("Step 1\n\n", "Step 1\n\nVerifier: `nobody`\n\n"), "plans/Y.md")
     refused = project.runplan("start", "Y")
     assert (refused.code, "plans/Y.md:13: phase 1: there is no agent nobody; " in refused.err) == (2, True)
+
+
+def test_check_with_preflight_refuses_what_a_start_would(tmp_path: Path) -> None:
+    project = a_project(tmp_path, "1")
+    assert project.runplan("check", "X", "--preflight").code == 0
+    project.settings('[agents.gone]\nkind = "claude"\nargv = ["no-such-program"]\n')
+    project.commit_file("runplan.toml", project.show("HEAD:runplan.toml").replace('"robot"', '"gone"'))
+    refused = project.runplan("check", "X", "--preflight")
+    assert (refused.code, "a start would be refused: agent-missing: " in refused.err) == (1, True)
+    assert project.runplan("check", "X").code == 0

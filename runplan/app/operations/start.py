@@ -19,6 +19,7 @@ from runplan.domain.run.kinds import Role
 from runplan.domain.run.requests import RunRequest
 from runplan.domain.settings.options import Options, in_plan, is_option, parse_words
 from runplan.domain.text import counted
+from runplan.engine.landing import modes
 from runplan.engine.loop import issues, preflight
 from runplan.engine.loop.context import RepositoryContext
 from runplan.engine.report.summary import forecast_phases, list_spent
@@ -153,6 +154,16 @@ def preview_start(caller: Caller, request: StartRequest) -> str:
         "Nothing was changed.",
     ]
     return "\n".join(lines)
+
+
+def check_start(caller: Caller, plan: str) -> None:
+    """Refuse what a start of the whole plan would refuse; nothing is changed."""
+    with caller.open() as context:
+        context = runs.with_target_settings(runs.with_landing(context, ""), "")
+        modes.require_ready(context.repository, context.settings, context.env)
+        ready = runs.resolve_request(caller, context, runs.resolve_plan(context, plan), Options(finish=True))
+        if isinstance(ready, runs.Ready):
+            runs.admit_agents(caller, ready.context)
 
 
 def _describe_phase(context: RepositoryContext, started: RunStarted, phase: Phase) -> str:

@@ -94,6 +94,7 @@ _CHECK = (
     _value("a file, a spec folder, or a plan of this repository", "plan", metavar="PLAN"),
     _flag("add a tracker to a plan of bare phase sections", "--fix"),
     _flag("turn warnings into errors", "--strict"),
+    _flag("also what a start would refuse: settings, agents, target; then exit 1", "--preflight"),
     _JSON,
 )
 _MEMORY = (

@@ -3,19 +3,20 @@
 import argparse
 from collections.abc import Iterator
 
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from runplan.app.operations.model import Caller
+from runplan.app.operations.start import check_start
 from runplan.app.views.checks import read_plan_file, view_plan_file
 from runplan.domain.decoding import as_json
-from runplan.domain.errors import Exit
+from runplan.domain.errors import Exit, RunplanError
 from runplan.domain.plan.body import WHOLE_PHASE, named_paths
 from runplan.domain.plan.marks import ExecutionKind, NoWorkKind
 from runplan.domain.plan.model import Phase, Plan
 from runplan.domain.plan.reading import Reading
 from runplan.domain.plan.tracker import NoPhase, choose_phase
 from runplan.domain.text import cut_cells, visible
-from runplan.interfaces.cli.terminal import say
+from runplan.interfaces.cli.terminal import say, warn
 
 WIDEST_ITEM = 100  #: cells of an item that are shown
 
@@ -28,6 +29,12 @@ def run_check(args: argparse.Namespace) -> Exit:
     else:
         drawn = _draw_plan(read.plan, is_fleet=bool(caller.user_settings.fleet.dsn))
         print(visible("\n".join([*drawn, *_describe_plan(read.plan, read.readings, read.text)]), is_prose=True))
+    if args.preflight:
+        try:
+            check_start(replace(caller, warn=warn), args.plan)
+        except RunplanError as error:
+            say(f"a start would be refused: {error}")
+            return Exit.FAILED
     return Exit.USAGE if read.plan.refusals(strict=args.strict) else Exit.DONE
 
 
