@@ -322,7 +322,7 @@ class _Points:
             start(self, args, *more)
             points.passed("during", "git", what, self.pid)
             if what == "update-ref" and "--stdin" in args and self.stdin is not None:
-                self.stdin = _RefWriter(self.stdin.detach(), points)
+                self.stdin = _RefWriter(self.stdin.detach(), points, self.pid)
 
         def handle_exitstatus(self: Any, *status: Any) -> None:
             end(self, *status)
@@ -343,11 +343,12 @@ class _Points:
 
 
 class _RefWriter(io.BufferedWriter):
-    """The input of `git update-ref --stdin`."""
+    """The input of `git update-ref --stdin`; by a fault that process dies."""
 
-    def __init__(self, raw: io.RawIOBase, points: _Points) -> None:
+    def __init__(self, raw: io.RawIOBase, points: _Points, pid: int) -> None:
         super().__init__(raw)
         self._points = points
+        self._pid = pid
         self._said = b""
 
     def write(self, data: Any) -> int:
@@ -357,8 +358,8 @@ class _RefWriter(io.BufferedWriter):
     def flush(self) -> None:
         said, self._said = self._said, b""
         what = "commit" if said.endswith(b"commit\n") else "prepare"
-        if said:
-            self._points.fail_at("ref", what)
+        if said and self._points.passed("before", "ref", what):
+            os.kill(self._pid, signal.SIGKILL)
         super().flush()
         if said:
             self._points.passed("after", "ref", what)
