@@ -1,5 +1,7 @@
 """Landing by a push: one answer for every way it can go, the remote never forced, the user's branch never lost."""
 
+import errno
+import os
 import subprocess
 import threading
 import time
@@ -168,6 +170,28 @@ def test_commits_of_the_users_own_are_neither_merged_nor_touched_nor_pushed(pair
     assert "has commits of its own" in answer.note
     assert (pair.there.head(MAIN), pair.here.head(MAIN)) == (new, own)
     assert pair.here.status() == ""
+
+
+def test_a_checkout_that_a_full_disk_leaves_half_replaced_is_put_right_by_the_next_try(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new = candidate(pair.here, {"a.txt": "a2\n", "b.txt": "b2\n"})
+    landing = pair.intent(new)
+
+    def refuse(*_: object, **_options: object) -> None:
+        raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT), "a.txt")
+
+    def fill_disk() -> None:
+        monkeypatch.setattr(os, "link", refuse)
+
+    with pair.lander(at("land.prepared", fill_disk)) as direct, pytest.raises(Unreachable, match="half replaced"):
+        direct.land(landing)
+    with pair.lander() as direct, pytest.raises(Unreachable, match="half replaced"):
+        direct.land(landing)
+    monkeypatch.undo()
+    with pair.lander() as direct:
+        assert direct.land(landing) == Landed(tip=new)
+    assert (pair.here.head(MAIN), pair.here.status(), leftovers(pair.here)) == (new, "", ())
 
 
 def test_a_local_branch_that_moved_since_the_intent_stays(pair: Pair) -> None:

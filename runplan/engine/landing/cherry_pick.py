@@ -38,6 +38,11 @@ class CherryPick:
         self.checkouts = Checkouts(git, common_dir)
         self._box = Box(git, self.checkouts)
 
+    @property
+    def is_halfway(self) -> bool:
+        """Whether a landing could be neither completed nor rolled back yet."""
+        return self._box.path.exists()
+
     def tip(self) -> Oid | None:
         return self._git.tip(self.ref)
 

@@ -184,6 +184,8 @@ class Direct(RemoteLander):
         answer = self._local.land(replace(landing, ref=self._local.ref, old=here))
         if isinstance(answer, Landed):
             return answer.note
+        if isinstance(answer, Pending) and self._local.is_halfway:
+            raise Unreachable(f"{answer.why}; the files there are half replaced, and put right when it is tried again")
         return self._explain_stay(here, answer.why if isinstance(answer, Pending) else "it has moved meanwhile")
 
     def _explain_stay(self, tip: Oid, why: str = "") -> str:

@@ -119,7 +119,13 @@ class Box:
         try:
             if not lock_descriptor(self.fd, within_s=WAIT_S):
                 raise Hold(f"another landing is running in {self.path.parent}; wait for it, then retry")
-            yield self.end_landing()
+            try:
+                ended = self.end_landing()
+            except OSError as error:  # a full disk
+                raise Hold(
+                    f"a landing was interrupted and cannot be ended: {error.strerror}: {error.filename}"
+                ) from error
+            yield ended
         finally:
             os.close(self.fd)
 
