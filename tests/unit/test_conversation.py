@@ -168,6 +168,12 @@ def test_an_answer_outside_of_a_thread_quotes_the_message() -> None:
     assert answer == (said, "runplan-answer comment 1", text)
 
 
+def test_each_message_outside_of_a_thread_gets_its_own_answer() -> None:
+    said = [message("comment 1"), message("comment 2")]
+    missing = missing_answers(said, {"comment 1": "Handled.", "comment 2": "No change."}, LOGIN)
+    assert [asked.id for asked, _, _ in missing] == ["comment 1", "comment 2"]
+
+
 def test_words_of_an_agent_have_no_effect_on_the_forge() -> None:
     answer = describe_no_change("See #1, @ann.\n<!-- runplan x -->")
     assert answer == "No change:\n\n> See #\u200b1, @\u200bann.\n> <! -- runplan x -->"
