@@ -40,6 +40,11 @@ def set_draining(caller: Caller, host: str, *, draining: bool) -> None:
     hosts.set_draining(_require_dsn(caller), host, draining=draining)
 
 
+def forget_host(caller: Caller, host: str) -> None:
+    caller.refuse_to_agents("fleet forget")
+    hosts.forget_host(_require_dsn(caller), host)
+
+
 def set_up_fleet(caller: Caller, urls: Sequence[str]) -> tuple[str, list[str]]:
     """Create the tables, and add the repositories, or that of the current directory; the database and all of them."""
     caller.refuse_to_agents("fleet init")

@@ -94,6 +94,19 @@ def test_a_drained_host_finishes_its_agent_and_hands_its_plan_to_another(fleet: 
     assert fleet.runplan("fleet", "status", "a").out.split()[1:3] == ["draining", "0"]
 
 
+def test_a_dead_host_is_forgotten_and_a_living_one_is_not(fleet: Fleet) -> None:
+    begin(fleet)
+    fleet.start_worker("a")
+    refused = fleet.runplan("fleet", "forget", "a")
+    assert (refused.code, "a was seen " in refused.err, "end its worker first" in refused.err) == (2, True, True)
+    fleet.workers["a"].kill()
+    fleet.workers["a"].wait()
+    fleet.change("UPDATE workers SET seen = now() - INTERVAL '1 hour'")
+    assert fleet.runplan("fleet", "forget", "a").out == "a is forgotten\n"
+    assert fleet.runplan("fleet", "status", "a").code == 3
+    assert fleet.runplan("fleet", "forget").code == 2
+
+
 def test_a_database_older_than_the_remote_lands_nothing_again(fleet: Fleet, tmp_path: Path) -> None:
     """The dump is of the moment when the first phase was worked on; then both phases land."""
     start_held_plan(fleet, tmp_path / "go")

@@ -1,7 +1,9 @@
 """The hosts of a fleet and its queue, over all repositories."""
 
 from runplan.adapters.store.postgres import connect, translated_errors
+from runplan.domain.errors import RefusedEarly
 from runplan.domain.fleet import AccountLimit, FleetPlan, FleetState, Permits, WorkerHost, explain_queueing
+from runplan.domain.text import in_words
 
 _HOSTS = """
 SELECT DISTINCT ON (host) host, version, labels, slots, extract(epoch FROM now() - seen)::float, draining,
@@ -54,6 +56,15 @@ def read_fleet(dsn: str) -> FleetState:
         limits=[AccountLimit(*row) for row in limits],
         repositories=[url for (url,) in repositories],
     )
+
+
+def forget_host(dsn: str, host: str) -> None:
+    """Forget a host that is gone for good; other hosts take its plans over as those of a dead one."""
+    known = read_fleet(dsn).get_host(host)
+    if not known.dead:
+        raise RefusedEarly(f"{host} was seen {in_words(known.seen_s)} ago; end its worker first")
+    with connect(dsn) as db, translated_errors():
+        db.execute("DELETE FROM workers WHERE host=%s AND seen <= now() - lease()", (host,))
 
 
 def set_draining(dsn: str, host: str, *, draining: bool) -> None:

@@ -108,7 +108,11 @@ _SERVICE = (
     _JSON,
 )
 _FLEET = (
-    _value("init creates the tables in the database", "action", choices=("init", "status", "drain", "up", "metrics")),
+    _value(
+        "init creates the tables in the database",
+        "action",
+        choices=("init", "status", "drain", "up", "forget", "metrics"),
+    ),
     _value("the name of a host, as status shows it", "host", metavar="HOST", nargs="?"),
     _value("its URL; default: the remote of this repository", "--repository", metavar="URL", action="append"),
     _JSON,

@@ -25,9 +25,12 @@ def run_fleet(args: argparse.Namespace) -> Exit:
             return Exit.UNREACHABLE if host.dead else Exit.DONE
         case "metrics":
             print(fleet.read_metrics(caller), end="")
+        case "drain" | "up" | "forget" if args.host is None:
+            raise UsageError(f"fleet {args.action}: name the host; see: runplan fleet status")
+        case "forget":
+            fleet.forget_host(caller, args.host)
+            print(f"{args.host} is forgotten")
         case "drain" | "up":
-            if args.host is None:
-                raise UsageError(f"fleet {args.action}: name the host; see: runplan fleet status")
             fleet.set_draining(caller, args.host, draining=args.action == "drain")
             words = "finishes its agents and takes no plans" if args.action == "drain" else "takes plans"
             print(f"{args.host} {words}")
