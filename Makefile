@@ -63,8 +63,8 @@ test-rest: $(READY)  ## run every other test; a skipped one fails (first: make i
 test-all: $(READY)  ## run test and test-rest in one; a skipped test fails (first: make install-optional)
 	@$(PYTEST) --no-skips
 
-walk: $(READY)  ## walk a million steps through the model of a run, and 5000 nights of a fleet; WALKS, WALK_STEPS, NIGHTS
-	@WALKS=$(or $(WALKS),20000) WALK_STEPS=$(or $(WALK_STEPS),50) NIGHTS=$(or $(NIGHTS),5000) $(SCRATCH) $(BIN)/python -m pytest -q --timeout 0 tests/model
+walk: $(READY)  ## walk a million steps through the model of a run, and 2000 nights of a fleet; WALKS, WALK_STEPS, NIGHTS
+	@WALKS=$(or $(WALKS),20000) WALK_STEPS=$(or $(WALK_STEPS),50) NIGHTS=$(or $(NIGHTS),2000) $(SCRATCH) $(BIN)/python -m pytest -q --timeout 0 tests/model
 
 histories: $(READY)  ## make tests/histories again: journals of runs of every kind, from the tests through the command line
 	@$(SCRATCH) $(BIN)/python -m tests.support.histories
