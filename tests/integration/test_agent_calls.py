@@ -60,9 +60,7 @@ class Call:
 
 
 @pytest.mark.parametrize("name", FOLDERS)
-@pytest.mark.parametrize(
-    ("role", "line"), [(Role.IMPLEMENT, "writing"), (Role.FIX, "writing"), (Role.VERIFY, "reading")]
-)
+@pytest.mark.parametrize(("role", "line"), [(Role.FIX, "writing"), (Role.VERIFY, "reading")])
 def test_the_command_line_is_that_of_the_role(tmp_path: Path, name: str, role: Role, line: str) -> None:
     call = Call(tmp_path, name, role, caller={})
     reported = " ".join(word.replace(" ", "_") for word in call.argv).replace(str(tmp_path), "DIR")

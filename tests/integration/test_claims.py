@@ -13,12 +13,10 @@ from runplan.adapters.processes import identity
 from runplan.adapters.store.claims import Claims
 from runplan.adapters.store.sqlite import SqliteStore
 from runplan.domain.errors import Unreachable
-from runplan.domain.run.kinds import RunOutcome, RunStatus
-from runplan.domain.run.rows import Acquired, ClaimRow, HeldByOther, Reentered, RunRow
+from runplan.domain.run.rows import Acquired, ClaimRow, HeldByOther, Reentered
 
 PLAN = "plans/X.md"
 OTHER = "plans/Y.md"
-NOW = "2026-03-01T12:00:00Z"
 ROOT = Path(__file__).parents[2]
 
 
@@ -68,23 +66,6 @@ def holder(place: Path, plan: str = PLAN) -> Iterator[tuple[subprocess.Popen[byt
 def put(store: SqliteStore, owner: str, *, kind: str = "plan", key: str = PLAN, run: str = "r-theirs") -> int:
     with store.transaction():
         return store.set_claim(kind, key, run=run, owner=owner)
-
-
-def row(run: str, *, outcome: str | None = None) -> RunRow:
-    return RunRow(
-        id=run,
-        plan=PLAN,
-        started=NOW,
-        state=RunStatus.DONE if outcome else RunStatus.RUNNING,
-        phase=None,
-        step=None,
-        since=NOW,
-        attempt=1,
-        outcome=RunOutcome(outcome) if outcome else None,
-        reason=None,
-        waiting_for=None,
-        landing="cherry-pick",
-    )
 
 
 # --- taking ---------------------------------------------------------------------------------------------
@@ -189,6 +170,3 @@ def test_a_process_gives_back_its_plan_and_no_other_and_no_issue_of_the_run(stor
     assert store.get_claim("plan", OTHER) is not None
     assert store.get_claim("issue", "7") is not None, "it ends with its run"
     assert claims.take_plan(PLAN, run="r2") == Acquired(fence=2)
-
-
-# --- issues ---------------------------------------------------------------------------------------------

@@ -167,13 +167,6 @@ def test_outside_of_a_repository_every_verb_is_refused(
     assert list((tmp_path / "new").iterdir()) == []
 
 
-@pytest.mark.parametrize("verb", ["init", "doctor", "config"])
-def test_in_a_bare_repository_every_verb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
-    monkeypatch.chdir(init_repo(tmp_path / "bare", "--bare").path)
-    with pytest.raises(RefusedEarly, match="bare repository"):
-        call(verb)
-
-
 # --- doctor --------------------------------------------------------------------------------------------
 
 

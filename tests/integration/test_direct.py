@@ -194,16 +194,6 @@ def test_a_checkout_that_a_full_disk_leaves_half_replaced_is_put_right_by_the_ne
     assert (pair.here.head(MAIN), pair.here.status(), leftovers(pair.here)) == (new, "", ())
 
 
-def test_a_local_branch_that_moved_since_the_intent_stays(pair: Pair) -> None:
-    landing = pair.intent(candidate(pair.here, {"a.txt": "a2\n"}))
-    own = pair.here.commit("Mine", **{"mine.txt": "m\n"})
-    with pair.lander() as direct:
-        answer = direct.land(landing)
-    assert isinstance(answer, Landed)
-    assert "it has moved meanwhile" in answer.note
-    assert pair.here.head(MAIN) == own
-
-
 def test_a_local_branch_that_was_pulled_already_needs_nothing(pair: Pair) -> None:
     landing = pair.intent(candidate(pair.here, {"a.txt": "a2\n"}))
     pair.here.git("push", "-q", "origin", f"{landing.new}:main")

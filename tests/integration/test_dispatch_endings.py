@@ -110,21 +110,6 @@ def test_a_kernel_without_memory_ends_an_agent_first(on: Stage) -> None:
     assert (outcome.ending, int(outcome.message)) == (Ending.EXITED, max(own, 500))
 
 
-def test_a_process_that_ignores_the_request_is_killed_after_the_grace(on: Stage) -> None:
-    outcome = on.outcome(on.sh("trap '' TERM; echo deaf; while :; do sleep 0.01; done", wall_s=1.0, grace_s=0.1))
-
-    assert (outcome.ending, outcome.signal) == (Ending.TIMEOUT, signal.SIGKILL)
-
-
-@pytest.mark.rest
-def test_last_words_within_the_grace_are_kept(on: Stage) -> None:
-    dispatch = on.sh("trap 'echo bye; exit 3' TERM; while :; do sleep 0.01; done", wall_s=1.0, grace_s=PATIENCE_S)
-
-    outcome = on.outcome(dispatch)
-
-    assert (outcome.ending, outcome.code, outcome.message) == (Ending.TIMEOUT, 3, "bye\n")
-
-
 # --- requests ---------------------------------------------------------------------------------------------
 
 
@@ -268,14 +253,6 @@ def test_a_process_whose_first_thread_has_ended_is_ended(on: Stage) -> None:
 
     assert on.outcome(dispatch).ending is Ending.EXITED
     assert not Path(f"/proc/{pid_in(on.path / 'child')}").exists()
-
-
-@pytest.mark.rest
-def test_a_limit_ends_the_descendants_too(on: Stage) -> None:
-    dispatch = on.sh("setsid sh -c 'echo $$ >child; exec sleep 30' & sleep 30", wall_s=1.0)
-
-    assert on.outcome(dispatch).ending is Ending.TIMEOUT
-    assert gone(pid_in(on.path / "child"))
 
 
 def test_a_leftover_that_chatters_without_end_cannot_hold_the_dispatch(on: Stage) -> None:
@@ -475,14 +452,6 @@ def test_a_stop_uses_the_signal_for_a_clean_end(on: Stage, reader: str, asked: s
     on.dispatches.end([dispatch], grace_s=PATIENCE_S)
 
     assert signals(on) == [asked]
-
-
-@pytest.mark.rest
-def test_a_limit_asks_the_same_way(on: Stage) -> None:
-    outcome = on.outcome(on.python(f"{DEAF}{STAYS}", reader="claude", wall_s=1.5))
-
-    assert (outcome.ending, outcome.signal) == (Ending.TIMEOUT, signal.SIGKILL)
-    assert signals(on) == ["SIGINT"]
 
 
 def test_the_wait_at_the_time_of_the_request_decides_the_ending(on: Stage) -> None:

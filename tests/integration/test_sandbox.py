@@ -346,10 +346,6 @@ def test_no_parent_of_a_worktree_can_be_renamed(place: Place) -> None:
         assert worktree.is_dir()
 
 
-def test_a_program_that_is_not_there_is_called_as_before(place: Place) -> None:
-    assert place.wrap("no-such-agent") == ("no-such-agent",)
-
-
 def test_links_in_its_home_lead_no_mount_elsewhere(place: Place) -> None:
     (place.home / ".config/pip").mkdir(parents=True)
     (place.home / ".config/pip/pip.conf").write_text("mine")

@@ -18,8 +18,8 @@ from msgspec.structs import replace
 from runplan.adapters.store.protocol import store_exists
 from runplan.adapters.store.sqlite import SqliteStore
 from runplan.adapters.store.tables import SCHEMA_VERSION
-from runplan.domain.errors import Fenced, RefusedEarly, Unreachable
-from runplan.domain.run.events import Admitted, Queued
+from runplan.domain.errors import RefusedEarly, Unreachable
+from runplan.domain.run.events import Queued
 from runplan.domain.run.kinds import PhaseStep, RunStatus
 from runplan.domain.run.rows import RunRow
 
@@ -67,13 +67,6 @@ def test_text_that_is_no_unicode_is_read_as_it_was_recorded(store: SqliteStore) 
     assert store.get_newest_run(PLAN) == begun
 
 
-@pytest.mark.parametrize("fence", [0, 2])
-def test_nothing_is_recorded_with_an_old_fence(store: SqliteStore, fence: int) -> None:
-    with pytest.raises(Fenced):
-        store.append(facts("RunStarted"), row(), fence=fence)
-    assert (store.list_events("r1"), store.get_newest_run(PLAN)) == ([], None)
-
-
 def test_events_are_written_together_or_not_at_all(store: SqliteStore) -> None:
     broken = [*facts("RunStarted"), (NOW, "PhaseChosen", None)]
     with pytest.raises(Unreachable, match="nothing was recorded"):
@@ -97,17 +90,6 @@ def test_waiting_events_are_written_in_order_with_the_next(store: SqliteStore) -
     assert written(store) == ["First", "Second", "Third"]
 
 
-def test_queries_see_events_that_are_not_written_yet(store: SqliteStore) -> None:
-    store.append(facts("Queued"), row(), fence=1, waits=True)
-    assert store.list_facts(Admitted, plan=PLAN) == []
-    assert written(store) == []  # no query needed it
-    assert [one.event for one in store.list_facts(Queued, plan=PLAN)] == [Queued()]
-    store.append(facts("Second"), row(state="waiting"), fence=1, waits=True)
-    newest = store.get_newest_run(PLAN)
-    assert newest is not None
-    assert newest.state == "waiting"
-
-
 def test_waiting_events_stay_when_a_write_fails(store: SqliteStore) -> None:
     store.append(facts("First"), row(), fence=1, waits=True)
     with pytest.raises(Unreachable):
@@ -117,23 +99,10 @@ def test_waiting_events_stay_when_a_write_fails(store: SqliteStore) -> None:
     assert written(store) == ["First", "Third"]
 
 
-def test_waiting_events_are_dropped_when_the_plan_was_taken_over(store: SqliteStore) -> None:
-    store.append(facts("First"), row(), fence=1, waits=True)
-    with store.transaction():
-        store.set_claim("plan", PLAN, run="r2", owner="2:2:b")
-    store.append(facts("Second"), row(), fence=1, waits=True)
-    with pytest.raises(Fenced):
-        store.flush()
-    store.flush()
-    assert written(store) == ["First"]
-
-
 WRITER = """
 import sys
 from pathlib import Path
-from runplan.adapters.store.protocol import store_exists
 from runplan.adapters.store.sqlite import SqliteStore
-from runplan.adapters.store.tables import SCHEMA_VERSION
 from tests.integration.test_store import facts, row
 store = SqliteStore(Path(sys.argv[1]))
 for number in range(100_000):
@@ -210,13 +179,6 @@ def test_a_journal_that_another_process_made_meanwhile_is_kept(tmp_path: Path) -
 
     with closing(Late(tmp_path)) as store:
         assert store.get_baseline("key") == "{}"
-
-
-def test_nothing_is_recorded_in_a_journal_that_was_moved_away(store: SqliteStore, tmp_path: Path) -> None:
-    (tmp_path / "journal.db").rename(tmp_path / "elsewhere.db")
-    with pytest.raises(Unreachable, match=r"journal\.db is not where it was"):
-        store.put_baseline("key", "{}")
-    assert store.get_baseline("key") is None
 
 
 def test_reading_makes_no_journal_and_writes_nothing_into_one(tmp_path: Path) -> None:

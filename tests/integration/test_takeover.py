@@ -158,15 +158,11 @@ def of(events: list[tuple[str, dict[str, Any]]], kind: str) -> list[dict[str, An
     ("event", "repeated"),
     [
         ("DispatchStarted implement", "implement"),
-        ("DispatchEnded implement", "implement"),
         ("WorkTaken", "implement"),
         ("WorkPushed", ""),
         ("DispatchStarted gate", "gate"),
-        ("GateJudged", ""),
-        ("DispatchEnded verify", "verify"),
         ("VerdictGiven", ""),
         ("LandingStarted", ""),
-        ("Landed", ""),
         ("Landed, which is not recorded", ""),
     ],
 )
@@ -191,14 +187,6 @@ def test_files_that_a_crashed_agent_left_reach_its_successor_on_another_host(tmp
     assert "Uncommitted" not in fleet.remote.git("log", "--format=%s", "main")
 
 
-def test_a_fix_cycle_continues_on_another_host(tmp_path: Path) -> None:
-    agent = work() + verify("pass_all = true", *once(tmp_path, 'fail = ["W1"]')) + fix('write = "2.txt"')
-    fleet = Fleet(tmp_path, agent)
-    fleet.move("DispatchStarted fix")
-    assert fleet.b.project.dispatched().count("implement") == 1
-    assert fleet.remote.git("ls-tree", "--name-only", "main", "--", "1.txt", "2.txt").split() == ["1.txt", "2.txt"]
-
-
 def test_a_handed_over_secret_stays_on_its_host_and_the_next_one_begins_again(tmp_path: Path) -> None:
     half = "QYLPMN5HHHFPZAM2"
     full = ("tell = {context = 130000, window = 200000}", "sleep = 60")
@@ -217,13 +205,6 @@ def test_a_refused_push_fails_no_phase_and_is_tried_again_with_the_next_work(tmp
     events = fleet.move("WorkPushed")
     assert [body["host"] for body in of(events, "WorkKept")] == ["alpha"]
     assert fleet.b.project.dispatched().count("fix") == fleet.b.project.dispatched().count("implement") == 1
-
-
-def test_an_agent_that_begins_a_new_history_fails_its_phase_and_crashes_nothing(tmp_path: Path) -> None:
-    orphan = "b=`git symbolic-ref --short HEAD`; git checkout -q --orphan new; git commit -qm New; git branch -M $b"
-    fleet = Fleet(tmp_path, work(f'run = "{orphan}"'))
-    fleet.a.work_on_plan(landing="direct")
-    assert of(fleet.a.project.events(), "RunEnded")[0]["reason"] == "off-base"
 
 
 def test_a_push_to_a_remote_that_is_away_is_recorded_and_fails_no_phase(tmp_path: Path) -> None:

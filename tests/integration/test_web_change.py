@@ -125,12 +125,6 @@ def test_a_change_that_is_not_there_any_more_is_no_error(browser: Browser, known
     assert browser.get(address("/change/file", known, phase="1", file="99")).status == 404
 
 
-def test_the_pages_are_read_without_forms(project: Project, known: Known) -> None:
-    with signed_in(project.env, is_read_only=True) as browser:
-        for path in ("/plan", "/change"):
-            assert "<form " not in browser.get(address(path, known)).text.replace('<form method="dialog"', "")
-
-
 def test_the_journal_tells_what_happened_and_what_followed(browser: Browser, known: Known, project: Project) -> None:
     page = browser.get(address("/journal", known))
     told = [step["why"] for step in project.runplan("explain", "X", "--json").json["steps"]]

@@ -54,6 +54,8 @@ def list_pages(project: Project) -> list[str]:
         address(project, "/start", **chosen),
         address(project, "/report", plan="plans/X.md"),
         address(project, "/health"),
+        address(project, "/plan", plan="plans/X.md"),
+        address(project, "/change", plan="plans/X.md"),
     ]
 
 

@@ -737,20 +737,12 @@ def test_work_on_a_base_that_only_runplan_has_is_published_with_it(place: Place)
     assert place.repo.git("rev-list", f"{place.base}..{BRANCH}").split() == [work, base]
 
 
-def test_a_name_that_is_taken_gets_a_number(place: Place) -> None:
+def test_a_name_that_is_taken_gets_a_number_and_is_kept_when_a_better_one_is_free(place: Place) -> None:
     place.repo.git("branch", "runplan/domain/plan/1")
-    tree = place.lease()
-    tip = tree.commit("work", **{"c.txt": "c"})
+    tip = place.lease().commit("work", **{"c.txt": "c"})
     place.take()
     assert place.workspace.publish(BRANCH, base=place.base) == f"{BRANCH}-2"
     assert place.repo.head(f"{BRANCH}-2") == tip
-
-
-def test_a_branch_that_is_published_again_keeps_its_name_when_a_better_one_is_free(place: Place) -> None:
-    place.repo.git("branch", "runplan/domain/plan/1")
-    place.lease().commit("work", **{"c.txt": "c"})
-    place.take()
-    assert place.workspace.publish(BRANCH, base=place.base) == f"{BRANCH}-2"
     place.repo.git("branch", "-D", "runplan/domain/plan/1")
     assert place.workspace.publish(BRANCH, base=place.base) == f"{BRANCH}-2"
     assert sorted(place.refs()) == ["refs/heads/main", f"{BRANCH}-2"]

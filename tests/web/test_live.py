@@ -35,17 +35,6 @@ def is_marked(page: Page) -> bool:
     return page.evaluate("window.mark === 1")
 
 
-def test_the_printed_address_signs_a_browser_in_once(visitor: Visitor) -> None:
-    page = visitor.page()
-    assert page.url == visitor.site.url("/")
-    expect(page.get_by_role("heading", level=1)).to_have_text("Board")
-
-    visitor.context.clear_cookies()
-    page.goto(visitor.site.address)
-
-    expect(page.get_by_role("heading", level=1)).to_have_text("Sign in")
-
-
 def test_a_plan_is_started_and_followed_until_it_has_landed(
     visitor: Visitor, project: Project, meanwhile: Meanwhile
 ) -> None:
