@@ -36,15 +36,17 @@ def zone(name: str) -> tzinfo:
     return ZoneInfo(name)
 
 
-def opens_at(hours: str, now: datetime, zone_name: str) -> datetime | None:
-    """When hours such as 22:00-07:00 begin next; None while they last."""
+def closed_between(hours: str, now: datetime, zone_name: str) -> tuple[datetime, datetime] | None:
+    """When hours such as 22:00-07:00 ended, and when they begin again; None while they last."""
     begin, end = map(time.fromisoformat, hours.split("-"))
     local = now.astimezone(zone(zone_name))
     is_late, is_early = local.time() >= begin, local.time() < end
     if (is_late and is_early) if begin < end else (is_late or is_early):
         return None
-    opening = local.replace(hour=begin.hour, minute=begin.minute, second=0, microsecond=0)
-    return (opening + timedelta(days=is_late)).astimezone(UTC)
+    closing, opening = (local.replace(hour=at.hour, minute=at.minute, second=0, microsecond=0) for at in (end, begin))
+    closing -= timedelta(days=is_early)
+    opening += timedelta(days=is_late)
+    return closing.astimezone(UTC), opening.astimezone(UTC)
 
 
 def delay_s(n: int, *, first_s: float = 60.0, longest_s: float = 3600.0, factor: float = 2.0) -> float:

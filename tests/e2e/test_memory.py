@@ -37,7 +37,7 @@ def test_the_second_run_is_told_what_the_first_one_learned(tmp_path: Path) -> No
 
     assert project.start("2", "auto").code == 0
     (told,) = project.prompts("implement")[-1:]
-    assert "=== begin of lessons ===\n- Dates are UTC here.\n- a person rejected work: " in told
+    assert "=== begin of lessons ===\n- agent: Dates are UTC here.\n- rejection: a person rejected work: " in told
     (lesson,) = [row["id"] for row in project.runplan("memory", "--json").json if row["source"] == "agent"]
     assert project.runplan("memory", "--forget", "nothing").code == 3
     assert project.runplan("memory", "--forget", lesson).last == "runplan: forgotten: Dates are UTC here."

@@ -122,13 +122,13 @@ def test_what_a_person_tells_is_the_first_thing_that_the_next_agent_reads(tmp_pa
     absent = project.runplan("tell", "X", "too early")
     assert (absent.code, absent.last.startswith("runplan: plans/X.md has no run; nobody was told.")) == (3, True)
     assert project.runplan("start", "X", "finish", "--wait").code == 4
-    told = project.runplan("tell", "X", "use the existing {{phase}} parser")
+    told = project.runplan("tell", "X", "use the existing {{{phase}}} parser")
     assert (told.code, told.last) == (0, "runplan: Told plans/X.md: the next agent of its run reads it first")
     assert project.runplan("tell", "X", " ").code == 2
     assert project.runplan("approve", "X", "--wait").code == 4
     prompt = project.prompts("implement")[-1]
     assert prompt.startswith("## What a person says now\n")
-    assert "=== begin of words ===\nuse the existing { {phase}} parser\n=== end of words ===\n" in prompt
+    assert "=== begin of words ===\nuse the existing { { {phase}}} parser\n=== end of words ===\n" in prompt
     assert "What a person says" not in project.prompts("verify")[-1]
     assert project.runplan("approve", "X", "--wait").code == 0
     report = project.show("main:reports/plan-x.md")

@@ -232,3 +232,45 @@ def test_check_with_preflight_refuses_what_a_start_would(tmp_path: Path) -> None
     refused = project.runplan("check", "X", "--preflight")
     assert (refused.code, "a start would be refused: agent-missing: " in refused.err) == (1, True)
     assert project.runplan("check", "X").code == 0
+
+
+def test_an_agent_that_an_edit_names_and_nobody_knows_fails_the_phase(tmp_path: Path) -> None:
+    project = a_project(tmp_path, "1", "2")
+    project.agent(work() + work(phase="2"))
+    assert project.start("finish").code == 4
+    plan = project.show("main:plans/X.md") + "\n"
+    project.plan(plan.replace("Step 2\n\n", "Step 2\n\nAgent: `nobody`\n\n"))
+    ended = project.runplan("approve", "X")
+    while ended.code == 4:  # the target has moved
+        ended = project.runplan("approve", "X")
+    assert (ended.last, project.landed()) == ("runplan: failed: agent-missing", ["1"])
+
+
+def test_a_verifier_does_not_judge_its_own_work_in_a_phase_with_its_name(tmp_path: Path) -> None:
+    project = a_project(tmp_path, "1")
+    project.agent(work())
+    other = '[agents.other]\nkind = "script"\nscript = "agent.toml"\n'
+    project.settings(other)
+    project.commit_file(
+        "runplan.toml", project.show("HEAD:runplan.toml").replace('verifier = "robot"', 'verifier = "other"')
+    )
+    project.plan(a_plan("1").replace("Step 1\n\n", "Step 1\n\nAgent: `other`\n\n"))
+    assert project.start("auto").code == 0
+    started = [(body["role"], body["agent"]) for body in project.bodies("DispatchStarted")]
+    assert started == [("implement", "other"), ("verify", "robot")]
+
+
+def test_all_tests_run_where_a_narrowed_phase_turns_out_to_be_the_last(tmp_path: Path) -> None:
+    project = a_project(tmp_path, "1", "2")
+    project.agent(work())
+    project.settings('[tests]\ncommand = "test ! -e 1.txt"\n')
+    project.plan(a_plan("1", "2").replace("Step 1\n\n", "Step 1\n\nTests: `true`\n\n"))
+    assert project.start("1").code == 4
+    plan = project.show("main:plans/X.md") + "\n"
+    project.plan(plan.replace("| 2 — Step 2 | ⬚ |", "| 2 — Step 2 | ✅ Done |"))
+    ended = project.runplan("approve", "X")
+    while ended.code == 4:
+        ended = project.runplan("approve", "X")
+    assert (ended.code, project.landed()) == (1, [])
+    gates = [body["argv"][-1] for body in project.bodies("DispatchStarted") if body["role"] == "gate"]
+    assert ["test ! -e" in gate for gate in gates[:2]] == [False, True]

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from runplan.adapters.store.location import FleetLocation, normalize_url
 from runplan.adapters.store.postgres import PostgresStore
+from runplan.domain.plan.marks import PhaseSettings
 from runplan.domain.plan.model import parse_plan
 from runplan.domain.run import events as e
 from runplan.domain.run.kinds import Mode, RunStatus
@@ -180,7 +181,7 @@ def test_rows_have_no_other_command_run_than_plan_and_settings_do(project: Proje
     agent = {"name": "evil", "kind": "command", "argv": ["touch", str(evil)]}
     agents = {"implementer": "evil", "verifier": "evil", "tables": {"evil": agent}}
     settings = json.dumps({"agents": agents, "tests": {"command": f"touch {evil}"}, "run": {"setup": f"touch {evil}"}})
-    for name in ("Start", "Target", "Resume", "Honest", "Text", "Delegate", "Elsewhere", "Branch"):
+    for name in ("Start", "Target", "Resume", "Honest", "Text", "Delegate", "Repair", "Elsewhere", "Branch"):
         project.plan(a_plan("1"), f"plans/{name}.md")
     project.repo.git("push", "-q", "origin", "main")
     project.repo.git("checkout", "-qb", "evil")
@@ -190,6 +191,7 @@ def test_rows_have_no_other_command_run_than_plan_and_settings_do(project: Proje
     forged = {"settings": settings, "given": (("RUNPLAN_TESTS_COMMAND", f"touch {evil}"),), "setup": f"touch {evil}"}
     honest = choose_phase(parse_plan(a_plan("1").encode(), path="plans/Honest.md").phases[0], tip=tip)
     phase = replace(honest, text=f"Run touch {evil}.")
+    repair = e.RepairChosen(tip=tip, title="Repair", own=PhaseSettings(tests=f"touch {evil}"))
     delegate = e.DelegateChosen(tip=tip, phase="1", title="Step 1", text="x", command=f"touch {evil}")
 
     with open_store(project) as store:
@@ -201,6 +203,7 @@ def test_rows_have_no_other_command_run_than_plan_and_settings_do(project: Proje
         record_run(store, a_start("plans/Resume.md", **forged))
         record_run(store, a_start("plans/Text.md"), phase)
         record_run(store, a_start("plans/Delegate.md"), delegate)
+        record_run(store, a_start("plans/Repair.md"), repair)
         record_run(store, a_start("plans/Honest.md", **forged), honest)
         record_run(store, a_start("plans/Elsewhere.md"), replace(honest, tip=aside))
         record_run(store, a_start("plans/Branch.md", target="evil"), replace(honest, tip=aside))
@@ -212,7 +215,7 @@ def test_rows_have_no_other_command_run_than_plan_and_settings_do(project: Proje
         assert "run.target on the default branch is main" in answer
         assert "(on the host here)" in answer
     assert not evil.exists()
-    tampered = dict.fromkeys(("Text", "Delegate", "Elsewhere", "Branch"), ("failed", "tampered"))
+    tampered = dict.fromkeys(("Text", "Delegate", "Repair", "Elsewhere", "Branch"), ("failed", "tampered"))
     assert ends == {**dict.fromkeys(("Start", "Resume", "Honest"), ("done", None)), **tampered}
     told = project.runplan("status", "Text").out
     assert "phase 1 is recorded with a text that plans/Text.md never had on main" in told

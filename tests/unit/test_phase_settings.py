@@ -5,6 +5,7 @@ import pytest
 from runplan.domain.errors import RefusedEarly
 from runplan.domain.plan.marks import PhaseSettings
 from runplan.domain.plan.model import parse_plan
+from runplan.domain.plan.proposal import summarize
 from runplan.domain.run.attempt_parts import Proof
 from runplan.domain.run.events import BaselineKnown, FinalVerificationDue, GateJudged
 from runplan.domain.run.kinds import GateAnswer
@@ -34,6 +35,11 @@ def read_own(body: str) -> PhaseSettings:
 )
 def test_a_line_with_a_value_in_backticks_sets_it(body: str, own: PhaseSettings) -> None:
     assert read_own(body) == own
+
+
+def test_a_proposal_names_what_its_phases_set() -> None:
+    text = "# X\n\n## Phase 1: A\n\n**Status:** todo\n\nTouches: a\nTests: `true`\n"
+    assert summarize(text, path="plans/X.md").permissions == ("phase 1 sets its tests: true",)
 
 
 def test_a_phase_replaces_implementer_verifiers_and_tests() -> None:

@@ -10,11 +10,11 @@ from runplan.domain.times import (
     JITTER_S,
     MARGIN_S,
     busy_ends,
+    closed_between,
     delay_s,
     is_announced,
     limit_ends,
     look_s,
-    opens_at,
 )
 
 NOW = 1_800_000_000.0
@@ -79,7 +79,8 @@ def test_a_busy_provider_is_waited_for_twice_as_long_each_time() -> None:
     ],
 )
 def test_hours_last_or_begin_next(hours: str, now: str, opens: str | None) -> None:
-    found = opens_at(hours, datetime.fromisoformat(f"{now}+00:00"), "UTC")
-    assert found == (datetime.fromisoformat(f"{opens}+00:00") if opens else None)
-    berlin = opens_at("22:00-07:00", datetime.fromisoformat("2026-07-01T12:00:00+00:00"), "Europe/Berlin")
-    assert berlin == datetime.fromisoformat("2026-07-01T20:00:00+00:00")
+    found = closed_between(hours, datetime.fromisoformat(f"{now}+00:00"), "UTC")
+    assert (found and found[1]) == (datetime.fromisoformat(f"{opens}+00:00") if opens else None)
+    assert found is None or (found[0] <= datetime.fromisoformat(f"{now}+00:00") < found[1])
+    berlin = closed_between("22:00-07:00", datetime.fromisoformat("2026-07-01T12:00:00+00:00"), "Europe/Berlin")
+    assert berlin == tuple(datetime.fromisoformat(f"2026-07-01T{at}:00:00+00:00") for at in ("05", "20"))

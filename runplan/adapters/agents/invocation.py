@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from runplan.adapters.agents.adapter import Task, first_set
 from runplan.adapters.agents.clis import agent_of
 from runplan.adapters.agents.environment import agent_environment, allowed_variables, task_environment
+from runplan.adapters.configuration.load import list_agent_kinds
 from runplan.adapters.processes import run_program
 from runplan.adapters.sandbox.bubblewrap import is_used, open_sandbox, require_sandbox
 from runplan.adapters.sandbox.home import HomeMounts
@@ -254,6 +255,11 @@ def worktree_files(table: AgentTable) -> tuple[str, ...]:
     program = program_of(table)
     named = (program if "/" in program else "", own_file(table))
     return tuple(name for name in named if name and not name.startswith(("/", "../")))
+
+
+def list_known(agents: AgentsSettings) -> list[str]:
+    """The names of agents that can be dispatched: the tables, and the kinds that need none."""
+    return sorted({*agents.tables, *(kind for kind in list_agent_kinds() if agent_of(kind).program)})
 
 
 def require_agents(agents: AgentsSettings, *, root: Path, caller: Mapping[str, str], in_dollars: bool = False) -> None:

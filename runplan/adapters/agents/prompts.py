@@ -240,7 +240,7 @@ def kept_note(kept: KeptWork) -> str:
 def told_note(words: Sequence[str]) -> str:
     """What a person said while the work was under way. It is filled with the template, so it has no placeholder."""
     head = "A person said this while the work on the plan was under way. It counts more than what follows."
-    quoted = [quote_text(text.replace("{{", "{ {"), "words") for text in words]
+    quoted = [quote_text(re.sub(r"\{(?=\{)", "{ ", text), "words") for text in words]
     return write_section("What a person says now", head, quoted).lstrip() + ("\n" if words else "")
 
 

@@ -377,19 +377,22 @@ class Git:
         signatures = [_signature(git_dir / name) for name in ("HEAD", "reftable/tables.list")]
         if git_dir not in self._heads or self._heads[git_dir][0] != signatures:
             git = self.at(self.cwd, f"--git-dir={git_dir}")
-            ok = (0, 1) if _is_whole(git_dir) else ANY  # a broken worktree of the user has no branch out
-            branch = git.run("symbolic-ref", "-q", "HEAD", ok=ok).text
-            head = f"ref: {branch}" if branch else git.run("rev-parse", "-q", "--verify", "HEAD", ok=ok).text
+            branch = git.run("symbolic-ref", "-q", "HEAD", ok=ANY)
+            if branch.code == 0:
+                head = f"ref: {branch.text}"
+            else:
+                commit = git.run("rev-parse", "-q", "--verify", "HEAD", ok=ANY) if branch.code == 1 else branch
+                head = commit.text if commit.code in (0, 1) else _read_head(git_dir)
             self._heads[git_dir] = (signatures, head)
         return self._heads[git_dir][1]
 
 
-def _is_whole(git_dir: Path) -> bool:
-    """Whether git takes this for a git directory, so that it fails only by an error of the system."""
-    if git_dir.parent.name == "worktrees" and not (git_dir / "commondir").exists():
-        return False
-    head = (read_file(git_dir / "HEAD") or b"").strip()
-    return head.startswith(b"ref: refs/") or re.fullmatch(rb"[0-9a-f]{40}|[0-9a-f]{64}", head) is not None
+def _read_head(git_dir: Path) -> str:
+    """The content of HEAD where git fails, by an error of the system or in a broken worktree; "" for no branch."""
+    head = (read_file(git_dir / "HEAD") or b"").decode(errors="replace").strip()
+    if head == "ref: refs/heads/.invalid":
+        raise GitFailed(f"git cannot tell which branch {git_dir} has out")  # only it reads reftables
+    return head if re.fullmatch("ref: refs/.+|[0-9a-f]{40}|[0-9a-f]{64}", head) else ""
 
 
 def _scratch(content: bytes = b"") -> IO[bytes]:

@@ -53,7 +53,8 @@ def retry(caller: Caller, request: RetryRequest) -> Answer:
         asked = Options(
             phase=last.wanted, finish=last.mode is Mode.FINISH, auto=last.auto, landing=last.landing, anew=request.fresh
         )
-        asked = replace(asked, model=last.model, effort=last.effort, memory=last.memory)
+        if last.mode is not Mode.PLAN:  # whose model was for the planner
+            asked = replace(asked, model=last.model, effort=last.effort, memory=last.memory)
         return start_run(caller, context, row.plan, asked, here=here, again=is_again, like=last, review=review)
 
 

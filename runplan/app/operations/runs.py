@@ -206,14 +206,10 @@ def resolve_request(caller: Caller, context: RepositoryContext, path: str, asked
     plan = preflight.foresee_refusals(context, plan, tip)
     preflight.require_clear(plan)
     preflight.require_executions(context, plan)
-    agents = context.settings.agents
-    wanted = [PhaseSettings(model=asked.model, effort=asked.effort)]
-    wanted += [phase.own for phase in plan.phases if phase.status is not Status.DONE]
-    others = dict.fromkeys(table for own in wanted for table in preflight.list_wanted_agents(agents, own))
-    on_target, context = (
-        replace(place, settings=replace(place.settings, agents=replace(agents, others=tuple(others))))
-        for place in (on_target, context)
-    )
+    given = PhaseSettings(model=asked.model, effort=asked.effort)
+    preflight.list_wanted_agents(context.settings.agents, given)
+    wanted = [given, *(phase.own for phase in plan.phases if phase.status is not Status.DONE)]
+    on_target, context = (preflight.with_agents_of(place, wanted) for place in (on_target, context))
     require_subplans(on_target, plan)
     if unnamed := preflight.require_test_command(context):
         caller.warn(unnamed)

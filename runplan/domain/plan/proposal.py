@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from runplan.domain import names
 from runplan.domain.plan.marks import ExecutionKind, PlanStatus, Status
@@ -117,6 +118,9 @@ def _permissions(phase: Phase) -> Iterator[str]:
         yield f"phase {phase.id} has no Touches: line and may change any file"
     if phase.execution.kind is not ExecutionKind.WORKTREE:
         yield f"phase {phase.id} is worked with Execution: {phase.execution.text}"
+    for name, value in asdict(phase.own).items():
+        if value:
+            yield f"phase {phase.id} sets its {name}: {value}"
 
 
 def _open_questions(lines: Lines) -> Iterator[str]:

@@ -113,6 +113,9 @@ class RunResumed(Event, frozen=True, kw_only=True):
     daemon: bool = False
     needs: tuple[str, ...] = ()
     review: Rows = ()
+    memory: bool = True
+    model: str = ""
+    effort: str = ""
 
 
 class Chosen(Event, frozen=True, kw_only=True):

@@ -370,7 +370,9 @@ def _count_usage(state: RunState, event: e.Event) -> RunState:
 
 
 def _resume_run(state: RunState, event: e.RunResumed) -> RunState:
-    started = replace(state.options, mode=event.mode, wanted=event.wanted, auto=event.auto)
+    was = state.options
+    started = replace(was, mode=event.mode, wanted=event.wanted, auto=event.auto, memory=event.memory)
+    started = replace(started, model=event.model or was.model, effort=event.effort or was.effort)
     if event.daemon:  # a foreground run belongs to the daemon once the daemon was asked to resume it
         started = replace(started, daemon=True, needs=event.needs)
     state = replace(_apply_to_attempt(state, event), pause=None, waits=0, halted="", missing=())

@@ -41,7 +41,7 @@ def rule_that(holds: Callable[[Any], object], why: str) -> Rule:
     def rule(value: Any) -> str:
         try:
             return "" if holds(value) else why.format(value=value)
-        except (LookupError, ValueError, OSError, re.error):
+        except (LookupError, AttributeError, ValueError, OSError, re.error):
             return why.format(value=value)
 
     return rule
@@ -374,7 +374,7 @@ def set_for_phase(settings: Settings, own: PhaseSettings, *, is_last: bool) -> S
     judges = (own.verifier,) if own.verifier else agents.verifiers
     agents = replace(agents, implementer=own.agent or agents.implementer, verifiers=judges)
     narrows = own.tests and settings.tests.command and not is_last
-    tests = replace(settings.tests, command=own.tests) if narrows else settings.tests
+    tests = replace(settings.tests, command=own.tests, summary="", rerun="") if narrows else settings.tests
     return replace(settings, agents=agents, tests=tests)
 
 

@@ -24,6 +24,7 @@ from runplan.domain import names
 from runplan.domain.errors import RefusedEarly, Unreachable
 from runplan.domain.gitfacts import TAKEN_BY, Oid, add_trailers
 from runplan.domain.plan.body import QUOTED, WHOLE_PHASE
+from runplan.domain.plan.marks import PhaseSettings
 from runplan.domain.plan.model import parse_plan
 from runplan.domain.text import bounded, command
 from runplan.domain.times import git_date
@@ -78,7 +79,8 @@ def plan_of(issue: Issue, path: str, *, discussion: str = "", earlier: str = "")
     text = _PLAN.format(title=title, number=issue.number, author=_plain_login(issue.author), quoted=quoted).encode()
     plan = parse_plan(text, path=path)
     phase = plan.phases[0]
-    claimed = phase.touches or phase.allows or phase.depends or phase.sign_off or phase.host
+    limits = (phase.touches, phase.allows, phase.depends, phase.sign_off, phase.host)
+    claimed = any(limits) or phase.own != PhaseSettings()
     is_whole = len(plan.phases) == 1 and [item.id for item in phase.items] == [WHOLE_PHASE]
     if claimed or not is_whole or plan.issues != (issue.number,):
         raise NotWorkable(f"the text of issue {issue.number} looks like a plan; write a plan for it yourself")

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from runplan.adapters.agents import invocation
 from runplan.adapters.agents.clis import agent_of
 from runplan.adapters.agents.prompts import PLACEHOLDERS, Template
-from runplan.adapters.configuration.load import list_agent_kinds
 from runplan.adapters.configuration.places import user_file, worktree_root
 from runplan.adapters.git import objects as trees
 from runplan.adapters.git.repository import pull_command
@@ -161,12 +160,23 @@ def foresee_refusals(context: RepositoryContext, plan: Plan, tip: str) -> Plan:
     return replace(plan, remarks=tuple(remarks))
 
 
+def with_agents_of(context: RepositoryContext, wanted: Iterable[PhaseSettings]) -> RepositoryContext:
+    """The context that knows the agents of phases, too; names that are unknown are told elsewhere."""
+    agents = context.settings.agents
+    others: dict[AgentTable, None] = {}
+    for own in wanted:
+        with contextlib.suppress(RefusedEarly):
+            others |= dict.fromkeys(list_wanted_agents(agents, own))
+    agents = replace(agents, others=tuple(others))
+    return replace(context, settings=replace(context.settings, agents=agents))
+
+
 def list_wanted_agents(agents: AgentsSettings, own: PhaseSettings) -> list[AgentTable]:
     """The agents that the lines of a phase, or the options of a start, want besides those of the settings."""
-    known = [*agents.tables, *(kind for kind in list_agent_kinds() if agent_of(kind).program)]
+    known = invocation.list_known(agents)
     for name in filter(None, (own.agent, own.verifier)):
         if name not in known:
-            raise RefusedEarly(f"there is no agent {name}; there are: {', '.join(sorted({*known}))}")
+            raise RefusedEarly(f"there is no agent {name}; there are: {', '.join(known)}")
     name = own.agent or agents.implementer
     table = agents.agent(name)
     if own.effort and not agent_of(table.kind).effort_arguments:

@@ -19,14 +19,15 @@ from runplan.adapters.store.files import make_below
 from runplan.adapters.store.protocol import open_store
 from runplan.adapters.supervise.dispatches import Dispatches
 from runplan.domain import names
-from runplan.domain.errors import RefusedEarly, Unreachable
+from runplan.domain.errors import RefusedEarly, RunplanError, Unreachable
+from runplan.domain.plan.model import parse_plan
 from runplan.domain.run.events import RunStarted
 from runplan.domain.run.rows import Command
 from runplan.engine.landing import modes
 from runplan.engine.landing.lander import Sighting
 from runplan.engine.landing.pull_request import PlanPlace
 from runplan.engine.loop.context import RepositoryContext
-from runplan.engine.loop.preflight import require_prompts, settle_lost_landings
+from runplan.engine.loop.preflight import require_prompts, settle_lost_landings, with_agents_of
 from runplan.engine.report.summary import describe_plan, list_summary_facts
 from runplan.engine.steps.context import OpenRepository, RunContext
 
@@ -74,6 +75,10 @@ def make_run_context(
     context: RepositoryContext, opened: OpenRepository, *, run: str, started: RunStarted, seen: Sighting | None = None
 ) -> RunContext:
     context = context.for_run(started)
+    with contextlib.suppress(RunplanError):  # the plan is read again before any work
+        text = context.git.blob(context.tip(), started.plan)
+        phases = parse_plan(text, path=started.plan).phases if text is not None else ()
+        context = with_agents_of(context, [phase.own for phase in phases])
     report = names.report_path(context.settings.paths.reports, started.slug)
     plan = PlanPlace(
         path=started.plan,

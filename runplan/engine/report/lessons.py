@@ -15,8 +15,14 @@ from runplan.domain.text import bounded
 FORGOTTEN = "memory"  #: stands for the run in notices about lessons that nobody wants to see again
 LONGEST = 240  #: characters of a lesson
 MOST_BYTES = 2_000  #: of the lessons in a prompt
-KINDS = (
-    *(e.RunStarted, e.WorkTaken, e.Landed, e.PhaseFailed, e.Answered, e.QuestionAsked, e.QuestionAnswered),
+KINDS: tuple[type[e.Event], ...] = (
+    e.RunStarted,
+    e.WorkTaken,
+    e.Landed,
+    e.PhaseFailed,
+    e.Answered,
+    e.QuestionAsked,
+    e.QuestionAnswered,
     StepJudged,
 )
 
@@ -86,7 +92,7 @@ def choose_lessons(lessons: Iterable[Lesson]) -> list[str]:
     chosen: list[str] = []
     left = MOST_BYTES
     for lesson in lessons:
-        line = f"- {lesson.text}" + (f" ({lesson.count} times)" if lesson.count > 1 else "")
+        line = f"- {lesson.source}: {lesson.text}" + (f" ({lesson.count} times)" if lesson.count > 1 else "")
         left -= len(line.encode("utf-8", "surrogateescape")) + 1
         if left >= 0:
             chosen.append(line)

@@ -86,6 +86,7 @@ def subplan_section(
         f"**Plan:** {code_span(plan)}",
         f"**Report of the sub-plan:** [{report}]({report})",
         *(["### Verification", lines] if phase.is_last else []),
+        *(["### Sign-off", "\n".join(signed)] if (signed := list(_list_sign_off(phase, (), ""))) else []),
     ]
     return "\n\n".join(parts) + "\n"
 

@@ -117,10 +117,12 @@ class RunContext(OpenRepository, frozen=True, kw_only=True):
         """The files that are the user's own wherever they are: they never become work."""
         return (*self.settings.run.copy, *self.agents.personal)
 
-    def list_told(self, since: str = "") -> list[Recorded[e.Told]]:
-        """What people have told the agents of this run."""
+    def list_told(self, *, since_landing: bool = False) -> list[e.Told]:
+        """What people have told the agents of this run, or since it landed something last."""
+        landed = self.store.list_facts(e.Landed, plan=self.plan) if since_landing else ()
+        since = max((fact.seq for fact in landed if fact.run == self.run), default=0)
         told = self.store.list_facts(e.Told, plan=self.plan)
-        return [fact for fact in told if fact.run == self.run and fact.at >= since]
+        return [fact.event for fact in told if fact.run == self.run and fact.seq > since]
 
     def choose_lessons(self, options: e.RunStarted) -> list[str]:
         """What the prompts of this run say of earlier ones."""

@@ -164,15 +164,13 @@ def write_bookkeeping(state: RunState, context: RunContext, onto: str) -> Files 
         text = tracker.set_status(text, path=context.plan, phase=row.id, status=Status.DONE, commit=short)
         answers = context.store.list_facts(e.Answered, plan=context.plan)
         approved = phase.delivery.approved
-        landed = context.store.list_facts(e.Landed, plan=context.plan)
-        began = max((fact.at for fact in landed if fact.run == context.run), default="")
         section = phase_section(
             phase,
             plan=plan.path,
             run=context.run,
             subjects=_list_subjects(context, phase),
             commands=commands,
-            words=[f"{fact.event.by} told the agents: {fact.event.text}" for fact in context.list_told(began)],
+            words=[f"{told.by} told the agents: {told.text}" for told in context.list_told(since_landing=True)],
             warnings=(*state.warnings, *phase.warnings, *remarks, *list_unproven(phase, context)),
             approved_at=max((fact.at for fact in answers if approved and fact.event.tree == approved), default=""),
         )

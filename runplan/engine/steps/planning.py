@@ -89,7 +89,7 @@ def prepare_planner(started: e.DispatchStarted, state: RunState, context: RunCon
         rules=tuple((path, text[:LONGEST_RULES]) for path, text in texts if text),
         principles=context.prompts[PRINCIPLES],
     )
-    told = told_note([fact.event.text for fact in context.list_told()])
+    told = told_note([words.text for words in context.list_told()])
     text = planning_prompt(told + context.prompts[f"plan-{started.role}"], brief)
     if started.role in (Role.EXPLORE, Role.DRAFT, Role.CRITIQUE):
         text += names.as_utf8(memory_note(context.choose_lessons(state.options)))

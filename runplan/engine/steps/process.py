@@ -13,6 +13,7 @@ from runplan.adapters.agents.adapter import Agent
 from runplan.adapters.agents.budgets import Cost, GivenOut, Left, UsedUp, remaining_budget
 from runplan.adapters.agents.clis import agent_of
 from runplan.adapters.agents.endings import FARTHEST_S
+from runplan.adapters.agents.invocation import list_known
 from runplan.adapters.configuration.places import state_directory
 from runplan.adapters.git.zones import Extra
 from runplan.adapters.store.files import is_directory
@@ -22,12 +23,12 @@ from runplan.domain.errors import RunplanError, Unreachable
 from runplan.domain.names import as_utf8, context_files
 from runplan.domain.run import dispatch as d, events as e
 from runplan.domain.run.actions import Start
-from runplan.domain.run.attempts import Attempt, WorkAttempt
-from runplan.domain.run.kinds import Access, Reason, Role, WaitKind
+from runplan.domain.run.attempts import Attempt, PlanningAttempt, WorkAttempt
+from runplan.domain.run.kinds import Access, Mode, Reason, Role, WaitKind
 from runplan.domain.run.recorded import Recorded
 from runplan.domain.run.state import RunState
 from runplan.domain.settings.schema import FILES
-from runplan.domain.times import iso, opens_at, parse_iso, zone
+from runplan.domain.times import closed_between, iso, parse_iso, zone
 from runplan.engine.steps.context import RunContext
 
 CHANGE = "change.diff"  #: that a fixer continues or a verifier judges
@@ -143,7 +144,7 @@ def prepare_writer(started: e.DispatchStarted, state: RunState, context: RunCont
     checks = context.settings.checks
     red = [(checks[name].command, output) for name, output in outputs if name in checks]
     brief = write_brief(started, phase, context, tip=phase.base)
-    template = prompts.told_note([fact.event.text for fact in context.list_told()]) + context.prompts[started.role]
+    template = prompts.told_note([told.text for told in context.list_told()]) + context.prompts[started.role]
     if started.role is Role.IMPLEMENT:
         text = prompts.implement_prompt(template, brief) + (prompts.kept_note(kept) if kept else "")
     else:
@@ -224,25 +225,30 @@ def sent_at_first(agent: Agent, prompt: str) -> int:
 
 def _choose_agent(wanted: e.DispatchStarted, attempt: Attempt, options: e.RunStarted, context: RunContext) -> e.Event:
     """The dispatch with the agent of the role, or its fallback, and its budget; or why it has to wait or fails."""
-    run = context.settings.run
-    if run.hours and (opens := opens_at(run.hours, context.clock.now(), run.timezone)) is not None:
-        return e.Paused(kind=WaitKind.HOURS, until=iso(opens), words=f"agents begin in run.hours, {run.hours}")
     agents = context.settings.agents
+    own = attempt.chosen.own
+    usual = context.agents.settings  # without what the phase sets
     authors = attempt.authors if isinstance(attempt, WorkAttempt) else ()
     verifier = wanted.agent or agents.judges[0]
     if wanted.role is Role.CRITIQUE:
         preferred = [verifier, agents.fallback]
     elif wanted.role is not Role.VERIFY:
         preferred = [getattr(agents, wanted.role.agent), agents.fallback]
-    elif verifier == agents.implementer or verifier not in authors:
+    elif own.verifier or (verifier == usual.implementer and not own.agent) or verifier not in authors:
         preferred = [verifier, *({agents.fallback} - set(authors))]
     else:  # the verifier stood in for the implementer, which now verifies in its place: none verifies its own work
-        preferred = [name for name in (agents.fallback, agents.implementer) if name not in authors]
+        preferred = [name for name in (agents.fallback, usual.implementer) if name not in authors]
     names = list(dict.fromkeys(filter(None, preferred))) or [verifier]
+    if names[0] in (own.agent, own.verifier) and names[0] not in (known := list_known(agents)):
+        detail = f"the phase names the agent {names[0]}, and there are: {', '.join(known)}"
+        return e.WorkRefused(reason=Reason.AGENT_MISSING, detail=detail)
     now = context.clock.now()
     farthest = timedelta(seconds=FARTHEST_S)
     resumed = (fact.at for fact in context.store.list_facts(e.RunResumed, plan=context.plan) if fact.run == context.run)
     since = max(resumed, default="")  # a person who resumes the run does not wait for earlier limits
+    run = context.settings.run
+    if run.hours and (closed := closed_between(run.hours, now, run.timezone)) and since < iso(closed[0]):
+        return e.Paused(kind=WaitKind.HOURS, until=iso(closed[1]), words=f"agents begin in run.hours, {run.hours}")
     limits: dict[str, e.AgentLimited] = {}
     for fact in context.store.list_shared_facts(e.AgentLimited, since=iso(now - farthest)):
         if fact.at > since:
@@ -262,8 +268,8 @@ def _choose_agent(wanted: e.DispatchStarted, attempt: Attempt, options: e.RunSta
         case Left(tokens=tokens, usd=usd, seconds=seconds, bounds=bounds):
             wanted = replace(wanted, agent=agent, version=context.agents.version(agent))
             if wanted.role.agent in ("implementer", "planner") and agent == names[0]:  # a fallback has other models
-                own = attempt.chosen.own
-                asked = own if own.agent else options
+                is_meant = (options.mode is Mode.PLAN) == isinstance(attempt, PlanningAttempt) and not own.agent
+                asked = options if is_meant else own
                 wanted = replace(wanted, model=own.model or asked.model, effort=own.effort or asked.effort)
             return replace(wanted, tokens=tokens, usd=usd, seconds=seconds, bounds=bounds)
 

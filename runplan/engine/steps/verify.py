@@ -235,15 +235,16 @@ def before_the_end(state: RunState, context: RunContext, plan: Plan) -> e.Event 
         until = context.clock.now() + timedelta(seconds=delay_s(state.waits + 1, first_s=FIRST_PARENT_S))
         words = f"a parent holds the end of the plan; to release it: {command('git', 'update-ref', '-d', ref)}"
         return e.Paused(kind=WaitKind.PARENT, until=iso(until), words=words)
-    is_finish = bool(context.lane) or state.options.mode is Mode.FINISH
     # A repair follows the phases, which were verified together before.
-    if not is_finish or not isinstance(phase, WorkAttempt) or phase.is_repair or phase.is_last:
+    if not isinstance(phase, WorkAttempt) or phase.is_repair or phase.is_last:
         return None
+    if phase.chosen.own.tests and not phase.chosen.ends:  # the other phases were ended meanwhile
+        return e.FinalVerificationDue(tree=phase.answerable, is_narrowed=True)
+    is_finish = bool(context.lane) or state.options.mode is Mode.FINISH
     is_subplan = isinstance(phase.chosen, e.SubplanChosen)  # its work is not on the branch of a pull request
-    if (is_subplan and concludes(context.settings.run.landing)) or context.find_plan_base(phase) == phase.onto:
+    if not is_finish or (is_subplan and concludes(context.settings.run.landing)):
         return None
-    is_narrowed = bool(phase.chosen.own.tests) and not phase.chosen.ends
-    return e.FinalVerificationDue(tree=phase.answerable, is_narrowed=is_narrowed)
+    return e.FinalVerificationDue(tree=phase.answerable) if context.find_plan_base(phase) != phase.onto else None
 
 
 def final_items(phase: WorkAttempt, context: RunContext) -> e.Rows:

@@ -19,6 +19,7 @@ from runplan.adapters.store.postgres import PostgresStore
 from runplan.adapters.supervise.dispatches import Dispatches
 from runplan.domain.checks.secrets import redact_text, secret_values
 from runplan.domain.errors import PlanUnreadable, RefusedEarly, RunplanError, Unreachable
+from runplan.domain.plan.marks import PhaseSettings
 from runplan.domain.run import events as e
 from runplan.domain.run.attempts import WorkAttempt
 from runplan.domain.run.decide import decide
@@ -160,7 +161,7 @@ class FleetHost(BackgroundHost):
             in_hand = self._kept | {plan: active.id for plan, active in self.owner.runs.items()}
             lost = {run for plan, run in in_hand.items() if plan not in owned}
             if lost:
-                _end_strays(self.owner.repository.dispatches, lost)
+                _end_strays(Dispatches(self.state / "dispatch"), lost)
             if not owned & {self.only, *in_hand}:
                 store.wake_plan_at(self.only, moment)
                 return
@@ -217,7 +218,8 @@ class TargetRules(RunRules):
             attempt.chosen for attempt in attempts if attempt.failure is None and attempt.delivery.landed is None
         ]:
             is_of_plan = chosen.phase and not isinstance(chosen, (e.RepairChosen, PlanningChosen))
-            if is_of_plan and not _is_true(chosen, active.context, tips):
+            is_true = _is_true(chosen, active.context, tips) if is_of_plan else chosen.own == PhaseSettings()
+            if not is_true:
                 return f"phase {chosen.phase} is recorded with a text that {started.plan} never had on {own}"
         return ""
 
