@@ -19,9 +19,10 @@ def ran(*command: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_readme_begins_with_the_clone_line_and_the_two_commands() -> None:
-    (title, _, opening), first = read("README.md").splitlines()[:3], fences(read("README.md"))[0]
-    assert (title, opening) == ("# runplan", "```sh")
+def test_the_readme_begins_with_a_sentence_and_the_two_commands() -> None:
+    title, _, sentence = read("README.md").splitlines()[:3]
+    first = fences(read("README.md"))[0]
+    assert (title, sentence.startswith("runplan works through a Markdown plan")) == ("# runplan", True)
     assert [line.partition("#")[0].strip() for line in first.text.splitlines()] == [
         *("git clone <this repository> runplan && cd runplan", "make demo", "make test")
     ]

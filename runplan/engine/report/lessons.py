@@ -35,8 +35,9 @@ class Lesson(Struct, frozen=True, kw_only=True):
     last: str  #: UTC ISO-8601
 
 
-def read_lessons(store: Store) -> list[Lesson]:
-    facts = (fact for kind in KINDS for fact in store.list_facts(kind))
+def read_lessons(store: Store, *, without: str = "") -> list[Lesson]:
+    """The lessons of all runs but one, whose prompts say the same in other places."""
+    facts = (fact for kind in KINDS for fact in store.list_facts(kind) if fact.run != without)
     return collect_lessons(facts, forgotten=store.list_notices(FORGOTTEN))
 
 

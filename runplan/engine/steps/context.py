@@ -126,7 +126,8 @@ class RunContext(OpenRepository, frozen=True, kw_only=True):
 
     def choose_lessons(self, options: e.RunStarted) -> list[str]:
         """What the prompts of this run say of earlier ones."""
-        return choose_lessons(read_lessons(self.store)) if self.settings.plan.memory and options.memory else []
+        is_told = self.settings.plan.memory and options.memory
+        return choose_lessons(read_lessons(self.store, without=self.run)) if is_told else []
 
     def branch(self, phase: str) -> str:
         return f"refs/heads/{names.branch(self.settings.run.branch_prefix, self.slug, phase or 'repair')}"

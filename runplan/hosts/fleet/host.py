@@ -160,8 +160,8 @@ class FleetHost(BackgroundHost):
             owned = {plan for plan, owner in store.list_owners().items() if owner == self._me}
             in_hand = self._kept | {plan: active.id for plan, active in self.owner.runs.items()}
             lost = {run for plan, run in in_hand.items() if plan not in owned}
-            if lost:
-                _end_strays(Dispatches(self.state / "dispatch"), lost)
+            if lost and hasattr(self.owner, "repository"):  # else the first opening ends them
+                _end_strays(self.owner.repository.dispatches, lost)
             if not owned & {self.only, *in_hand}:
                 store.wake_plan_at(self.only, moment)
                 return
