@@ -246,18 +246,3 @@ def test_a_worker_that_ends_leaves_its_schedule_and_its_step_to_another(fleet: F
     assert fleet.workers["a"].wait(30) == 0
     left = "SELECT DISTINCT args->>'plan' FROM procrastinate_jobs WHERE task_name='runplan.work' ORDER BY 1"
     assert fleet.rows(left) == [("plans/1.md",), ("plans/2.md",)]
-
-
-def test_a_worker_that_is_told_to_end_finishes_its_agent(fleet: Fleet, tmp_path: Path) -> None:
-    begin(fleet, "1", agent=holding(tmp_path))
-    fleet.start_worker("a")
-    fleet.start("1", "finish", "auto")
-    until(lambda: dispatched(tmp_path))
-    fleet.workers["a"].send_signal(signal.SIGTERM)
-    (tmp_path / "on").touch()
-    assert fleet.workers["a"].wait(30) == 0
-    assert fleet.count("workers") == 0
-    fleet.start_worker("b")
-    until(lambda: fleet.states() == {"1": "done"})
-    assert len(dispatched(tmp_path)) == 1
-    assert fleet.landed() == ["1"]
