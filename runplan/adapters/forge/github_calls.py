@@ -1,7 +1,8 @@
 """Calls to GitHub through PyGithub: its errors in the words of a forge, and answers that are checked."""
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
@@ -53,6 +54,15 @@ def describe_error(error: GithubException) -> str:
     details = [detail.get("message", "") for detail in data.get("errors") or () if isinstance(detail, dict)]
     words = [str(data.get("message") or ""), *map(str, details)]
     return " ".join(" ".join(words).split()) or f"status {error.status}"
+
+
+@contextmanager
+def ignore_status(status: int) -> Iterator[None]:
+    try:
+        yield
+    except GithubException as error:
+        if error.status != status:
+            raise
 
 
 class CheckedAnswers:
