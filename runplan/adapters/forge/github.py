@@ -200,9 +200,12 @@ class GitHub:
 
     @repeatable("read the permission of {0}")
     def may_write(self, login: str) -> bool:
-        with ignore_status(404):
+        try:
             return self._repo.get_collaborator_permission(login) in ("admin", "write")
-        return False  # the account was deleted, or is that of an app
+        except GithubException as error:
+            if error.status != 404:
+                raise
+            return False  # the account was deleted, or is that of an app
 
     def file_url(self, path: str, ref: str) -> str:
         web = self.address.web or f"https://{self.address.host}"

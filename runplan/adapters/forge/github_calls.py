@@ -89,8 +89,7 @@ class CheckedAnswers:
             raise not_the_forge(self.host, f"redirects more than {REDIRECTS} times", API)
         kind = response.headers.get("content-type", "")
         if response.status < 500 and "json" not in kind and response.read():
-            fault = f"sends {kind or 'no type'} instead of JSON (status {response.status})"
-            raise not_the_forge(self.host, fault, API)
+            raise not_the_forge(self.host, f"sends {kind or 'no type'} instead of JSON (status {response.status})", API)
         return response
 
 
