@@ -271,8 +271,7 @@ class BackgroundHost:
         row = store.get_schedule(row.plan) or row
         if row.paused and not was_paused:
             self.reporter.log.info("schedule-paused", plan=row.plan, why=row.paused)
-            missing = self.owner.environments.missing(request_of(row).started)
-            self.reporter.tell_lost_keys(missing, row.plan, "")
+            self.reporter.tell_lost_keys(self.owner.environments.missing(request_of(row).started), row.plan, "")
         following = iso(what_is_due(row, now).next.at)
         if row.next != following:
             store.arm_schedule(row.plan, following)

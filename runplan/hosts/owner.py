@@ -211,8 +211,7 @@ class RunOwner:
     def _advance(self, plan: str) -> Decision | None:
         active = self.runs[plan]
         if active.context.env != self.environments.of(plan):  # a caller has sent another
-            context = self._run_context(active.id, active.state.options)
-            self.runs[plan] = active = replace(active, context=context)
+            self.runs[plan] = active = replace(active, context=self._run_context(active.id, active.state.options))
         try:
             decision = self._advance_run(active.journal, active.context, self.host.may_begin)
             while self._update_subplans(active):

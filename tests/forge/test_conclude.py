@@ -156,15 +156,6 @@ def test_checks_of_earlier_pull_requests_are_expected_for_a_while(conclude: Conc
     assert "no result of docs, which ran on earlier pull requests" in merged(conclude(), hub)
 
 
-def test_a_merge_does_not_wait_when_all_usual_checks_have_passed(conclude: Conclude, hub: Hub) -> None:
-    earlier = hub.create("work", "main", "Earlier", "")
-    hub.check(hub.tip("work"), "unit")
-    hub.do_merge(earlier, "merge")
-    hub.merges = 0
-    hub.check(hub.tip(BRANCH), "unit")
-    merged(conclude(now=datetime.now(UTC).timestamp()), hub)
-
-
 @pytest.mark.promise
 def test_a_required_check_is_waited_for_even_if_it_is_late(conclude: Conclude, stand_in: StandIn, hub: Hub) -> None:
     hub.required, hub.allow_auto_merge = ["ci"], False
@@ -173,12 +164,6 @@ def test_a_required_check_is_waited_for_even_if_it_is_late(conclude: Conclude, s
     waits(conclude(2), "checks")
     assert "PUT /pulls/1/merge" not in stand_in.requests  # an administrator's merge would bypass the rule
     hub.check(hub.tip(BRANCH), "ci")
-    merged(conclude(), hub)
-
-
-def test_mergeability_that_is_unknown_is_asked_for_again(conclude: Conclude, hub: Hub) -> None:
-    hub.nulls = 3
-    waits(conclude(2), "merge")
     merged(conclude(), hub)
 
 
@@ -329,13 +314,6 @@ def test_auto_merge_is_asked_for_where_a_rule_is_not_met_yet(conclude: Conclude,
     hub.auto_merge_all()
     merged(conclude(), hub)
     assert "PUT /pulls/1/merge" not in stand_in.requests
-
-
-def test_without_auto_merge_a_review_is_waited_for(conclude: Conclude, hub: Hub) -> None:
-    hub.reviews, hub.allow_auto_merge = 1, False
-    assert "main requires 1 approving review" in waits(conclude(), "review")
-    hub.approve(1)
-    merged(conclude(), hub)
 
 
 @pytest.mark.promise

@@ -61,12 +61,6 @@ def test_a_repository_with_sha256_ids_is_seen_whole(tmp_path: Path) -> None:
     assert facts.toolchain.tests == "make test"
 
 
-def test_a_linked_worktree_belongs_to_its_main_checkout(tmp_path: Path) -> None:
-    repo = make_repo(tmp_path / "app")
-    repo.git("worktree", "add", "-q", "-b", "side", str(tmp_path / "side"))
-    assert seen(tmp_path / "side").root == str(repo.path)
-
-
 @pytest.mark.parametrize(
     ("branches", "remote_head", "expected"),
     [

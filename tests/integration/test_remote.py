@@ -185,14 +185,6 @@ def test_a_remote_that_does_not_answer_is_given_up(pair: Pair, tmp_path: Path) -
         require(pair, timeout_s=0.3)
 
 
-@pytest.mark.rest
-def test_a_remote_that_is_given_up_leaves_none_of_its_programs_running(pair: Pair, tmp_path: Path) -> None:
-    script, pid = silent_ssh(pair, tmp_path)
-    with pytest.raises(Unreachable, match="git fetch did not finish within"):
-        require(pair, {"GIT_SSH_COMMAND": str(script)}, timeout_s=1.5)
-    until(lambda: not runs(int(pid.read_text())))
-
-
 def test_a_remote_operation_can_be_ended_from_another_thread(pair: Pair, tmp_path: Path) -> None:
     script, pid = silent_ssh(pair, tmp_path)
     ended = threading.Event()

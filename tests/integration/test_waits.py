@@ -44,43 +44,14 @@ PROVEN: tuple[e.Event, ...] = (
 )
 
 
-def wait(kind: str, wake: str | None) -> WaitRow:
-    return WaitRow(kind=WaitKind(kind), plan=PLAN, about=f"about a {kind}", since="2026-01-01T00:00:00Z", wake=wake)
-
-
-def pause(kind: str) -> e.Paused:
-    return e.Paused(kind=WaitKind(kind), until=LATER, agent="robot", words=f"about a {kind}")
-
-
+LIMIT = e.Paused(kind=WaitKind.LIMIT, until=LATER, agent="robot", words="about a limit")
+CLAIM = WaitRow(kind=WaitKind.CLAIM, plan=PLAN, about="about a claim", since="2026-01-01T00:00:00Z", wake=LATER)
 #: waiting_for -> what happened, `about`, `wake`, words of the text, and whether a person is notified
 WAITS: dict[str, tuple[Sequence[e.Event] | WaitRow, str | None, str | None, str, bool]] = {
     "approval": ((*PROVEN, e.ApprovalAsked(tree="t1")), None, None, "for approval", True),
-    "sign-off": (
-        (
-            *(e.PhaseChosen(tip="c0", phase="1", sign_off=("look",)), *PROVEN[1:]),
-            *(e.ApprovalAsked(tree="t1"), e.LanesChosen(tip="c0", lanes=())),
-        ),
-        None,
-        None,
-        "for sign-off",
-        True,
-    ),
     "checkout": ((*PROVEN, e.LandingHeld(why="a.txt is edited")), "a.txt is edited", None, "a.txt is", True),
-    "key": (
-        (*BEGUN, e.Halted(by="a restart", missing=("KEY",))),
-        "the daemon restarted and lost $KEY",
-        None,
-        "resume plans/X.md",
-        True,
-    ),
-    "paused": ((*BEGUN, e.Halted(by="a person")), "paused by a person", None, "Paused: ", False),
-    "slot": ((*BEGUN, e.Queued()), "its turn", None, "waiting", False),
-    "limit": ((*BEGUN, pause("limit")), "robot usage limit", LATER, "resets 2999-01-01", False),
-    "overloaded": ((*BEGUN, pause("overloaded")), "robot is overloaded", LATER, "until 2999-01-01", False),
-    "budget": ((*BEGUN, pause("budget")), "about a budget", LATER, "until 2999-01-01", False),
-    "parent": ((*BEGUN, pause("parent")), "about a parent", LATER, "until 2999-01-01", False),
-    "unreachable": ((*BEGUN, pause("unreachable")), "about a unreachable", LATER, "until 2999-01-01", False),
-    "claim": (wait("claim", LATER), "about a claim", LATER, "The daemon waits: about a claim", True),
+    "limit": ((*BEGUN, LIMIT), "robot usage limit", LATER, "resets 2999-01-01", False),
+    "claim": (CLAIM, "about a claim", LATER, "The daemon waits: about a claim", True),
 }
 
 

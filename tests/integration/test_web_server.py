@@ -73,7 +73,7 @@ def test_the_refusal_links_to_the_same_page_of_this_site(browser: Browser) -> No
 # --- requests of other sites -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", ["/", "/enter?token=x", "/static/style.css", "/a/x"])
+@pytest.mark.parametrize("path", ["/", "/a/x"])
 def test_a_foreign_host_gets_nothing(browser: Browser, path: str) -> None:
     browser.enter()
     assert browser.get(path, Host="evil.example").status == 400
@@ -81,14 +81,10 @@ def test_a_foreign_host_gets_nothing(browser: Browser, path: str) -> None:
     assert browser.get(path, Host="[").status == 400
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [{"Origin": "http://evil.example"}, {"Origin": "null"}, {"Origin": "null", "Sec_Fetch_Site": "cross-site"}],
-)
 @pytest.mark.parametrize("path", ["/act", "/a/x"])
-def test_a_form_of_another_site_is_refused(browser: Browser, path: str, headers: dict[str, str]) -> None:
+def test_a_form_of_another_site_is_refused(browser: Browser, path: str) -> None:
     browser.enter()
-    refused = browser.post(path, {"csrf": browser.csrf}, **headers)
+    refused = browser.post(path, {"csrf": browser.csrf}, Origin="http://evil.example")
     assert (refused.status, "sent by another site" in refused.text) == (403, True)
 
 
@@ -163,15 +159,6 @@ def test_every_response_forbids_foreign_content(browser: Browser, path: str) -> 
     assert headers["cache-control"] == ("no-cache" if path.startswith("/static") else "no-store")
 
 
-def test_foreign_text_is_shown_as_text(browser: Browser, env: dict[str, str], tmp_path: Path) -> None:
-    know(env, tmp_path / "<script>alert(1)</script>\x1b[31mred\x07")
-    browser.enter()
-    page = browser.get("/").text
-    assert "&lt;script&gt;alert(1)&lt;/script&gt;\\x1b[31mred\\x07" in page
-    assert "<script>alert" not in page
-    assert not re.search(r"\x1b|\x07", page)
-
-
 # --- actions -----------------------------------------------------------------------------------------------
 
 
@@ -186,11 +173,10 @@ def test_a_form_runs_the_command_and_shows_its_answer(env: dict[str, str], repo:
 # --- addresses ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("address", ["0.0.0.0", "::", "192.0.2.1", "pages.example"])
-def test_another_address_needs_encryption(env: dict[str, str], address: str) -> None:
+def test_another_address_needs_encryption(env: dict[str, str]) -> None:
     with (
         pytest.raises(RefusedEarly, match="use --tls CERT KEY, or --behind-proxy"),
-        open_server(ServerOptions(address=address), Caller(env=env)),
+        open_server(ServerOptions(address="192.0.2.1"), Caller(env=env)),
     ):
         pass
 

@@ -224,10 +224,10 @@ def test_packs_of_landings_are_merged_and_those_of_the_user_are_not(place: Place
 
 def test_a_pack_above_its_limit_is_refused_by_the_name_of_the_limit(place: Place) -> None:
     tree = place.lease()
-    (tree.path / "large.bin").write_bytes(os.urandom(4_000_000))
+    (tree.path / "large.bin").write_bytes(os.urandom(400_000))
     tree.commit("large")
-    place.zones.bounds = Bounds(size=3_000_000)
-    with pytest.raises(HandOverRefused, match=r"of more than 3000000 bytes \(limits\.handover_size\)"):
+    place.zones.bounds = Bounds(size=300_000)
+    with pytest.raises(HandOverRefused, match=r"of more than 300000 bytes \(limits\.handover_size\)"):
         place.take()
 
 

@@ -1,4 +1,4 @@
-"""Reads with GitPython what runplan wrote: foreign code parses our commits, trees, indexes and refs."""
+"""Reads with GitPython what runplan wrote: foreign code parses our commits and trees."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,18 +40,6 @@ def read_tree(path: Path, name: str) -> dict[str, tuple[str, bytes]]:
         return {str(file.path): (f"{file.mode:o}", file.data_stream.read()) for file in files}
 
 
-def read_index(path: Path) -> dict[str, tuple[str, bytes]]:
-    """The mode and the content of every file in the index of a checkout."""
-    with git.Repo(path) as repo:
-        entries = (entry.to_blob(repo) for entry in repo.index.entries.values())
-        return {str(file.path): (f"{file.mode:o}", file.data_stream.read()) for file in entries}
-
-
 def read_blob(path: Path, oid: str) -> bytes:
     with git.Repo(path) as repo:
         return bytes(git.Blob(repo, bytes.fromhex(oid)).data_stream.read())
-
-
-def read_ref(path: Path, name: str) -> str:
-    with git.Repo(path) as repo:
-        return str(git.Reference(repo, name).commit.hexsha)

@@ -44,16 +44,10 @@ FAILED = PlanFacts(run=at_work(state="failed").run, failures=(FailureRow("2", "t
     ("facts", "group"),
     [
         (PlanFacts(), PlanState.OPEN),
-        (at_work(), PlanState.RUNNING),
-        (at_work(owner=""), PlanState.WAITING),
         (waits(WaitKind.APPROVAL), PlanState.WAITING),
-        (waits(WaitKind.PAUSED), PlanState.SCHEDULED),
-        (waits(WaitKind.LIMIT, wake="2026-01-01T13:00:00Z"), PlanState.RUNNING),
         (FAILED, PlanState.WAITING),
-        (PlanFacts(schedule=SCHEDULE), PlanState.SCHEDULED),
-        (PlanFacts(queued="start"), PlanState.RUNNING),
     ],
-    ids=["new", "running", "interrupted", "change", "paused", "limit", "failed", "schedule", "queued"],
+    ids=["new", "change", "failed"],
 )
 def test_a_card_is_in_the_group_of_its_state(facts: PlanFacts, group: PlanState) -> None:
     assert a_card(facts).group is group

@@ -129,12 +129,10 @@ def test_every_agent_of_the_run_gets_its_own_names() -> None:
     ("name", "given"),
     [
         ("PATH", True),
-        ("XDG_RUNTIME_DIR", True),
         ("SSH_AUTH_SOCK", True),
         ("PYTHONPATH", True),
         ("ANTHROPIC_API_KEY", False),
         ("RUNPLAN_RUN_LANDING", False),
-        ("RUNPLAN_AGENT", False),
         ("GH_TOKEN", False),
     ],
 )

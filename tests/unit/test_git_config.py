@@ -28,15 +28,9 @@ def test_a_listing_is_read_with_values_of_several_lines_and_keys_without_one() -
         ("gpg.format", True),
         ("commit.gpgsign", False),
         ("submodule.a.url", True),
-        ("core.hookspath", False),
-        ("core.fsmonitor", False),
-        ("core.sshcommand", False),
         ("core.worktree", False),
         ("remote.origin.url", False),
-        ("credential.helper", False),
         ("include.path", False),
-        ("alias.st", False),
-        ("url.x.insteadof", False),
     ],
 )
 def test_only_settings_that_convert_or_sign_are_copied(key: str, taken: bool) -> None:

@@ -14,8 +14,6 @@ from runplan.engine.landing import modes
 from tests.support.builders import settle
 from tests.support.repos import init_repo
 
-PACKAGE = Path(__file__).parents[2] / "runplan"
-
 
 def test_no_phase_of_a_pull_request_is_pushed_to_the_target(tmp_path: Path) -> None:
     settings = settle([Layer(origin="runplan.toml", values={"run": {"landing": "pr"}})]).settings

@@ -1,15 +1,12 @@
 """Phases side by side: which may be, and what the machine makes of several at once."""
 
-from collections.abc import Sequence
-
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
 from runplan.domain.plan.marks import NoWorkKind
 from runplan.domain.plan.model import parse_plan
 from runplan.domain.run import actions as a, events as e
-from runplan.domain.run.attempts import open_questions
 from runplan.domain.run.decide import decide
 from runplan.domain.run.dispatch import Ending
 from runplan.domain.run.kinds import Mode, PhaseStep, ProofKind, Reason, Role, RunOutcome, WaitKind
@@ -17,9 +14,7 @@ from runplan.domain.run.planning_events import PlanningChosen, RevisionRequested
 from runplan.domain.run.rules.lanes import list_startable, paths_overlap
 from runplan.domain.run.state import RunState, apply, count_busy, failure, find_awaiting, fold, list_running, open_lanes
 from runplan.engine.steps.land import leads_to
-from tests.support.builders import Chance, a_plan, started
-
-MANY = 600
+from tests.support.builders import a_plan, started
 
 
 @pytest.mark.parametrize(
@@ -316,68 +311,6 @@ def test_an_approval_holds_for_the_same_patch_after_a_landing_of_runplan(
 def test_only_a_chain_of_landings_is_a_move_of_ours(tip: str, *, is_ours: bool) -> None:
     """An approval is not carried over a foreign commit below a landing: c5 was landed on one."""
     assert leads_to("c1", tip, {"c3": "c2", "c2": "c1", "c5": "foreign"}) is is_ours
-
-
-class Lanes:
-    """A world of chance that lets several phases go side by side."""
-
-    def __init__(self, data: st.DataObject) -> None:
-        self.data = data
-        self.left = [f"p{n}" for n in range(1, 6)]
-        self.chance = Chance(self.choose, phases=0)
-
-    def choose(self, words: Sequence[str]) -> str:
-        return self.data.draw(st.sampled_from(list(words)))
-
-    def answer(self, action: a.Action, state: RunState) -> list[e.Event]:
-        if action.lane:
-            lane = next(one for one in state.lanes if one.name == action.lane)
-            if action.step == "read-plan":
-                return in_lane(lane.name, read(lane.phase))
-            return in_lane(lane.name, *self.chance.answer(action, lane.state))
-        if action.step == "read-plan" and (self.left or open_lanes(state)):
-            room = 3 - (count_busy(state) if open_lanes(state) else 0)
-            count = int(self.choose([str(n) for n in range(min(room, len(self.left)) + 1)]))
-            if not open_lanes(state):
-                count = max(1, count)
-            begun, self.left = self.left[:count], self.left[count:]
-            first = len(state.lanes) + 1
-            lanes = tuple((str(first + n), phase, (phase,)) for n, phase in enumerate(begun))
-            return [e.LanesChosen(tip="c", lanes=lanes)]
-        return list(self.chance.answer(action, state))
-
-
-@settings(max_examples=25, deadline=None)
-@given(st.data(), st.sampled_from(["", "make test"]))
-def test_every_run_with_lanes_ends_and_no_lane_lands_twice(data: st.DataObject, checks: str) -> None:
-    world = Lanes(data)
-    facts: list[e.Event] = [replace(started(test_command=checks), parallel=3)]
-    state = fold(facts)
-    for _ in range(MANY):
-        decision = decide(state)
-        if decision.waiting:
-            asked = [question for lane in open_lanes(state) for question in open_questions(lane.state.attempt)]
-            new_facts: list[e.Event] = [e.QuestionAnswered(id=question.id, text="8080") for question in asked]
-            new_facts = new_facts or [e.RunResumed(mode=Mode.FINISH, wanted="", auto=True)]
-        elif not decision.actions:
-            break
-        else:
-            new_facts = []
-            for action in decision.actions:
-                for fact in world.answer(action, state):
-                    new_facts.append(fact)
-                    state = apply(state, fact)
-            facts += new_facts
-            continue
-        facts += new_facts
-        state = fold(facts)
-    assert state.ended is not None, decide(state).why
-    assert fold(facts) == state
-    landed = [fact.lane for fact in facts if isinstance(fact, e.Landed)]
-    assert len(landed) == len(set(landed))
-    assert not open_lanes(state)
-    if failure(state) is not None:
-        assert state.ended.outcome != "done"
 
 
 def test_independent_phases_go_on_beside_a_phase_of_the_run_that_asks_a_person() -> None:

@@ -56,7 +56,7 @@ def drive(data: st.DataObject, begun: e.RunStarted) -> list[e.Event]:
     st.sampled_from(["", "make test"]),
     st.sampled_from(["", "make setup"]),
 )
-def test_every_run_ends_in_a_named_outcome(
+def test_every_run_ends_in_a_named_outcome_and_lands_what_is_proven(
     data: st.DataObject, mode: str, auto: bool, test_command: str, setup: str
 ) -> None:
     events = drive(data, started(mode, auto=auto, test_command=test_command, setup=setup))
@@ -66,12 +66,13 @@ def test_every_run_ends_in_a_named_outcome(
     assert ended.reason == "" or Reason(ended.reason)
     if ended.outcome == "failed":
         assert ended.reason
+    if test_command:
+        check_landings(events)
+    check_dispatches(events)
 
 
-@settings(max_examples=25, deadline=None)
-@given(st.data())
-def test_nothing_lands_without_a_passed_verdict_and_a_gate_on_the_same_tree(data: st.DataObject) -> None:
-    events = drive(data, started())
+def check_landings(events: list[e.Event]) -> None:
+    """Nothing lands without a passed verdict and a gate on the same tree, and a phase lands once."""
     state = RunState()
     for event in events:
         if isinstance(event, e.LandingStarted) and isinstance(state.attempt, WorkAttempt):
@@ -85,35 +86,25 @@ def test_nothing_lands_without_a_passed_verdict_and_a_gate_on_the_same_tree(data
             assert set(proof.newest_runs) == {run.kind for run in candidate.proofs}
             assert proof.questions in [verdict.questions for verdict in proof.verdicts]
         state = apply(state, event)
-
-
-@settings(max_examples=25, deadline=None)
-@given(st.data())
-def test_a_phase_lands_at_most_once_and_no_two_processes_run_at_once(data: st.DataObject) -> None:
-    events = drive(data, started())
     landed = [event.phase for event in events if isinstance(event, e.Landed)]
     assert len(landed) == len(set(landed))
-    running = ""
-    for event in events:
-        if isinstance(event, e.DispatchStarted):
-            assert running == ""
-            running = event.id
-        if isinstance(event, e.DispatchEnded):
-            assert event.id == running
-            running = ""
 
 
-@settings(max_examples=25, deadline=None)
-@given(st.data())
-def test_there_are_never_more_fixes_than_allowed(data: st.DataObject) -> None:
-    events = drive(data, started())
+def check_dispatches(events: list[e.Event]) -> None:
+    """No two processes run at once, and there are never more fixes than allowed."""
+    running = phase = ""
     fixes: dict[str, set[int]] = {}
-    phase = ""
     for event in events:
         if isinstance(event, e.Chosen):
             phase = event.phase
-        if isinstance(event, e.DispatchStarted) and event.role == "fix":
-            fixes.setdefault(phase, set()).add(event.cycle)
+        if isinstance(event, e.DispatchStarted):
+            assert running == ""
+            running = event.id
+            if event.role == "fix":
+                fixes.setdefault(phase, set()).add(event.cycle)
+        if isinstance(event, e.DispatchEnded):
+            assert event.id == running
+            running = ""
     # Two for failed proofs, and one more where the work had to be brought onto a moved target.
     assert all(len(cycles) <= 3 for cycles in fixes.values())
 

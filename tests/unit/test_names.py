@@ -25,11 +25,8 @@ from runplan.domain.names import (
     [
         pytest.param("plans/THERMAL_DOMAIN.md", "thermal-domain", id="B1"),
         pytest.param("plans/ADD_FILTER_BLOCK.md", "add-filter-block", id="B2a"),
-        pytest.param("FIX_MAIN_LOOP.md", "fix-main-loop", id="B2b"),
-        pytest.param("plans/MY_PLAN_FILE.md", "my-plan-file", id="B2c"),
         pytest.param("plans/my.plan.md", "my-plan", id="B14a"),
         pytest.param("plans/_x.md", "x", id="B14b"),
-        pytest.param("plans/-x.md", "x", id="B14c"),
         pytest.param("plans/X.md", "x", id="B14d"),
         pytest.param("plans/my plan (2).MD", "my-plan-2", id="blanks"),
         pytest.param("plans/notes", "notes", id="no-suffix"),

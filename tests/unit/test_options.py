@@ -51,8 +51,6 @@ def test_the_order_of_words_does_not_matter() -> None:
     [
         (("every", "4h"), "4h"),
         (("every", "30M"), "30m"),
-        (("every", "2d"), "2d"),
-        (("every", "hour"), "hour"),
         (("every", "day", "at", "9am"), "day at 9am"),
         (("every", "day at 9am"), "day at 9am"),
         (("every", "Day", "AT", "9", "AM", "auto"), "day at 9am"),
@@ -75,9 +73,6 @@ def test_every_takes_the_words_of_its_schedule_quoted_or_not(words: tuple[str, .
         pytest.param("every fortnight", 'Unknown schedule "fortnight"', id="F25"),
         pytest.param("every 0m", "Unknown schedule", id="F26a"),
         pytest.param("every day at 25:00", "Unknown schedule", id="F26b"),
-        pytest.param("every day at 13pm", "Unknown schedule", id="13pm"),
-        pytest.param("every day at noon", "Unknown schedule", id="noon"),
-        pytest.param("every day", 'Unknown schedule "day"', id="day-alone"),
         pytest.param("every day auto now", 'Unknown schedule "day auto now"', id="day-without-at"),
         pytest.param("every 4h every 2h", "one schedule", id="two-schedules"),
         pytest.param("finish every 4h", "finish with every", id="A17"),

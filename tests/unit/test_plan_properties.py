@@ -189,20 +189,6 @@ def test_no_text_makes_the_parser_raise_anything_but_its_own_error(lines: list[s
     only_its_own_error(eol.join(lines).encode(errors="replace"))
 
 
-@quick
-@given(st.binary(max_size=200))
-def test_no_bytes_make_the_parser_raise_anything_but_its_own_error(raw: bytes) -> None:
-    only_its_own_error(raw)
-
-
-@quick
-@given(any_plan, st.data())
-def test_a_damaged_plan_makes_the_parser_raise_nothing_but_its_own_error(raw: bytes, data: st.DataObject) -> None:
-    begin = data.draw(st.integers(0, len(raw)))
-    end = data.draw(st.integers(begin, min(len(raw), begin + 40)))
-    only_its_own_error(raw[:begin] + data.draw(st.binary(max_size=3)) + raw[end:])
-
-
 def only_its_own_error(raw: bytes) -> None:
     said = ""
     try:

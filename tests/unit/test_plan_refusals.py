@@ -91,10 +91,9 @@ def test_an_unknown_dependency_of_a_done_phase_is_a_remark() -> None:
     assert [remark.text for remark in plan.remarks] == ["phase 1 depends on phase 8, which the plan does not have"]
 
 
-@pytest.mark.parametrize("name", ["X.md", "CANARY1.md"])
-def test_executable_false_is_refused_for_any_file_name(name: str) -> None:
-    with pytest.raises(PlanUnreadable, match=f"{name}:2: the plan says executable: false"):
-        parse_plan(a_plan({"1": "⬚"}, front="---\nexecutable: false\n---\n"), path=name)
+def test_executable_false_is_refused() -> None:
+    with pytest.raises(PlanUnreadable, match=r"X\.md:2: the plan says executable: false"):
+        parse_plan(a_plan({"1": "⬚"}, front="---\nexecutable: false\n---\n"), path="X.md")
 
 
 @pytest.mark.parametrize(

@@ -102,12 +102,9 @@ def test_a_word_is_no_id(cell: str) -> None:
     ("cell", "commit"),
     [
         ("`4a6075d`", "4a6075d"),
-        ("4a6075d", "4a6075d"),
         ("`4a6075d` + `02e0f6b`", "02e0f6b"),
         ("4A:4a6075d 4B:02e0f6b", "02e0f6b"),
         ("(squash)", ""),
-        ("(this commit)", ""),
-        ("N/A", ""),
         ("defaced effaced", ""),
         ("`deadbeef`", "deadbeef"),
         ("", ""),

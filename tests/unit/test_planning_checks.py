@@ -154,7 +154,6 @@ def changed(base: dict[str, Any], **fields: object) -> dict[str, Any]:
         pytest.param(Role.UNDERSTAND, changed(UNDERSTOOD, problem=" \n"), "problem is empty", id="no problem"),
         pytest.param(Role.UNDERSTAND, changed(UNDERSTOOD, success=["", " "]), "success is empty", id="no criterion"),
         pytest.param(Role.UNDERSTAND, changed(UNDERSTOOD, assumptions=None), "`assumptions`", id="no assumptions"),
-        pytest.param(Role.UNDERSTAND, changed(UNDERSTOOD, questions=None), "`questions`", id="no questions"),
         pytest.param(Role.EXPLORE, {"files": [], "notes": "prose"}, "files names 0 paths", id="F5 no paths"),
         pytest.param(
             Role.EXPLORE,

@@ -284,13 +284,6 @@ def test_values_stand_in_the_prompt_as_they_are_and_are_not_expanded_again(first
 
 @settings(deadline=None, database=None)
 @given(st.text())
-def test_a_template_without_places_stays_as_it_is(text: str) -> None:
-    if "{{" not in text:
-        assert fill_template(text, {}) == text
-
-
-@settings(deadline=None, database=None)
-@given(st.text())
 def test_a_quoted_text_stands_whole_between_markers_that_are_not_in_it(text: str) -> None:
     whole = quote_text(text, "phase")
     begin, _, rest = whole.partition("\n")

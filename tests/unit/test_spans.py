@@ -15,14 +15,11 @@ NOW = datetime(2026, 2, 10, 12, 0, tzinfo=UTC)  # a Tuesday
     ("seconds", "words"),
     [
         (-5, "0s"),
-        (0, "0s"),
         (0.4, "0s"),
-        (45, "45s"),
         (59.4, "59s"),
         (59.6, "1m"),
         (89, "1m"),
         (90, "2m"),
-        (12 * 60, "12m"),
         (3569, "59m"),
         (3570, "1h"),
         (8100, "2h 15m"),
@@ -31,7 +28,6 @@ NOW = datetime(2026, 2, 10, 12, 0, tzinfo=UTC)  # a Tuesday
         (86_399, "1d"),
         (86_400 + 3600, "1d 1h"),
         (3 * 86_400 + 4 * 3600 + 100, "3d 4h"),
-        (14 * 86_400, "14d"),
     ],
 )
 def test_a_span_has_at_most_two_units_and_is_rounded(seconds: float, words: str) -> None:
@@ -42,9 +38,7 @@ def test_a_span_has_at_most_two_units_and_is_rounded(seconds: float, words: str)
     ("away", "zone", "shown"),
     [
         (timedelta(hours=7, minutes=30), BERLIN, "20:30 CET"),
-        (timedelta(hours=7, minutes=30), UTC, "19:30 UTC"),
         (timedelta(hours=11), BERLIN, "Wed 00:00 CET"),
-        (timedelta(hours=11), UTC, "23:00 UTC"),
         (timedelta(hours=-13), BERLIN, "00:00 CET"),
         (timedelta(hours=-14), BERLIN, "Mon 23:00 CET"),
         (timedelta(days=6), BERLIN, "Mon 13:00 CET"),

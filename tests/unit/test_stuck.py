@@ -42,11 +42,6 @@ ANSWERS = {
     "quiet": (running(29, 10), "Slow: phase 2, implement for 29m, agent running 29m, last output 10m ago"),
     "silent": (running(29, 20), "Needs attention: phase 2, implement for 29m, agent running 29m, last output 20m ago"),
     "half an hour": (running(30, 0.5), "Slow: phase 2, implement for 30m, agent running 30m, last output 30s ago"),
-    "long but speaks": (running(45, 2), "Slow: phase 2, implement for 45m, agent running 45m, last output 2m ago"),
-    "one retry": (
-        running(4, 0.5, retries=1),
-        "Running: phase 2, implement for 4m, agent running 4m, last output 30s ago, 1 retry",
-    ),
     "two retries": (
         running(4, 0.5, retries=2),
         "Slow: phase 2, implement for 4m, agent running 4m, last output 30s ago, 2 retries",
@@ -66,10 +61,6 @@ ANSWERS = {
     "checks": (
         running(4, 0.5, agent=None, step="gate", gates=("tests", "lint")),
         "Running: phase 2, gate tests, lint for 4m, last output 30s ago",
-    ),
-    "set-up": (
-        running(4, 0.5, agent=None, step="setup"),
-        "Running: phase 2, setup for 4m, last output 30s ago",
     ),
     "no agent": (asked(step="gate"), "Running: phase 2, gate for 4m"),
     "long without agent": (asked(step="gate", since=ago(31)), "Needs attention: phase 2, gate for 31m"),
@@ -106,10 +97,6 @@ ANSWERS = {
     "foreign claim": (
         asked(waiting_for="claim", about="a claim of 4711"),
         "Waiting: phase 2, implement, waiting 4m: a claim of 4711",
-    ),
-    "paused": (
-        asked(waiting_for="paused", about="paused by a person"),
-        "Paused: phase 2, implement, for 4m by a person",
     ),
     "long paused": (
         asked(since=ago(300), retries=3, waiting_for="paused", about="paused by a person"),

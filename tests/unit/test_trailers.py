@@ -14,7 +14,6 @@ LINES = "Runplan-Plan: plans/x.md\nRunplan-Phase: 4a\nRunplan-Run: r-1\nRunplan-
     [
         pytest.param("Subject\n", "Subject\n\n" + LINES, id="subject alone"),
         pytest.param("core: subject\n", "core: subject\n\n" + LINES, id="a subject that looks like a trailer"),
-        pytest.param("Subject\n\nBody.\n", "Subject\n\nBody.\n\n" + LINES, id="a body"),
         pytest.param("S\n\nSigned-off-by: A <a@b>\n", "S\n\nSigned-off-by: A <a@b>\n" + LINES, id="joined"),
         pytest.param("S\n\nNote: a\nand more\n", "S\n\nNote: a\nand more\n\n" + LINES, id="prose with a colon"),
         pytest.param("S\n\n  code: x\n", "S\n\n  code: x\n\n" + LINES, id="an indented body"),

@@ -17,8 +17,6 @@ QUESTION = "plans/mail.md"
 RUNNING = "plans/search.md"
 NIGHTLY = "plans/nightly.md"
 PROPOSAL = "plans/greet-people.md"
-PLANS = (CHECKOUT, DONE, FAILED, QUESTION, RUNNING, NIGHTLY)
-
 SETTINGS = """\
 [agents]
 implementer = "robot"

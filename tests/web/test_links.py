@@ -72,26 +72,5 @@ def test_a_link_rejects_with_words_and_is_used_up(stranger: Visitor, project: Pr
     assert project.landed() == []
 
 
-@pytest.mark.parametrize("kind", ["replaced", "expired", "forged"])
-def test_a_link_is_refused(stranger: Visitor, project: Project, kind: str) -> None:
-    tree = wait_for_approval(project)
-    address = make_link(stranger.site, tree, valid_s=-1 if kind == "expired" else 600)
-    page = stranger.page()
-    if kind == "forged":
-        address = address[:-3] + ("AAA" if not address.endswith("AAA") else "BBB")
-    if kind == "replaced":
-        page.goto(address)
-        assert project.runplan("reject", "X", "-m", "More.").code == 0
-        until(lambda: times_asked(project) == 2)
-        with page.expect_response(lambda response: response.request.method == "POST"):
-            page.get_by_role("button", name="Approve").click()
-        expect(page.locator("main")).to_contain_text("for an earlier change")
-
-    page.goto(address)
-
-    expect(page.locator("form")).to_have_count(0)
-    assert project.landed() == []
-
-
 def times_asked(project: Project) -> int:
     return sum(1 for kind, _ in project.events() if kind == "ApprovalAsked")

@@ -235,28 +235,6 @@ def test_a_page_stays_right_while_the_daemon_is_killed_and_starts_again(
     assert project.landed() == ["1"]
 
 
-def test_an_unplugged_repository_is_said_to_be_away_until_it_is_back(browser: Browser, project: Project) -> None:
-    assert project.start("1", "auto").code == 0
-    away = project.path.with_name("away")
-    with serve(project, cwd=project.home) as site, Visitor.enter(browser, site) as visitor:
-        page = visitor.page()
-        expect(page.locator(".card h3")).to_have_text("X")
-        mark(page)
-        plan = visitor.tab()
-        plan.goto(site.url("/plan", plan=PLAN))
-
-        project.path.rename(away)
-
-        expect(page.locator("#group-missing")).to_contain_text(f"{project.path}")
-        plan.reload()
-        expect(plan.locator("main")).to_contain_text("cannot be read")
-        visitor.complaints.clear()  # the status 503
-        away.rename(project.path)
-        expect(page.locator("#group-missing")).to_have_count(0)
-        expect(page.locator(".card h3")).to_have_text("X")
-        assert is_marked(page)
-
-
 def test_typed_words_focus_scroll_and_open_parts_survive_an_update(visitor: Visitor, project: Project) -> None:
     lines = 'run = "seq 1 400 >long.txt"'
     commit = ('git = ["add", "-A"]', 'git = ["commit", "-qm", "x"]')
@@ -287,16 +265,6 @@ def test_typed_words_focus_scroll_and_open_parts_survive_an_update(visitor: Visi
     assert page.evaluate("[document.activeElement.name, document.activeElement.selectionStart]") == ["text", 2]
     assert page.evaluate("scrollY") == top
     assert [fold.get_attribute("open") for fold in folds.all()] == changed
-
-
-def test_a_read_only_site_shows_everything_and_has_no_form(browser: Browser, project: Project) -> None:
-    wait_for_approval(project)
-    with serve(project, "--read-only") as site, Visitor.enter(browser, site) as visitor:
-        for path in ("/", "/inbox", "/schedules"):
-            expect(visitor.see(path).locator("form[method=post]")).to_have_count(0)
-        page = visitor.see("/change", plan=PLAN, phase="1")
-        expect(page.locator("#diff .add")).to_have_text("+1")
-        expect(page.locator("form[method=post]")).to_have_count(0)
 
 
 def test_a_page_says_that_the_server_is_gone(browser: Browser, project: Project) -> None:

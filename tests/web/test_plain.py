@@ -11,8 +11,6 @@ from tests.support.daemons import run_of, until_runs_are
 from tests.web.gallery import list_pages
 from tests.web.site import Site, Visitor
 
-PLAN = "plans/X.md"
-
 
 @pytest.fixture
 def reader(browser: Browser, site: Site) -> Iterator[Visitor]:
@@ -43,18 +41,6 @@ def test_every_page_can_be_read_without_a_script(browser: Browser, gallery: Site
         expect(page.locator("#lines")).to_contain_text("I read `shop/prices.py`")
         page.goto(addresses["plan-running"])
         expect(page.locator("#agents pre")).to_contain_text("I look for the callers")
-
-
-def test_a_change_is_approved_by_a_plain_form(reader: Visitor, project: Project) -> None:
-    wait_for_approval(project)
-    page = reader.see("/change", plan=PLAN, phase="1")
-
-    page.get_by_role("button", name="Approve").click()
-
-    expect(page.locator("main h1")).to_have_text("X")
-    expect(page.locator(".result")).to_have_text(EFFECTS["approve"])
-    until_runs_are(project, "done")
-    assert project.landed() == ["1"]
 
 
 def test_a_question_is_answered_and_a_run_stopped_by_plain_forms(reader: Visitor, project: Project) -> None:

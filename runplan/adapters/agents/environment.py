@@ -108,8 +108,7 @@ def for_a_run(
 ) -> dict[str, str]:
     """The variables sent with `start`. The daemon keeps them in memory for the run."""
     tables = ((*agent_of(table.kind).list_variables(table, caller), *table.env) for table in agents.used)
-    names = ALLOWED.union(checks, FORGE if forge else (), *tables)
-    return _select_sent(caller, names, (*ALLOWED_PREFIXES, "RUNPLAN_"))
+    return _select_sent(caller, ALLOWED.union(checks, FORGE if forge else (), *tables), (*ALLOWED_PREFIXES, "RUNPLAN_"))
 
 
 def for_the_daemon(caller: Mapping[str, str]) -> dict[str, str]:

@@ -190,8 +190,7 @@ def _diff_values(diff: str) -> dict[str, str]:
         rows.append(f"- {path}: +{added} -{removed}, lines {first} to {last}")
         first = last + 1
     files = "\n".join(_list_some(rows, "files", _MOST_FILES))
-    shown_diff = f"It has {first - 1} lines. Read all of it, file by file:\n\n{files}"
-    return {"diff_file": DIFF_FILE, "diff": shown_diff}
+    return {"diff_file": DIFF_FILE, "diff": f"It has {first - 1} lines. Read all of it, file by file:\n\n{files}"}
 
 
 def verifier_notes(missing: Rows, doubted: VerdictDoubted | None, instructions: Pairs) -> str:

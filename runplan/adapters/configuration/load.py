@@ -134,8 +134,7 @@ def _from_environment(env: Mapping[str, str]) -> list[Layer]:
     for name, text in setting_variables(env).items():
         key = _VARIABLES.get(name)
         if key is None:
-            hint = nearest_word(name, _VARIABLES, 0.0)
-            raise SettingsError(f"{name}: unknown setting; did you mean {hint}?")
+            raise SettingsError(f"{name}: unknown setting; did you mean {nearest_word(name, _VARIABLES, 0.0)}?")
         layers.append(Layer(origin=name, values={key.section: {key.name: key.from_text(text)}}))
     return layers
 

@@ -56,8 +56,7 @@ def credential_files(env: Mapping[str, str]) -> Iterator[Path]:
     """
     yield from (user_file(env), key_directory(env))
     own_home = home(env)
-    cache = Path(env.get("XDG_CACHE_HOME") or own_home / ".cache")
-    yield cache / "git/credential"
+    yield Path(env.get("XDG_CACHE_HOME") or own_home / ".cache") / "git/credential"
     for name in (name for names in SECRETS.values() for name in names):
         yield own_home / name
         if (config := env.get("XDG_CONFIG_HOME")) and name.startswith(".config/"):

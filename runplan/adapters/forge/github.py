@@ -18,7 +18,7 @@ from jwt import PyJWTError
 
 from runplan.adapters.forge import github_facts as f, model as m
 from runplan.adapters.forge.access import Ask, Token, ask_with, find_stored_token, header_settings
-from runplan.adapters.forge.github_calls import CLIENT, TIMEOUT_S, GitHubCalls, describe_error
+from runplan.adapters.forge.github_calls import CLIENT, TIMEOUT_S, GitHubCalls, describe_error, ignore_status
 from runplan.adapters.forge.retry import Calls, OwnComment, repeatable
 from runplan.adapters.git.command import Git
 from runplan.domain.errors import NotAllowed, NotFound, RefusedEarly
@@ -129,21 +129,15 @@ class GitHub:
             scopes=tuple(filter(None, self._client.oauth_scopes or ())),
         )
 
+    @repeatable("open pull requests with this token")
     def require_may_open(self, base: str) -> None:
         """Raise NotAllowed for a token that may not open pull requests.
 
         No field of an answer says so for a fine-grained token. This request asks for the impossible, a pull request
         from a branch to itself: 422 is the answer to a token that may ask, 403 or 404 to any other.
         """
-
-        def call() -> None:
-            try:
-                self._repo.create_pull(base=base, head=base, title="runplan", body="")
-            except GithubException as error:
-                if error.status != 422:
-                    raise
-
-        self.calls.attempt("open pull requests with this token", call)
+        with ignore_status(422):
+            self._repo.create_pull(base=base, head=base, title="runplan", body="")
 
     def read_target(self, branch: str, *, number: int = 0) -> m.Target:
         wanted = {"branch": branch, "ref": f"{HEADS}{branch}", "number": number, "isOpen": number > 0}
@@ -473,12 +467,9 @@ class GitHub:
         issue = self._repo.get_issue(number)
         if add:
             issue.add_to_labels(add)
-        try:
-            if remove:
+        if remove:
+            with ignore_status(404):  # it does not have the label
                 issue.remove_from_labels(remove)
-        except GithubException as error:
-            if error.status != 404:  # else it does not have the label
-                raise
 
     @repeatable("assign issue {0}")
     def assign_issue(self, number: int, *, is_assigned: bool) -> None:

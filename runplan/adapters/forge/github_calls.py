@@ -1,7 +1,8 @@
 """Calls to GitHub through PyGithub: its errors in the words of a forge, and answers that are checked."""
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
@@ -55,6 +56,15 @@ def describe_error(error: GithubException) -> str:
     return " ".join(" ".join(words).split()) or f"status {error.status}"
 
 
+@contextmanager
+def ignore_status(status: int) -> Iterator[None]:
+    try:
+        yield
+    except GithubException as error:
+        if error.status != status:
+            raise
+
+
 class CheckedAnswers:
     """Mixed into PyGithub's connections: follows redirects, and refuses answers that are not the forge's.
 
@@ -79,8 +89,7 @@ class CheckedAnswers:
             raise not_the_forge(self.host, f"redirects more than {REDIRECTS} times", API)
         kind = response.headers.get("content-type", "")
         if response.status < 500 and "json" not in kind and response.read():
-            fault = f"sends {kind or 'no type'} instead of JSON (status {response.status})"
-            raise not_the_forge(self.host, fault, API)
+            raise not_the_forge(self.host, f"sends {kind or 'no type'} instead of JSON (status {response.status})", API)
         return response
 
 

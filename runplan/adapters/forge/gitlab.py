@@ -125,16 +125,15 @@ class GitLab:
             scopes=tuple(token.get("scopes") or ()),
         )
 
+    @repeatable("open merge requests with this token")
     def require_may_open(self, base: str) -> None:
         """Raise NotAllowed for a token that may not open merge requests.
 
         A merge request from a branch to itself is refused with 422, for a token that may ask; else with 403.
         """
-
         wanted = {"source_branch": base, "target_branch": base, "title": "runplan"}
         path = f"{self._root}/merge_requests"
-        ask = partial(self._find, lambda: self._write("post", path, **wanted), missing=(400, 409, 422))
-        self.calls.attempt("open merge requests with this token", ask)
+        self._find(lambda: self._write("post", path, **wanted), missing=(400, 409, 422))
 
     @repeatable("read the settings of {0}")
     def read_target(self, branch: str, *, number: int = 0) -> m.Target:
@@ -372,18 +371,15 @@ class GitLab:
         statuses = self._list(f"{self._root}/repository/commits/{head}/statuses")
         return [facts for facts in (*statuses, *jobs) if facts["name"] != m.STATUS]
 
+    @repeatable("set the commit status")
     def set_status(self, head: Oid, *, state: m.CheckState, text: str, url: str) -> None:
         wanted = {"state": STATUSES[state], "name": m.STATUS, "description": text[:140], "target_url": url}
-
-        def call() -> None:
-            try:
-                self._write("post", f"{self._root}/statuses/{head}", **wanted)
-            except GitlabError as error:  # 400 is also the answer to a state that it has
-                statuses = self._list(f"{self._root}/repository/commits/{head}/statuses", name=m.STATUS)
-                if error.response_code != 400 or STATUSES[state] not in [status["status"] for status in statuses]:
-                    raise
-
-        self.calls.attempt("set the commit status", call)
+        try:
+            self._write("post", f"{self._root}/statuses/{head}", **wanted)
+        except GitlabError as error:  # 400 is also the answer to a state that it has
+            statuses = self._list(f"{self._root}/repository/commits/{head}/statuses", name=m.STATUS)
+            if error.response_code != 400 or STATUSES[state] not in [status["status"] for status in statuses]:
+                raise
 
     @repeatable("read the logs of failed jobs")
     def read_failure_log(self, head: Oid) -> str:

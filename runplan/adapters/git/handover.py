@@ -317,8 +317,7 @@ class AgentZone(Worktree):
             (fresh / "lane" / name).symlink_to(self._repository / name)
         heads = (oid for name, oid in self._workspace.mirrored().items() if name.startswith(HEADS))
         places = (str(self._git_dir), str(self.path), str(fresh), str(self._seen))
-        most = str(self._zones.bounds.entries)
-        arguments = (*places, branch, before, how, most, *(f"^{oid}" for oid in heads))
+        arguments = (*places, branch, before, how, str(self._zones.bounds.entries), *(f"^{oid}" for oid in heads))
         deadline = time.monotonic() + self._zones.bounds.seconds
         try:
             trees = (self.path,) if how != "all" and is_directory(self.path) else ()
@@ -326,8 +325,7 @@ class AgentZone(Worktree):
                 header = self._read_header(script, deadline)
                 named = {rest.partition(" ")[0] for kind, rest in header if kind in ("own", "head", "ref")}
                 new = frozenset(oid for oid in named if re.fullmatch(_OID, oid) and self._tool.object(oid) is None)
-                pack = self._index(script, deadline)
-                received = self._accept(header, pack, before)
+                received = self._accept(header, self._index(script, deadline), before)
                 said = script.said() if dict(header).get("add") != "0" else ""
             self._share_lfs(received, before, fresh)
             return replace(received, new=new, said=said)

@@ -245,10 +245,9 @@ class Candidates:
 
     def change_id(self, old: Oid, new: Oid) -> str:
         """A hash of the change between two commits, on any base: as `git patch-id`, but binary files count as well."""
-        lines = self.diff(old, new).split("\n")
         fixed = (
             line
-            for line, following in pairwise([*lines, ""])
+            for line, following in pairwise([*self.diff(old, new).split("\n"), ""])
             if following.startswith("Binary ") or not line.startswith(_OF_BASE)
         )
         return digest_of("\n".join(fixed).encode("utf-8", "surrogateescape"))

@@ -34,8 +34,7 @@ def main() -> int:
         apprise = importlib.import_module("apprise")
     except ImportError:
         return _fail(f"Apprise is not installed; {INSTALL}", UNUSABLE)
-    asset = apprise.AppriseAsset(storage_mode=apprise.PersistentStoreMode.MEMORY)
-    service = apprise.Apprise(asset=asset)
+    service = apprise.Apprise(asset=apprise.AppriseAsset(storage_mode=apprise.PersistentStoreMode.MEMORY))
     with apprise.LogCapture(level=logging.WARNING, fmt="%(message)s") as log:
         if not service.add(message.url):
             scheme = message.url.partition(":")[0]

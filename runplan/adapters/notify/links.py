@@ -117,6 +117,5 @@ class LinkMaker:
         if not self.url:
             return ""
         expires = int(time.time()) + VALID_S
-        nonce = os.urandom(8).hex()
-        link = Link(repo=repo, plan=plan, phase=phase, run=run, tree=tree, expires=expires, nonce=nonce)
+        link = Link(repo=repo, plan=plan, phase=phase, run=run, tree=tree, expires=expires, nonce=os.urandom(8).hex())
         return f"{self.url.rstrip('/')}/a/{sign_link(load_key(self._keys), link)}"

@@ -161,8 +161,7 @@ class Dispatches:
         for _ in range(2):  # the spawner may have died
             lock = os.open(files.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
-                is_free = lock_descriptor(lock, within_s=LOCK_CHECK_S)
-                if not is_free or files.standing() != NeverStarted():
+                if not lock_descriptor(lock, within_s=LOCK_CHECK_S) or files.standing() != NeverStarted():
                     raise Unreachable(f"dispatch {launch.id} has already been started; see {files.directory}")
                 is_started = self._submit(launch, request, lock)
             finally:

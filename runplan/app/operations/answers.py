@@ -90,10 +90,9 @@ def answer(caller: Caller, request: AnswerRequest) -> Answer:
         raise UsageError("answer: the text is empty")
     with caller.open(lenient=True) as context:
         store = context.store()
-        states = [state_of(store, row) for row in store.list_unfinished_runs()]
         questions = [
             (state.options, question)
-            for state in states
+            for state in [state_of(store, row) for row in store.list_unfinished_runs()]
             for _, lane_state in open_states(state)
             for question in open_questions(lane_state.attempt)
         ]

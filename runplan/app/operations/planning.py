@@ -159,8 +159,7 @@ def _with_agents(context: RepositoryContext, request: PlanRequest) -> Repository
     for role, name in (("planner", planner), ("verifier", critic)):
         require_agent(agents.agent(name), role, root=context.root, caller=context.env)
     others = {"implementer": agents.implementer, "verifiers": (critic, *agents.judges)} if request.then else {}
-    chosen = {"implementer": planner, "verifiers": (), **others}
-    agents = replace(agents, planner=planner, verifier=critic, **chosen)
+    agents = replace(agents, planner=planner, verifier=critic, **{"implementer": planner, "verifiers": (), **others})
     if request.model:
         agents = replace(agents, others=(replace(agents.agent(planner), model=request.model),))
     return replace(context, settings=replace(context.settings, agents=agents))

@@ -107,12 +107,10 @@ def _undo_phase(caller: Caller, context: RepositoryContext, path: str, wanted: s
             first = command("runplan", "undo", plan.path, upon[0])
             depend = f"phase {upon[0]} depends" if len(upon) == 1 else f"phases {', '.join(upon)} depend"
             raise RefusedEarly(f"{depend} on phase {phase.id}; undo {upon[0]} first: {first}")
-        slug = slug_of(context, plan.path)
-        merged = modes.fetch_merged(context.repository, context.settings.run, slug, context.env)
+        merged = modes.fetch_merged(context.repository, context.settings.run, slug_of(context, plan.path), context.env)
         landing_to_undo(context.tip(), plan, phase, target=context.target_name, objects=context.git, merged=merged)
     elif (unfinished.mode, unfinished.wanted) != (Mode.UNDO, phase.id):
         raise RefusedEarly(f"a run of {path} has not ended; end it first: {command('runplan', 'retry', path)}")
     context = runs.with_landing(context.with_committed_settings().for_plan(path), "")
     asked = runs.run_started(context, path, plan.title, Options(phase=phase.id, auto=True))
-    request = RunRequest(started=context.record_settings(replace(asked, mode=Mode.UNDO)))
-    return runs.run_here(caller, context, request)
+    return runs.run_here(caller, context, RunRequest(started=context.record_settings(replace(asked, mode=Mode.UNDO))))

@@ -190,8 +190,7 @@ def resolve_request(caller: Caller, context: RepositoryContext, path: str, asked
         context = replace(context, pull=contexts.slug_of(context, path))
         modes.fetch_branch(context.repository, context.settings.run, context.pull, context.env)
     tip = context.tip()
-    store = context.store()
-    resuming = store.get_interrupted_run(path) is not None
+    resuming = context.store().get_interrupted_run(path) is not None
     text = preflight.committed_plan(context, path, is_compared=not resuming)
     plan = parse_plan(text, path=path)
     asked = in_plan(asked, [phase.id for phase in plan.phases])
@@ -281,8 +280,7 @@ def for_daemon(context: RepositoryContext, started: RunStarted) -> RunStarted:
     agents = context.settings.agents
     checks = context.settings.tests.env
     sent = for_a_run(context.env, agents, forge=started.concludes, checks=checks)
-    pushes = uses_remote(started.landing)
-    needs = needed_by_a_run(sent, agents, pushes=pushes, forge=started.concludes, checks=checks)
+    needs = needed_by_a_run(sent, agents, pushes=uses_remote(started.landing), forge=started.concludes, checks=checks)
     return replace(started, daemon=True, needs=needs)
 
 

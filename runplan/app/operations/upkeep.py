@@ -7,18 +7,13 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 from msgspec.structs import replace
 
+from runplan.adapters.agents.clis import agent_of
 from runplan.adapters.configuration.places import repository_file
 from runplan.adapters.store.files import LARGEST, read_bounded
 from runplan.adapters.store.location import hide_password
 from runplan.app.health import check_sandbox
 from runplan.app.operations.model import Caller
-from runplan.app.views.inspection import (
-    RepositoryFacts,
-    describe_commits,
-    inspect_repository,
-    install_command,
-    known_agents,
-)
+from runplan.app.views.inspection import RepositoryFacts, describe_commits, inspect_repository, known_agents
 from runplan.domain.checks.runners.naming import foresee_unnamed
 from runplan.domain.errors import RefusedEarly
 from runplan.domain.gitfacts import Kept, Removed
@@ -146,7 +141,7 @@ def choose_agents(installed: tuple[str, ...]) -> dict[str, str]:
 def describe_agents(installed: tuple[str, ...]) -> str:
     """Who takes which role; with fewer than two agents also how to install another one."""
     roles = choose_agents(installed)
-    installs = {kind: install_command(kind) for kind in known_agents() if kind not in installed}
+    installs = {kind: agent_of(kind).install for kind in known_agents() if kind not in installed}
     if not roles:
         lines = (f"  {kind:<10}{line}" for kind, line in installs.items())
         rest = "or name any command under [agents] in the file; runplan demo shows a run without any agent"

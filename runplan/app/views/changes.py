@@ -205,8 +205,7 @@ def list_open_attempts(context: RepositoryContext, plan: str) -> list[Attempt]:
 def find_kept_work(context: RepositoryContext, plan: str, wanted: str | None) -> PhaseChange | None:
     """The newest failure of the phase, or of any, whose work is on its branch and is not continued now."""
     store = context.store()
-    attempts_now = list_open_attempts(context, plan)
-    continued = {attempt.chosen.phase for attempt in attempts_now if not attempt.failure}
+    continued = {attempt.chosen.phase for attempt in list_open_attempts(context, plan) if not attempt.failure}
     for fact in reversed(store.list_facts(PhaseFailed, plan=plan)):
         failed = fact.event
         row = store.get_run(fact.run)

@@ -49,10 +49,6 @@ def known_agents() -> tuple[str, ...]:
     return tuple(sorted(known, key=lambda kind: (known[kind].rank, kind)))
 
 
-def install_command(kind: str) -> str:
-    return agent_of(kind).install
-
-
 def inspect_repository(context: RepositoryContext) -> RepositoryFacts:
     """What `init` writes down and `doctor` checks."""
     root = context.root

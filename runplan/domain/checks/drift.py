@@ -56,8 +56,7 @@ class DriftDecision(Struct, frozen=True):
 def read_tokens(message: str) -> Tokens:
     drifts: list[Drift] = []
     malformed: list[str] = []
-    marked = (line.partition(MARK)[2] for line in message.splitlines() if MARK in line[:200])
-    for rest in islice(marked, _MOST_TOKENS):
+    for rest in islice((line.partition(MARK)[2] for line in message.splitlines() if MARK in line[:200]), _MOST_TOKENS):
         token = re.fullmatch(_TOKEN, rest)
         if token and (named := read_name(token[1])) and named.id == token[1]:
             drifts.append(Drift(token[1], int(token[2]), token[3], token[4].strip(), int(token[5])))

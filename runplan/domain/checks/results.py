@@ -280,8 +280,7 @@ def rerun_command(command: str, results: Results) -> str:
     programs = [word.rpartition("/")[2] for word in words]
     if results.runner == "pytest" and "pytest" in programs:  # also after `uv run` or `python -m`
         options = words[programs.index("pytest") + 1 :]
-        has_paths = any("/" in word or word.endswith(".py") for word in options)
-        return "" if has_paths else f"{command} {quoted}"
+        return "" if any("/" in word or word.endswith(".py") for word in options) else f"{command} {quoted}"
     if results.runner == "ctest" and words[0] == "ctest":
         return f"{command} --rerun-failed"
     return ""

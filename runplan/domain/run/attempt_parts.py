@@ -226,8 +226,7 @@ class Delivery(Struct, frozen=True, kw_only=True):
                 return replace(self, landing=None, held=event.why)
             case e.LandingMoved():
                 carried = self.candidate.patch if self.candidate and self.is_approved and event.ours else ""
-                moves = self.moves + (not event.ours)
-                return replace(self, landing=None, candidate=None, carried=carried, moves=moves)
+                return replace(self, landing=None, candidate=None, carried=carried, moves=self.moves + (not event.ours))
             case e.LandingRefused():
                 return replace(self, landing=None)
             case HostChanged() if self.landing is None and self.landed is None:

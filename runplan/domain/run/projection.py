@@ -31,8 +31,7 @@ def project_run(state: RunState, *, run: str, plan: str, started: str, since: st
             works.append(replace(lane_work, phase=lane.phase, since=begin, failed=why))
     works += [_project_work(own, own.attempt, since) for name, own in open_states(state) if lanes and not name]
     if ended:
-        is_stopped = ended.outcome is RunOutcome.STOPPED
-        failed = RunStatus.STOPPED if is_stopped else RunStatus.FAILED
+        failed = RunStatus.STOPPED if ended.outcome is RunOutcome.STOPPED else RunStatus.FAILED
         run_state = RunStatus.DONE if ended.outcome.is_good else failed
     else:
         run_state = {None: RunStatus.RUNNING, WaitKind.SLOT: RunStatus.QUEUED}.get(work.waiting_for, RunStatus.WAITING)

@@ -330,8 +330,7 @@ def _begin_attempt(state: RunState, chosen: e.Chosen) -> RunState:
             state = replace(state, revision=None, revisions=state.revisions + 1)
             return _change_lanes(state, lambda lane: replace(lane.state, revision=planning))
         case e.RepairChosen(review=review):
-            repairs = state.repairs + (not review)
-            return replace(state, repairs=repairs, reviews=state.reviews + bool(review), review=())
+            return replace(state, repairs=state.repairs + (not review), reviews=state.reviews + bool(review), review=())
         case _:
             return state
 

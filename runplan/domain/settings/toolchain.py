@@ -200,8 +200,7 @@ def _fits(path: str, pattern: str) -> bool:
 
 
 def _find_tests(files: Sequence[str], texts: Mapping[str, str], tools: Mapping[Kind, Tool]) -> tuple[str, str]:
-    package = texts.get("package.json", "")
-    script = package_table(package, "scripts").get("test", "")
+    script = package_table(texts.get("package.json", ""), "scripts").get("test", "")
     if script.strip() and _NPM_STUB not in script:
         return tools[Kind.NODE].test if Kind.NODE in tools else "npm test", "package.json"
     if re.search(_CTEST, texts.get("CMakeLists.txt", "")):

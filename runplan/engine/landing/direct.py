@@ -76,8 +76,7 @@ class RemoteLander:
         deliver()
         if self._git.tip(self.ref) in (None, old):  # else the user has just fetched
             self._git.update_refs(f"update {self.ref} {landing.new}")
-        note = self._finish(landing, not old)
-        return Landed(tip=landing.new, note=note, pull=self.pull)
+        return Landed(tip=landing.new, note=self._finish(landing, not old), pull=self.pull)
 
     def prepare(self, *, id: str, old: Oid, new: Oid) -> Landing:
         return Landing(id=id, ref=self.ref, old=old, new=new)

@@ -240,8 +240,7 @@ class PullRequestLander(RemoteLander):
                 notes.append(f"{', '.join(red)} failed, on {pull.base} too")
             return self._finish_merge(pull, answer, notes)
         # The queue of a classic rule shows only in a refused merge.
-        later = forge.merge_later(pull.number, how, queue=target.queue or answer is not None)
-        if later is None:
+        if forge.merge_later(pull.number, how, queue=target.queue or answer is not None) is None:
             return Waiting(kind=WaitKind.MERGE, why=f"{pull.name} is merged when the rules of {pull.base} are met")
         if answer is not None:
             return Waiting(kind=WaitKind.MERGE, why=f"{pull.name} was not merged: {answer.said}")
@@ -429,8 +428,7 @@ class PullRequestLander(RemoteLander):
         pushed_landings = {self._read_trailers(oid).get(LANDING) for oid in known}
         seen = set[str]()
         # Commits of the target that were merged into the branch are no first parents.
-        listed = self._git.text("rev-list", "--first-parent", head, f"^{self.target_tip()}", "--")
-        for oid in listed.split():
+        for oid in self._git.text("rev-list", "--first-parent", head, f"^{self.target_tip()}", "--").split():
             trailers = self._read_trailers(oid)
             landing = trailers.get(LANDING, "")
             if trailers.get(PLAN) != self._plan.path or not landing:

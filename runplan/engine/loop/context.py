@@ -79,8 +79,7 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
     def target(self) -> str:
         """The ref of the target: the remote-tracking branch for landings that push, or the plan's own branch."""
         run = self.settings.run
-        branch = names.pull_branch(run.branch_prefix, self.pull)
-        branch_ref = f"refs/remotes/{run.remote}/{branch}"
+        branch_ref = f"refs/remotes/{run.remote}/{names.pull_branch(run.branch_prefix, self.pull)}"
         return branch_ref if self.pull and self.git.tip(branch_ref) else run.target_ref
 
     @property

@@ -208,8 +208,7 @@ def _create_branch(
     user = require_workable(repository, target=context.target, prefix=run.branch_prefix)
     by = Signature(author=user, committer=user, when=git_date(now), sign=signing(repository.git))
     message = add_trailers(f"Plan issue {number}", [(TAKEN_BY, names.repository_id(repository.common_dir))])
-    made = writer.commit(tree, onto=target, message=message, by=by)
-    answer = there.push(made, old="", source=repository.common_dir)
+    answer = there.push(writer.commit(tree, onto=target, message=message, by=by), old="", source=repository.common_dir)
     if isinstance(answer, PushDeclined):
         raise RefusedEarly(f"{there.name} does not accept a push to {there.branch}: {answer.said}")
     tip = there.fetch()

@@ -56,8 +56,7 @@ def settle_lost_landings(context: RepositoryContext) -> list[str]:
         except TimeoutError:
             return []  # another landing runs, and completes these as well
         known = {row.id for row in store.list_unfinished_runs()}
-        lander = CherryPick(git, ref=context.local_target, common_dir=common)
-        settled = lander.recover()
+        settled = CherryPick(git, ref=context.local_target, common_dir=common).recover()
     is_known = names.run_of(settled.id.rpartition(".")[0]) in known
     if settled.waits and not is_known:  # else its run says so itself
         raise RefusedEarly(settled.waits)
@@ -222,8 +221,7 @@ def require_own_branches(context: RepositoryContext, *, plan: str, slug: str, ph
     branches = [f"refs/heads/{names.branch(context.settings.run.branch_prefix, slug, phase)}" for phase in phases]
     store = context.store()
     for branch in (branch for branch in branches if context.git.tip(branch) is not None):
-        known = store.count_leases(plan, branch) > 0
-        if refusal := describe_refusal(context.git, branch, tip, known=known):
+        if refusal := describe_refusal(context.git, branch, tip, known=store.count_leases(plan, branch) > 0):
             raise RefusedEarly(refusal)
 
 

@@ -79,11 +79,10 @@ def make_run_context(
         text = context.git.blob(context.tip(), started.plan)
         phases = parse_plan(text, path=started.plan).phases if text is not None else ()
         context = with_agents_of(context, [phase.own for phase in phases])
-    report = names.report_path(context.settings.paths.reports, started.slug)
     plan = PlanPlace(
         path=started.plan,
         slug=started.slug,
-        report=report,
+        report=names.report_path(context.settings.paths.reports, started.slug),
         issues=started.issues,
         describe=lambda plan, text: describe_plan(plan, text, list_summary_facts(opened.store, plan.path)),
         seen=seen or Sighting(),

@@ -75,8 +75,7 @@ def _list_entries(store: Store, root: str) -> Iterator[InboxEntry]:
             records = list_records(store, row.id)
             asked = {record.event.tree: record.at for record in records if isinstance(record.event, e.ApprovalAsked)}
             asked |= {record.event.id: record.at for record in records if isinstance(record.event, e.QuestionAsked)}
-            state = fold(record.event for record in records)
-            for _, lane_state in open_states(state):
+            for _, lane_state in open_states(fold(record.event for record in records)):
                 yield from _entries_of(lane_state, row, root, asked)
     for plan, facts in store.read_plan_facts().items():
         is_over = facts.queued or json.loads(facts.outline[1] or "{}").get("complete")  # by hand, meanwhile
@@ -103,8 +102,7 @@ def _entries_of(state: RunState, row: RunRow, root: str, asked: Mapping[str, str
     base = replace(_entry_of(row, root), phase=phase, title=title)
 
     def entry(kind: EntryKind, id_: str, text: str, actions: tuple[NextAction, ...]) -> InboxEntry:
-        since = asked.get(id_, row.since)
-        return replace(base, kind=kind, id=id_, since=since, text=f"{text}{lost}", actions=actions)
+        return replace(base, kind=kind, id=id_, since=asked.get(id_, row.since), text=f"{text}{lost}", actions=actions)
 
     actions = actions_of_state(state, decision.waiting, row.plan)
     if decision.waiting is WaitKind.CRASHED:

@@ -168,8 +168,7 @@ def _section_mark(**names: str) -> str:
 
 def _list_commits(subjects: Mapping[str, str]) -> str:
     shown = ((code_span(oid[:SHORT]), bounded(subject, LONGEST)) for oid, subject in subjects.items())
-    lines = [f"{oid} {escape_inline(subject)}" for oid, subject in shown]
-    return "\n".join(_as_list(lines)) or "None."
+    return "\n".join(_as_list([f"{oid} {escape_inline(subject)}" for oid, subject in shown])) or "None."
 
 
 def _as_list(lines: list[str]) -> list[str]:

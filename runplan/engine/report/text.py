@@ -69,8 +69,7 @@ def prepend_sections(report: str | None, *, plan_title: str, sections: Sequence[
     if _find_heading(re.findall(_LINES, text), "# ") is None:
         text = f"# Plan Report — {escape_inline(plan_title)}\n" + (f"\n{text}" if text else "")
     for section in sections:
-        head = "\n".join(section.splitlines()[:3])
-        if head not in text.replace("\r\n", "\n"):
+        if "\n".join(section.splitlines()[:3]) not in text.replace("\r\n", "\n"):
             text = insert_section(text, section)
     return text
 

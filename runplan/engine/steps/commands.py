@@ -54,8 +54,7 @@ def _find_result(action: Start, state: RunState, context: RunContext) -> tuple[e
     tree = context.candidates.tree_with(context.objects.commit(base).tree, versions)
     if not files or tree == phase.delivery.approved:
         return ()
-    message = f"What `{phase.chosen.command}` would run\n"
-    commit = context.candidates.commit(tree, onto=base, message=message, by=KEEPER)
+    commit = context.candidates.commit(tree, onto=base, message=f"What `{phase.chosen.command}` would run\n", by=KEEPER)
     return (CommandAltered(onto=base, commit=commit, tree=tree, files=files),)
 
 

@@ -141,8 +141,7 @@ def claim_issues(action: Action, state: RunState, context: RunContext) -> Iterat
     try:
         notes = _mark_issues(state, context, f"{WORKING} (plan `{context.plan}`).", is_claimed=True)
     except RateLimited as limit:
-        end = max(datetime.fromtimestamp(limit.until, UTC), now + timedelta(seconds=1))
-        yield e.IssuesMarked(until=iso(end))
+        yield e.IssuesMarked(until=iso(max(datetime.fromtimestamp(limit.until, UTC), now + timedelta(seconds=1))))
     else:
         yield e.IssuesMarked(notes=notes)
 

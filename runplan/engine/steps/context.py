@@ -169,8 +169,7 @@ class RunContext(OpenRepository, frozen=True, kw_only=True):
         """The target before the first phase of the plan landed, as far as the journal knows."""
         facts = self.store.list_facts
         landed = {fact.event.id: fact.event.phase for fact in facts(e.Landed, plan=self.plan)}
-        begun = (fact.event for fact in facts(e.LandingStarted, plan=self.plan) if fact.event.id in landed)
-        first = next(begun, None)
+        first = next((fact.event for fact in facts(e.LandingStarted, plan=self.plan) if fact.event.id in landed), None)
         # What another plan or a command does lands before the row of its phase.
         chosen = (fact.event for kind in (e.SubplanChosen, e.DelegateChosen) for fact in facts(kind, plan=self.plan))
         tips = (event.tip for event in chosen if first and event.phase == landed[first.id])

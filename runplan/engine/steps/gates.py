@@ -106,8 +106,7 @@ def already_known(action: Start, state: RunState, context: RunContext) -> tuple[
         if results.baseline_fault(result) and not context.settings.tests.allow_red_baseline:
             continue
         if action.dispatch.role is not Role.GATE:
-            noted = results.to_text(result, passes=False)
-            known.append(BaselineKnown(key=key, tree=tree, results=noted, name=name))
+            known.append(BaselineKnown(key=key, tree=tree, results=results.to_text(result, passes=False), name=name))
         elif (judged := _judge_results(name, result, phase, context, tree=tree)).answer is GateAnswer.PASSED:
             known.append(judged)
     return tuple(known)

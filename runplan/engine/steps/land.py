@@ -125,10 +125,9 @@ def trailers_of(context: RunContext, state: RunState) -> tuple[tuple[str, str], 
     attempt = state.current
     candidate = attempt.delivery.candidate
     undoes = candidate.undoes if candidate else ""
-    is_planning = isinstance(attempt, PlanningAttempt)
     return (
         (g.PLAN, context.plan),
-        (g.PHASE, "plan" if is_planning else attempt.chosen.phase or "complete"),
+        (g.PHASE, "plan" if isinstance(attempt, PlanningAttempt) else attempt.chosen.phase or "complete"),
         (g.RUN, context.run),
         (g.LANDING, landing_id(context, state)),
         *([(g.UNDOES, undoes)] if undoes else []),
@@ -392,8 +391,7 @@ def _start_landing(state: RunState, context: RunContext) -> e.Event:
     subject = context.settings.run.bookkeeping_subject.format(plan=context.slug, what=words)
     message = g.add_trailers(f"{subject}\n", trailers_of(context, state))
     merged = attempt.chosen.merge if isinstance(attempt.chosen, e.MergeChosen) else ""
-    by = context.signature()
-    new = context.candidates.bookkeep(code=code, files=files, message=message, by=by, merged=merged)
+    new = context.candidates.bookkeep(code=code, files=files, message=message, by=context.signature(), merged=merged)
     landing = context.lander.prepare(id=landing_id(context, state), old=onto, new=new)
     complete = context.plan_at(new)[0].complete
     return e.LandingStarted(**asdict(landing), code=code, complete=complete)

@@ -91,8 +91,7 @@ def _publish_kept_work(
     lanes = [lease.worktree for lease in leases.values() if lease.phase == phase.chosen.phase]
     for lane in lanes if failures[-1].event.reason == Reason.CRASHED else ():
         with suppress(ObjectsRefused):
-            zone = AgentZone(context.zones, lane)
-            zone.hand_over(branch=branch, base=phase.chosen.tip, copies=context.personal)
+            AgentZone(context.zones, lane).hand_over(branch=branch, base=phase.chosen.tip, copies=context.personal)
     if state.host and failure.head and context.workspace.user.tip(ref) != failure.head:  # of another host
         pushed = _fetch_work(branch, context)
         context.objects.update_refs(*([f"update {branch} {pushed}"] if pushed == failure.head else []))

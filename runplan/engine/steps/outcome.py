@@ -129,8 +129,7 @@ def _record_result(started: e.DispatchStarted, context: RunContext, outcome: d.O
     if outcome.survivors:
         detail = ", ".join(outcome.survivors)
     elif outcome.memory:
-        limit = context.settings.limits.memory
-        detail = f"limits.memory is {limit:,} bytes, and its processes used {outcome.memory:,}"
+        detail = f"limits.memory is {context.settings.limits.memory:,} bytes, and its processes used {outcome.memory:,}"
     return e.DispatchEnded(
         id=started.id,
         role=started.role,
@@ -192,8 +191,7 @@ def _pause_after(
     if ending.kind is d.EndingKind.LIMIT:
         ends = limit_ends(ending.resets, now=now, times=record.limited + 1, seed=started.id)
         account = context.settings.agents.account_of(agent)
-        until = iso(datetime.fromtimestamp(ends, UTC))
-        yield e.AgentLimited(agent=agent, account=account, until=until, words=words)
+        yield e.AgentLimited(agent=agent, account=account, until=iso(datetime.fromtimestamp(ends, UTC)), words=words)
     elif ending.kind is d.EndingKind.OVERLOADED and record.busy < d.MAX_OVERLOADS:
         ends = busy_ends(now=now, times=record.busy + 1, seed=started.id)
         yield e.Paused(kind=WaitKind.OVERLOADED, until=iso(datetime.fromtimestamp(ends, UTC)), agent=agent, words=words)

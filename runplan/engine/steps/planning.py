@@ -96,8 +96,7 @@ def prepare_planner(started: e.DispatchStarted, state: RunState, context: RunCon
     launch = launch_agent(started, context, text, base=tip)
 
     def fill() -> str:
-        extra = Extra(copies=context.copied, root=context.root)
-        context.proof.checkout_exact_tree(tip, clean="ignored", extra=extra)
+        context.proof.checkout_exact_tree(tip, clean="ignored", extra=Extra(copies=context.copied, root=context.root))
         return ""
 
     return Prepared(started=started, launch=launch, fill=fill)

@@ -105,8 +105,7 @@ def judge_verdict(action: Action, state: RunState, context: RunContext) -> Itera
     is_read_only = context.agents.is_sandboxed(phase.dispatches.ended.agent)
     shown = "" if is_read_only else _commit_shown(phase, context, scope)
     if shown and (touched := context.proof.changed(shown, context.personal)):
-        detail = f"the verifier changed {', '.join(touched[:8])}"
-        yield e.WorkRefused(reason=Reason.READONLY_VIOLATED, detail=detail)
+        yield e.WorkRefused(reason=Reason.READONLY_VIOLATED, detail=f"the verifier changed {', '.join(touched[:8])}")
         return
     message, answer = reply_of(phase.dispatches.ended.id, context)
     questions = () if scope else phase.proof.questions_to_verifiers(state.options.changed)

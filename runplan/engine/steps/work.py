@@ -125,8 +125,7 @@ def _commit_leftovers(phase: WorkAttempt, context: RunContext, *, message: str) 
     tip = context.objects.tip(branch) or phase.base
     if left is None or context.objects.commit(left).parents != (tip,):
         return tip
-    changes = context.candidates.changes(tip, left)
-    added = [change for change in changes if change.kind == "A"]
+    added = [change for change in context.candidates.changes(tip, left) if change.kind == "A"]
     if nested := [change.path for change in added if change.new_mode == GITLINK]:
         return e.WorkRefused(reason=Reason.TAMPERED, detail=f"{nested[0]} is a git repository of its own")
     ours: dict[str, Entry | None] = {change.path: None for change in added if covers(tamper.LIFECYCLE, change.path)}

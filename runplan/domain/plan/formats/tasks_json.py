@@ -141,8 +141,7 @@ def _find_tasks(data: Any, root: Node, lines: Lines) -> tuple[list[Object], list
     tasks = _list_tasks(data, root)
     if not tasks or not all(task.title for task in tasks):
         lists = ", ".join(_LISTS)
-        message = f"no tasks with titles; runplan reads a list of tasks, or one under {lists}"
-        raise lines.error_at(0, message, NotAPlan)
+        raise lines.error_at(0, f"no tasks with titles; runplan reads a list of tasks, or one under {lists}", NotAPlan)
     are_numbers = all(type(task.get("priority")) in (int, float) for task in tasks)
     return sorted(tasks, key=lambda task: task.fields["priority"]) if are_numbers else tasks, tags[1:]
 

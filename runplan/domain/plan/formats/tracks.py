@@ -123,8 +123,7 @@ def _read_roadmap(
         first = _find_criteria(lines, section.first, section.end) or section.end
         ends = (i for i in range(first + 1, section.end) if re.match(r"[^\s\d*+-]|\*\*", lines.texts[i]))
         criteria = marks_within(lines.entries, first + 1, next(ends, section.end))
-        boxes = marks_within(lines.boxes, section.first + 1, section.end)
-        plans = [box for box in boxes if box not in criteria]
+        plans = [box for box in marks_within(lines.boxes, section.first + 1, section.end) if box not in criteria]
         place = replace(section, criteria=tuple(criteria), entries=tuple(plans))
         in_table = read_mark(cells[key]) if cells.get(key, "").strip() else Mark(Status.TODO)
         if key in listed:

@@ -65,8 +65,7 @@ def _follow_command(started: e.RunStarted, phase: WorkAttempt) -> Decision:
     if phase.lease is None:
         return perform_action(a.LEASE, "the phase needs a worktree for its checks")
     if ended is not None and ended.role is Role.DELEGATE and not ended.succeeded:
-        reason = STOPPED_BY.get(ended.ending, Reason.AGENT_FAILED)
-        return fail_phase(reason, PhaseStep.DELEGATE, describe_ending(ended))
+        return fail_phase(STOPPED_BY.get(ended.ending, Reason.AGENT_FAILED), PhaseStep.DELEGATE, describe_ending(ended))
     if ended is not None and ended.role is not Role.DELEGATE:
         return _judge_ended(phase, ended)
     has_landed = phase.is_last or (phase.work is not None and phase.work.commits)
@@ -356,8 +355,7 @@ def _fix_candidate(
 ) -> Decision:
     if phase.lands_itself or phase.fixes >= started.max_fix_cycles:
         return fail_phase(reason, PhaseStep.VERIFY if reason is Reason.VERIFICATION_FAILED else PhaseStep.GATE, detail)
-    number = f"; fix cycle {phase.fixes + 1} of {started.max_fix_cycles}"
-    return _send_fixer(started, phase, candidate, detail, number)
+    return _send_fixer(started, phase, candidate, detail, f"; fix cycle {phase.fixes + 1} of {started.max_fix_cycles}")
 
 
 def _send_fixer(

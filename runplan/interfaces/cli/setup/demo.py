@@ -113,8 +113,7 @@ def _land_first_phase(repository: Path, env: Mapping[str, str], plan: str, *, pa
         status = subprocess.run(
             [*OWN, "status", plan, "--json"], cwd=repository, env=env, capture_output=True, check=True
         )
-        view = json.loads(status.stdout)
-        state = view["run"]["state"]
+        state = json.loads(status.stdout)["run"]["state"]
         if state not in UNFINISHED:
             return
         if time.monotonic() >= deadline and state == RunStatus.WAITING:

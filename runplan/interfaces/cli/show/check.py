@@ -63,8 +63,7 @@ def _draw_plan(plan: Plan, *, is_fleet: bool) -> list[str]:
                 for detail in _describe_phase(phase, is_fleet=is_fleet)
             ]
             for child in reversed(children):
-                is_last = child is children[-1]
-                mark, rail = ("└─ ", "   ") if is_last else ("├─ ", "│  ")
+                mark, rail = ("└─ ", "   ") if child is children[-1] else ("├─ ", "│  ")
                 left.append((child, inner + mark, inner + rail, above | {phase.id}))
     return lines
 
