@@ -60,7 +60,8 @@ class BackgroundHost:
         os.set_blocking(self.wakeup, False)
         os.set_blocking(self._wake_w, False)
         # Not when it has ended: another thread may be about to poke it.
-        weakref.finalize(self, _close_descriptors, self.wakeup, self._wake_w)
+        for end in (self.wakeup, self._wake_w):
+            weakref.finalize(self, os.close, end)
 
     def adopt(self, plan: str) -> None:
         """Own the unfinished run of a plan, or see to it that it is looked at again."""
@@ -275,8 +276,3 @@ class BackgroundHost:
         following = iso(what_is_due(row, now).next.at)
         if row.next != following:
             store.arm_schedule(row.plan, following)
-
-
-def _close_descriptors(*descriptors: int) -> None:
-    for descriptor in descriptors:
-        os.close(descriptor)

@@ -141,6 +141,7 @@ def test_all_are_asked_to_end_before_one_is_forced(on: Stage) -> None:
     assert all(map(gone, agents))
 
 
+@pytest.mark.rest
 def test_dispatches_that_ignore_the_request_are_forced_together(on: Stage) -> None:
     deaf = [on.sh(f"trap '' TERM; echo $$ >{n}; while :; do sleep 0.01; done", grace_s=60.0) for n in (1, 2)]
     other = on.sh("echo $$ >other; sleep 30")
@@ -166,6 +167,7 @@ def test_a_shim_that_was_stopped_knows_that_its_agent_ran_for_too_long_meanwhile
     assert gone(agent)
 
 
+@pytest.mark.rest
 def test_a_shim_that_is_stopped_again_and_again_is_killed_with_all_it_watched(
     on: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -226,6 +228,7 @@ while time.monotonic() < end:
 """
 
 
+@pytest.mark.rest
 def test_processes_that_fork_and_end_faster_than_they_are_found_are_ended(on: Stage) -> None:
     hop = f"env -i {sys.executable} -I -S -c '{HOPPING}' </dev/null >/dev/null 2>&1 &"
 

@@ -365,6 +365,7 @@ def test_a_lock_without_a_shim_is_running_until_it_is_let_go(on: Stage) -> None:
     assert on.dispatches.standing(dispatch) == NeverStarted()
 
 
+@pytest.mark.rest
 def test_waiting_costs_no_wakeup_and_ends_at_once(on: Stage) -> None:
     dispatch, other = on.sh(WAITS), on.sh("echo $$ >other; sleep 30")
     pid_in(on.path / "agent")

@@ -283,14 +283,6 @@ def test_a_link_that_a_command_prints_is_not_shown(log: Log) -> None:
     assert line["why"] == "exit code 1: [redacted]"
 
 
-def test_a_failure_is_logged_without_secrets(log: Log, tmp_path: Path) -> None:
-    sender = Sender(log, NotifySettings(command=f'echo "no mail for ghp_{"A1b2" * 9}" >&2; exit 1', on=ALL))
-    sender.send(FAILED)
-    (line,) = sender.logged()
-    assert (line["event"], line["channel"], line["plan"]) == ("notification_failed", "command", "plans/x.md")
-    assert line["why"] == "exit code 1: no mail for [redacted]"
-
-
 def test_a_command_that_takes_too_long_is_ended_with_all_it_started(log: Log, tmp_path: Path) -> None:
     command = f"sleep 60 & echo $! > {tmp_path}/child; wait"
     sender = Sender(log, NotifySettings(command=command, on=ALL), limit_s=0.3)

@@ -111,6 +111,7 @@ for number in range(100_000):
 """
 
 
+@pytest.mark.rest
 def test_a_killed_writer_loses_no_acknowledged_event(store: SqliteStore, tmp_path: Path) -> None:
     acknowledged = 0
     for wanted in (1, 7, 20):

@@ -207,16 +207,6 @@ def test_a_refused_push_fails_no_phase_and_is_tried_again_with_the_next_work(tmp
     assert fleet.b.project.dispatched().count("fix") == fleet.b.project.dispatched().count("implement") == 1
 
 
-def test_a_push_to_a_remote_that_is_away_is_recorded_and_fails_no_phase(tmp_path: Path) -> None:
-    fleet = Fleet(tmp_path, work(*once(tmp_path, f'run = "mv {tmp_path}/origin.git {tmp_path}/gone.git"')))
-    assert not fleet.a.work_on_plan(landing="direct", dies_at="WorkKept")
-    assert "cannot list the refs of origin" in of(fleet.a.project.events(), "WorkKept")[0]["why"]
-    (tmp_path / "gone.git").rename(tmp_path / "origin.git")
-    fleet.lose(fleet.a, fleet.b)
-    assert fleet.b.work_on_plan()
-    assert (list(fleet.landings().values()), fleet.wip()) == ([1], [])
-
-
 def test_a_host_that_gets_its_run_back_keeps_its_own_work_apart(tmp_path: Path) -> None:
     fleet = Fleet(tmp_path, work())
     assert not fleet.a.work_on_plan(landing="direct", dies_at="WorkTaken")

@@ -139,6 +139,7 @@ def test_a_partial_clone_is_refused_before_any_work(place: Place) -> None:
         place.workspace.prepare()
 
 
+@pytest.mark.rest
 def test_threads_that_write_the_same_file_write_it_whole(tmp_path: Path) -> None:
     file = tmp_path / "gitconfig"
     contents = [bytes([65 + number]) * 20_000 for number in range(2)]
@@ -183,6 +184,7 @@ def test_the_base_survives_a_user_who_amends_it_and_prunes(place: Place) -> None
     assert place.take() == tree.head()
 
 
+@pytest.mark.rest
 def test_packs_are_merged_when_they_have_become_many(place: Place) -> None:
     """Also what no ref names, and what the user's repository has in a pack and may prune, stays."""
     tool = place.repo.at(place.workspace.path)
@@ -204,6 +206,7 @@ def test_packs_are_merged_when_they_have_become_many(place: Place) -> None:
     assert all(tool.git("cat-file", "-t", oid) in ("commit", "blob") for oid in oids)
 
 
+@pytest.mark.rest
 def test_packs_of_landings_are_merged_and_those_of_the_user_are_not(place: Place) -> None:
     place.repo.git("repack", "-adq")
     packs = place.repo.path / ".git/objects/pack"

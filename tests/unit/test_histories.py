@@ -62,12 +62,8 @@ def test_fold_and_decide_give_the_recorded_actions(name: str, histories: dict[st
     replayed = [f"{line.type}: {describe_actions(decide(state))}" for line, _, state in history.replay()]
     assert replayed == [f"{line.type}: {line.then}" for line in history.lines]
     assert describe_end(history.project(name, history.plan)) == history.end
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_recorded_settings_are_read(name: str, histories: dict[str, History]) -> None:
-    if text := histories[name].lines[0].body["settings"]:
-        settings_from_json(text)
+    if settings := history.lines[0].body["settings"]:
+        settings_from_json(settings)
 
 
 @pytest.mark.parametrize("name", FILES)

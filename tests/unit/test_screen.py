@@ -8,7 +8,7 @@ import pytest
 from runplan.app.views.board import Card
 from runplan.app.views.status import PhaseOutline, PlanOutline, view_plan
 from runplan.domain.run.kinds import RunStatus
-from runplan.domain.run.rows import FailureRow, PlanFacts, RunRow
+from runplan.domain.run.rows import PlanFacts, RunRow
 from runplan.domain.standing.usage import AgentUsage
 from runplan.domain.text import count_cells, fit_cells
 from runplan.interfaces.cli.show.screen import (
@@ -40,7 +40,6 @@ def a_run(**fields: Any) -> PlanFacts:
 WAITS = a_run(state=RunStatus.WAITING, step="land", since="2026-01-01T11:00:00Z", waiting_for="approval")
 ASKS = a_run(state=RunStatus.WAITING, since="2026-01-01T11:00:00Z", waiting_for="question")
 WORKS = a_run(state=RunStatus.RUNNING, step="verify", agent="codex", since="2026-01-01T11:55:48Z")
-FAILED = PlanFacts(failures=(FailureRow("2", "timeout", ""),))
 RUNNING = a_card("b", WORKS, usage=AgentUsage(tokens=1200, usd=0.42), most_usd=5.0)
 CARDS = (a_card("d", is_done=True), a_card("c", repository="depot", repo="b2"), RUNNING, a_card("a", WAITS))
 
@@ -104,11 +103,6 @@ def test_a_wide_or_hostile_title_does_not_move_the_columns() -> None:
     assert "".join(rows).isprintable()
     assert "> plain" in rows[0]
     assert "red" in rows[3]
-
-
-def test_what_waits_is_above_what_failed_as_on_the_page() -> None:
-    rows = a_screen(a_card("x", FAILED), CARDS[3]).rows
-    assert [card.view.plan for card in rows] == ["plans/a.md", "plans/x.md"]
 
 
 def test_cells_are_cut_between_wide_characters() -> None:

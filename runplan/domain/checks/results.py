@@ -177,9 +177,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
 def baseline_fault(baseline: Results) -> str:
     if baseline.unfinished:
         return baseline.unfinished
-    if baseline.red and not baseline.failures:
-        return f"exit code {baseline.exit_code}"
-    return ""
+    return f"exit code {baseline.exit_code}" if baseline.red and not baseline.failures else ""
 
 
 def compare_results(
@@ -281,6 +279,4 @@ def rerun_command(command: str, results: Results) -> str:
     if results.runner == "pytest" and "pytest" in programs:  # also after `uv run` or `python -m`
         options = words[programs.index("pytest") + 1 :]
         return "" if any("/" in word or word.endswith(".py") for word in options) else f"{command} {quoted}"
-    if results.runner == "ctest" and words[0] == "ctest":
-        return f"{command} --rerun-failed"
-    return ""
+    return f"{command} --rerun-failed" if results.runner == "ctest" and words[0] == "ctest" else ""

@@ -181,8 +181,37 @@ def parse_plan(text: bytes, *, path: str) -> Plan:
 
 @lru_cache(maxsize=2)  # a phase reads the same text when it begins, when it lands and when its row is set
 def lay_out(text: bytes, path: str) -> tuple[Lines, Reading]:
+    """The lines, and the reading of the first format that they show, or of the one that the front matter names.
+
+    One phase section may be a chapter of a plan of another format, unless it states how it is verified.
+    """
     lines = scan_lines(text, path=path)
-    return lines, recognise_format(lines, wanted=lines.front_value("format").lower())
+    wanted = lines.front_value("format").lower()
+    format_ = "headings" if wanted.endswith(" headings") else wanted
+    if format_ and format_ not in RECOGNISERS:
+        raise lines.error_at(0, f"unknown format {wanted!r}; the formats are {', '.join(RECOGNISERS)}")
+    readings = (reading for name, read in _READERS if format_ in ("", name) for reading in read(lines))
+    chosen = next((reading for reading in readings if wanted in ("", reading.format, reading.name.lower())), None)
+    if chosen is not None and not wanted and chosen.format in RIVALS[0][1:] and len(chosen.places) == 1:
+        rivals = (reading for read in (sections.read_kiro, sections.read_headings) for reading in read(lines))
+        chosen = next((reading for reading in rivals if len(reading.places) > 1), chosen)
+    if chosen is None and wanted:
+        raise lines.error_at(0, f"the front matter says format: {wanted}, but the plan has nothing of that form")
+    titles = [heading.text.lower() for heading in lines.headings]
+    is_outline = not wanted and all(any(title.startswith(word) for title in titles) for word in _PLANSMITH)
+    if chosen is None or (is_outline and chosen.format in ("kiro", "headings", "todo", "checklist")):
+        forms = "'## Phase 1 — Title' or '### Task 1: Title' headings, a Progress Tracker table or '- [ ]' items"
+        why = f"no phases found{_describe_nearest(lines)}; a plan has {forms}"
+        why = "the steps of a plansmith plan have no status" if is_outline else why
+        rewrite = f"write phases, or have agents write them: {command('runplan', 'plan', '--file', lines.path)}"
+        if lines.boxes and chosen is None:
+            rewrite = f"to make the boxes phases, write format: checklist into the front matter; else {rewrite}"
+        raise lines.error_at(0, f"{why}; {rewrite}", NotAPlan)
+    if len(chosen.places) > MAX_PHASES:
+        message = f"{len(chosen.places):,} phases as {chosen.name}, and a plan has at most {MAX_PHASES:,}"
+        raise lines.error_at(chosen.decided_by, f"{message}; is it a plan?")
+    refuse_duplicates(((place.id, min(place.at, place.first)) for place in chosen.places), lines)
+    return lines, chosen
 
 
 def require_settable(lines: Lines, key: str) -> None:
@@ -248,38 +277,6 @@ def _refuse_cycle(phases: Sequence[Phase], lines: Lines, format_: Format) -> Non
         prose = "" if format_ in ("json", *OWN_FRONT) else "; a line 'Depends: …' in a phase overrides its prose"
         message = f"the phases wait for each other: {' → '.join(cycle)}; break the cycle{prose}"
         raise lines.error_at(open_[cycle[0]].heading_line - 1, message) from None
-
-
-def recognise_format(lines: Lines, *, wanted: str) -> Reading:
-    """The reading of the first format that the plan shows, or of the one that its front matter names.
-
-    One phase section may be a chapter of a plan of another format, unless it states how it is verified.
-    """
-    format_ = "headings" if wanted.endswith(" headings") else wanted
-    if format_ and format_ not in RECOGNISERS:
-        raise lines.error_at(0, f"unknown format {wanted!r}; the formats are {', '.join(RECOGNISERS)}")
-    readings = (reading for name, read in _READERS if format_ in ("", name) for reading in read(lines))
-    chosen = next((reading for reading in readings if wanted in ("", reading.format, reading.name.lower())), None)
-    if chosen is not None and not wanted and chosen.format in RIVALS[0][1:] and len(chosen.places) == 1:
-        rivals = (reading for read in (sections.read_kiro, sections.read_headings) for reading in read(lines))
-        chosen = next((reading for reading in rivals if len(reading.places) > 1), chosen)
-    if chosen is None and wanted:
-        raise lines.error_at(0, f"the front matter says format: {wanted}, but the plan has nothing of that form")
-    titles = [heading.text.lower() for heading in lines.headings]
-    is_outline = not wanted and all(any(title.startswith(word) for title in titles) for word in _PLANSMITH)
-    if chosen is None or (is_outline and chosen.format in ("kiro", "headings", "todo", "checklist")):
-        forms = "'## Phase 1 — Title' or '### Task 1: Title' headings, a Progress Tracker table or '- [ ]' items"
-        why = f"no phases found{_describe_nearest(lines)}; a plan has {forms}"
-        why = "the steps of a plansmith plan have no status" if is_outline else why
-        rewrite = f"write phases, or have agents write them: {command('runplan', 'plan', '--file', lines.path)}"
-        if lines.boxes and chosen is None:
-            rewrite = f"to make the boxes phases, write format: checklist into the front matter; else {rewrite}"
-        raise lines.error_at(0, f"{why}; {rewrite}", NotAPlan)
-    if len(chosen.places) > MAX_PHASES:
-        message = f"{len(chosen.places):,} phases as {chosen.name}, and a plan has at most {MAX_PHASES:,}"
-        raise lines.error_at(chosen.decided_by, f"{message}; is it a plan?")
-    refuse_duplicates(((place.id, min(place.at, place.first)) for place in chosen.places), lines)
-    return chosen
 
 
 def _describe_nearest(lines: Lines) -> str:
