@@ -284,28 +284,6 @@ def test_a_commit_that_is_not_built_on_the_old_tip_is_not_pushed(pair: Pair) -> 
     assert pair.there.head(MAIN) == ottos
 
 
-def test_of_two_simultaneous_landers_one_lands_and_one_sees_a_moved_target(pair: Pair, tmp_path: Path) -> None:
-    pair.here.git("clone", "-q", str(pair.there.path), str(tmp_path / "second"))
-    second = Pair(here=pair.here.at(tmp_path / "second"), there=pair.there)
-    both = threading.Barrier(2)
-    answers: dict[str, LandingAnswer] = {}
-
-    def run(which: Pair, landing: str) -> None:
-        intent = which.intent(candidate(which.here, {"a.txt": f"{landing}\n"}, landing=landing), landing=landing)
-        with which.lander(at("direct.push.before", lambda: both.wait(60))) as direct:
-            answers[landing] = direct.land(intent)
-
-    threads = [threading.Thread(target=run, args=args) for args in ((pair, "L1"), (second, "L2"))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    tip = pair.there.head(MAIN)
-    moved = Refused(reason=TargetMoved(tip=tip))
-    assert sorted(map(str, answers.values())) == sorted(map(str, (Landed(tip=tip), moved)))
-    assert pair.there.git("rev-list", "--count", MAIN) == "2"
-
-
 def test_a_server_that_declines_is_quoted(pair: Pair) -> None:
     pair.hook("pre-receive", "echo 'GH006: Protected branch.'; echo '- Use a pull request.'; exit 1")
     new = candidate(pair.here, {"a.txt": "a2\n"})

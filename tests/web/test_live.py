@@ -74,24 +74,6 @@ def test_a_plan_is_started_and_followed_until_it_has_landed(
     assert project.landed() == ["1", "2"]
 
 
-def test_a_change_is_approved_by_a_click(visitor: Visitor, project: Project) -> None:
-    wait_for_approval(project)
-    page = visitor.see()
-    page.get_by_role("link", name="Review X").click()
-    expect(page.locator("#diff")).to_contain_text("1.txt")
-    expect(page.locator("#diff .add")).to_have_text("+1")
-    expect(page.locator("#evidence")).to_contain_text("Verified")
-
-    page.get_by_role("button", name="Approve").click()
-
-    page.wait_for_url("**/plan?*")
-    expect(page.locator(".result")).to_have_text(EFFECTS["approve"])
-    expect(page.locator("#plan-head .badge").first).to_have_text("Ready")
-    assert "done" not in page.url, "loaded again, it does not say so again"
-    until_runs_are(project, "done")
-    assert project.landed() == ["1"]
-
-
 def test_a_change_is_rejected_with_words_and_shown_again_when_it_is_fixed(visitor: Visitor, project: Project) -> None:
     project.agent(writes("1", "2") + MORE)
     wait_for_approval(project)
