@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from runplan.adapters.store.files import file_lock
-from tests.support.cli import a_plan, a_project, work
+from tests.support.cli import a_plan, a_project, until, work
 from tests.support.daemons import daemon_of
 
 pytestmark = pytest.mark.promise
@@ -54,6 +54,7 @@ def test_uninstall_keeps_work_that_did_not_land(tmp_path: Path) -> None:
     assert refused.err.endswith("plans/X.md: a run or a schedule is not ended; end it first: runplan stop\n")
     assert state.is_dir()
     assert project.runplan("stop").code == 0
+    until(lambda: project.runplan("uninstall", "--dry-run").code == 0)  # the run has ended
 
     listed = project.runplan("uninstall", "--dry-run")
     assert f"remove  {state}\n" in listed.out
