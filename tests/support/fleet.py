@@ -26,7 +26,7 @@ from runplan.adapters.store.postgres import initialize
 from tests.support.cli import NO_SANDBOX, RUNPLAN, Project, Ran, a_plan, end_processes_of, processes_of, until
 from tests.support.daemons import Wall
 from tests.support.network import HostNamespace, Namespace, Network, Proxy, find_program
-from tests.support.postgres import Server, create_database, start_server
+from tests.support.postgres import MAKING, Server, create_database, start_server
 from tests.support.repos import MAIN, USER_EMAIL, USER_NAME, Repo, init_repo, isolated_env
 
 SETTINGS = """\
@@ -448,7 +448,9 @@ class FleetProject(Project):
 
 def make_fleet_project(project: Project) -> FleetProject:
     """Give the project a database of its own, in which a lost host is missed after two seconds."""
-    dsn = create_database(_template())
+    with MAKING:
+        template = _template()
+    dsn = create_database(template)
     initialize(dsn, [project.repo.git("remote", "get-url", "origin")])
     config = _write_identity(project.home)
     made = FleetProject(project.repo, project.home, {**project.extra, **config, "RUNPLAN_FLEET_DSN": dsn})

@@ -12,6 +12,7 @@ import time
 from functools import cache
 from itertools import count
 from pathlib import Path
+from threading import RLock
 
 import psycopg
 from psycopg import sql
@@ -107,9 +108,17 @@ class Server:
             self._process.wait(30)
 
 
-@cache
+MAKING = RLock()  #: a cache lets two threads make the same thing
+
+
 def start_server() -> Server:
     """The server of this process, which ends with it."""
+    with MAKING:
+        return _start_server()
+
+
+@cache
+def _start_server() -> Server:
     return Server()
 
 
