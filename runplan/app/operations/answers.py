@@ -6,7 +6,6 @@ from pathlib import Path
 from msgspec import Struct
 
 from runplan.adapters.configuration.places import key_directory
-from runplan.adapters.git.command import ANY
 from runplan.adapters.notify.links import Link, Unusable, is_used, load_key, read_link
 from runplan.app.operations import runs
 from runplan.app.operations.model import Answer, Caller, Where, operation
@@ -59,9 +58,7 @@ def _submit_answer(verb: str, caller: Caller, request: ApproveRequest | RejectRe
         attempt = change.attempt
         options = change.state.options
         why = request.why if isinstance(request, RejectRequest) else ""
-        person = context.git.run("config", "user.name", ok=ANY).text or "a person"
-        way = plain(caller.by)
-        by = way if way.startswith("link ") else f"{person} ({way})"  # a link is for everyone who has it
+        by = runs.name_person(caller, context)
         answer = Answered(tree=attempt.answerable, approved=verb == "approve", why=why, by=by)
         action = "approving" if verb == "approve" else "rejecting"
         if not isinstance(attempt, PlanningAttempt) and answer.tree:

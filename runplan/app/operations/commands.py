@@ -5,7 +5,6 @@ import signal
 
 from runplan.adapters import processes
 from runplan.adapters.configuration.places import state_directory
-from runplan.adapters.git.command import ANY
 from runplan.adapters.store.protocol import Store
 from runplan.app.operations import runs
 from runplan.app.operations.model import Accepted, Answer, Caller, Declined, operation
@@ -66,8 +65,7 @@ def tell(caller: Caller, request: TellRequest) -> Answer:
         if run is None or not run.daemon:
             where = "runs in a terminal, not in the daemon" if run is not None else "has no run"
             raise NotFound(f"{plan} {where}; nobody was told. See: {command('runplan', 'status', plan)}")
-        person = context.git.run("config", "user.name", ok=ANY).text or "a person"
-        arguments = {"text": text, "by": f"{person} ({plain(caller.by)})"}
+        arguments = {"text": text, "by": runs.name_person(caller, context)}
         answer = runs.submit_command(caller, context, plan, "tell", arguments)
     if answer is None or not answer.lines:
         raise NotFound(f"the run of {plan} has ended meanwhile; nobody was told")

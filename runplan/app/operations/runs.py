@@ -12,6 +12,7 @@ from runplan.adapters.agents.environment import for_a_run, needed_by_a_run
 from runplan.adapters.agents.invocation import home_use, sandbox_modes
 from runplan.adapters.configuration.load import list_secret_places, load_user, run_variables
 from runplan.adapters.configuration.places import state_directory
+from runplan.adapters.git.command import ANY
 from runplan.adapters.sandbox.bubblewrap import is_used, require_sandbox
 from runplan.adapters.sandbox.home import HomeMounts
 from runplan.app.operations.model import Accepted, Answer, Caller, Declined
@@ -41,7 +42,7 @@ from runplan.domain.run.state import RunState
 from runplan.domain.settings.options import Options, in_plan
 from runplan.domain.settings.schedule import describe_delay
 from runplan.domain.settings.schema import RunSettings, uses_remote
-from runplan.domain.text import command
+from runplan.domain.text import command, plain
 from runplan.domain.times import parse_iso, zone
 from runplan.engine.landing import modes
 from runplan.engine.loop import context as contexts, preflight
@@ -144,6 +145,13 @@ def _already_running(caller: Caller, context: RepositoryContext, plan: str, aske
 
 def _describe_running(plan: str, run: str) -> str:
     return f"{plan} is already running ({run}); see: {command('runplan', 'status', plan)}"
+
+
+def name_person(caller: Caller, context: RepositoryContext) -> str:
+    """Who speaks, and by which way; a link is for everyone who has it."""
+    way = plain(caller.by)
+    person = context.git.run("config", "user.name", ok=ANY).text or "a person"
+    return way if way.startswith("link ") else f"{person} ({way})"
 
 
 def describe_owner(plan: str, owner: str) -> str:
