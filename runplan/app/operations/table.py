@@ -5,7 +5,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from runplan.app.operations import answers, commands, memory, planning, requests, retry, start
+from runplan.app.operations import answers, commands, planning, requests, retry, start, upkeep
 from runplan.app.operations.model import Answer, Caller, Declined, Operation
 from runplan.domain.errors import Exit, RunplanError, refused_by_system
 from runplan.domain.text import plain
@@ -26,7 +26,7 @@ OPERATIONS: dict[str, tuple[Operation[Any], type]] = {
     "reject": (answers.reject, requests.RejectRequest),
     "answer": (answers.answer, requests.AnswerRequest),
     "tell": (commands.tell, requests.TellRequest),
-    "forget": (memory.forget, requests.ForgetRequest),
+    "forget": (upkeep.forget, requests.ForgetRequest),
 }
 
 

@@ -1,6 +1,7 @@
-"""Writes settings that fit a repository, shows them, and removes what ended runs left behind."""
+"""Writes settings that fit a repository, shows them, removes what ended runs left behind, forgets what they taught."""
 
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -11,16 +12,19 @@ from runplan.adapters.agents.clis import agent_of
 from runplan.adapters.configuration.places import repository_file
 from runplan.adapters.store.files import LARGEST, read_bounded
 from runplan.adapters.store.location import hide_password
+from runplan.adapters.store.protocol import open_store
 from runplan.app.health import check_sandbox
-from runplan.app.operations.model import Caller
+from runplan.app.operations.model import Accepted, Answer, Caller, Declined, operation
+from runplan.app.operations.requests import ForgetRequest
 from runplan.app.views.inspection import RepositoryFacts, describe_commits, inspect_repository, known_agents
 from runplan.domain.checks.runners.naming import foresee_unnamed
-from runplan.domain.errors import RefusedEarly
+from runplan.domain.errors import NotFound, RefusedEarly
 from runplan.domain.gitfacts import Kept, Removed
 from runplan.domain.settings.schema import KEYS, SECTIONS, USER_SECTIONS, Settings
 from runplan.domain.text import toml_value
 from runplan.engine.loop.context import context_at, settings_note, spec_plans
 from runplan.engine.loop.leftovers import collect_leftovers
+from runplan.engine.report.lessons import FORGOTTEN, Lesson, read_lessons
 
 #: Claude Code and opencode read it there.
 SKILL = ".claude/skills/run-plan/SKILL.md"
@@ -206,3 +210,24 @@ def gc(caller: Caller, *, dry_run: bool) -> Collected:
         for answer in answers
     )
     return Collected(answers=tuple(described), logs=tuple(logs))
+
+
+def list_lessons(caller: Caller) -> list[Lesson]:
+    with caller.open(lenient=True) as context:
+        return read_lessons(context.store())
+
+
+@operation
+def forget(caller: Caller, request: ForgetRequest) -> Answer:
+    """What is forgotten is never told again, also when it is learned again."""
+    with caller.open(lenient=True) as context:
+        lessons = [lesson for lesson in read_lessons(context.store()) if request.id in ("", lesson.id)]
+        if request.id and not lessons:
+            raise NotFound(f"there is no lesson {request.id}; see: runplan memory")
+        if lessons:
+            with closing(open_store(context.journal)) as store:
+                for lesson in lessons:
+                    store.record_notice(FORGOTTEN, lesson.id)
+    for lesson in lessons:
+        caller.say(f"forgotten: {lesson.text}")
+    return Accepted() if lessons else Declined()

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from msgspec import to_builtins
 
-from runplan.app.operations.memory import forget, list_lessons
 from runplan.app.operations.model import Caller
 from runplan.app.operations.requests import ForgetRequest
+from runplan.app.operations.upkeep import forget, list_lessons
 from runplan.app.views.reports import News, PlanReport, read_news, read_report
 from runplan.app.views.repositories import read_all_inboxes
 from runplan.domain.decoding import as_json

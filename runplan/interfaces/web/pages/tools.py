@@ -10,8 +10,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from runplan.app.operations.memory import list_lessons
 from runplan.app.operations.model import Caller
+from runplan.app.operations.upkeep import list_lessons
 from runplan.app.views.board import find_card, read_board, shorten_roots
 from runplan.app.views.checks import ask_daemon, examine_repository, list_disks, read_plan_file, view_plan_file
 from runplan.app.views.reports import read_news, read_report, render_html
