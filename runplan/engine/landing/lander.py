@@ -112,6 +112,7 @@ class Sighting:
         self.number = 0  #: of the pull request
         self.people = 0  #: the pull request to which labels, assignees and reviewers were added
         self.status: tuple[Oid, str] | None = ("", "")  #: the newest commit status; None when the token may set none
+        self.shown_at = 0.0  #: when the newest commit was made that the description shows, in seconds since the epoch
         self.remarks: dict[str, None] = {}  #: for the next note, each once
         self.red: frozenset[str] = frozenset()  #: failed checks of the target that this pull request waits for
         #: What was seen when the rules of the target held the merge, and the answer: they are read after a change.

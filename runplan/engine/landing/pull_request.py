@@ -48,6 +48,8 @@ from runplan.engine.landing.lander import (
 )
 from runplan.engine.landing.merging import RedTarget, before_merge, failed_checks, missing_checks, next_step
 
+DESCRIBED_EVERY_S = 1800.0  #: the description shows new phases at most so often, and the last one at once
+
 
 class PlanPlace(Struct, frozen=True, kw_only=True):
     path: str
@@ -193,8 +195,8 @@ class PullRequestLander(RemoteLander):
             step = replace(step, complaint=f"{step.complaint}\n\n{forge.read_failure_log(pull.head)}".strip())
         if step is not None:
             return step
-        committed = self._git.commit(pull.head).authored
-        quiet_s = now - max(progress.pushed_at, float(committed.split()[0]), *(check.changed for check in checks))
+        committed_at = self._committed_at(pull.head)
+        quiet_s = now - max(progress.pushed_at, committed_at, *(check.changed for check in checks))
         is_stable = quiet_s >= self._settings.checks_wait_s
         seen = (pull, activity, is_stable)
         if self._seen.held is None or self._seen.held[0] != seen:
@@ -314,10 +316,13 @@ class PullRequestLander(RemoteLander):
     def show_failure(self, why: str) -> None:
         tip = self._git.tip(self.ref)
         if tip is not None and self.closed is None:
+            if self._seen.number:
+                self._seen.shown_at = 0.0
+                self._publish_pull_request(tip)
             self._set_status(tip, m.CheckState.FAILED, why)
 
     def _set_status(self, head: Oid, state: m.CheckState, text: str) -> None:
-        if self._seen.status is None or self._seen.status == (head, text):
+        if state is m.CheckState.PENDING or self._seen.status is None or self._seen.status == (head, text):
             return
         forge = self._forge()
         try:
@@ -360,8 +365,12 @@ class PullRequestLander(RemoteLander):
                 branch=self.branch, base=self.target.branch, title=title, body=body, draft=is_draft
             )
             self._add_people(pull)
+            self._seen.shown_at = self._committed_at(tip)
         elif pull.is_open and body != before:
-            forge.edit_pull_request(pull.number, body=body)
+            shown_s = self._committed_at(tip) - self._seen.shown_at
+            if plan.is_complete or not 0 <= shown_s < DESCRIBED_EVERY_S:
+                forge.edit_pull_request(pull.number, body=body)
+                self._seen.shown_at = self._committed_at(tip)
         elif not pull.is_open and not pull.is_merged:
             drop = command("git", "push", self._remote.name, "--delete", self.branch)
             kept = f"its commits are kept at {self._park_tip(tip)}"
@@ -369,6 +378,9 @@ class PullRequestLander(RemoteLander):
         self._seen.number = pull.number
         self.pull = f"{pull.sign}{pull.number} {pull.url}"
         return pull
+
+    def _committed_at(self, oid: Oid) -> float:
+        return float(self._git.commit(oid).authored.split()[0])
 
     def _undo_of(self, tip: Oid) -> str:
         """The subject of the revert of a phase, where the branch has nothing else: a person may merge it; else ""."""
