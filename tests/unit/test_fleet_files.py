@@ -37,9 +37,17 @@ def test_the_image_copies_what_is_there_and_ends_as_an_ordinary_user() -> None:
 
 def test_no_secret_is_in_the_files() -> None:
     assert {word for word, _ in IMAGE} == {"FROM", "RUN", "COPY", "USER", "WORKDIR", "ENTRYPOINT"}
-    assert [name for name, service in COMPOSE["services"].items() if "environment" in service] == []
-    assert {service["env_file"] for service in COMPOSE["services"].values()} == {"fleet.env"}
-    assert f"/{FOLDER}/fleet.env" in read(".gitignore").splitlines()
+    given = [value for service in COMPOSE["services"].values() for value in service["environment"].values()]
+    assert [value for value in given if not re.search(r"(^|:)\$\{[A-Z_]+_PASSWORD:\?", value)] == []
+    assert f"/{FOLDER}/*.env" in read(".gitignore").splitlines()
+
+
+def test_workers_do_not_know_the_owner_of_the_database() -> None:
+    for name in WORKERS:
+        assert COMPOSE["services"][name]["env_file"] == "worker.env"
+        assert "POSTGRES_PASSWORD" not in str(COMPOSE["services"][name])
+    assert COMPOSE["services"]["init"]["environment"]["RUNPLAN_FLEET_DSN"].startswith("postgresql://postgres:$")
+    assert "CREATE ROLE worker LOGIN PASSWORD :'password' IN ROLE runplan_worker;" in read(f"{FOLDER}/roles.sh")
 
 
 def test_the_compose_file_names_services_volumes_and_commands_that_are_there() -> None:
@@ -47,7 +55,8 @@ def test_the_compose_file_names_services_volumes_and_commands_that_are_there() -
     assert {*services} == {"database", "init", *WORKERS}
     assert {other for service in services.values() for other in service.get("depends_on", {})} <= {*services}
     mounted = [volume.split(":")[0] for service in services.values() for volume in service.get("volumes", ())]
-    assert sorted(mounted) == sorted(COMPOSE["volumes"])
+    assert sorted(name for name in mounted if not name.startswith("./")) == sorted(COMPOSE["volumes"])
+    assert [name for name in mounted if name.startswith("./") and not (ROOT / FOLDER / name).is_file()] == []
     require_command(services["init"]["entrypoint"][1:])
     for name in WORKERS:
         service = services[name]
