@@ -44,6 +44,7 @@ class Caller(Struct, frozen=True, kw_only=True):
     show: Callable[[Event], None] = lambda _: None  #: the events of a run in this process
     where: Where = Where.AS_BEFORE  #: the run that is begun or continued is carried out
     limit_s: float = math.inf  #: how long an answer of the daemon is waited for
+    waits: bool = False  #: for the run's end; else a fleet need only have stored a start
 
     def open(self, *, lenient: bool = False) -> AbstractContextManager[RepositoryContext]:
         """The repository of the directory; `lenient`: broken settings are a warning."""

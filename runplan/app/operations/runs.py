@@ -304,8 +304,13 @@ def submit_run(caller: Caller, context: RepositoryContext, request: RunRequest, 
     left = context.store().get_interrupted_run(plan)
     orphan = left.id if left is not None and not context.store().get_living_owner(plan) else ""
     submitted = replace(request, started=for_daemon(context, request.started), timing=timing)
-    answer = submit_command(caller, context, plan, "start", to_builtins(submitted))
-    assert answer is not None
+    wait = context.fleet is None or caller.waits or request.reply is not None
+    answer = submit_command(caller, context, plan, "start", to_builtins(submitted), wait=wait)
+    if answer is None:
+        caller.say(
+            f"The start is stored, and the next free host executes it. See: {command('runplan', 'status', plan)}"
+        )
+        return Accepted(plan=plan)
     if orphan and answer.run == orphan and not answer.declined and request.reply is None:
         answer = replace(answer, resumed=True)  # by the daemon, which was started for the command
     if timing is not None and answer.scheduled:

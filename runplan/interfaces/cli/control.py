@@ -108,7 +108,7 @@ def _prompt(question: str) -> str | None:
 def run_operation(verb: str, args: argparse.Namespace) -> Exit:
     wait = verb == "undo" or vars(args).get("wait", False)
     caller = _caller(args, Where.DAEMON if wait and verb == "retry" else Where.AS_BEFORE)
-    answer = _submit(caller, verb, _make_request(verb, args))
+    answer = _submit(replace(caller, waits=wait), verb, _make_request(verb, args))
     return _conclude(caller, answer, wait=wait, asks=verb in ("start", "retry"))
 
 
