@@ -53,10 +53,14 @@ class Fleet:
     def start_worker(self, name: str, *words: str, **env: str) -> int:
         """Start a worker and wait until it takes plans."""
         before = self.count("workers")
+        worker = self.begin_worker(name, *words, **env)
+        until(lambda: self.count("workers") > before)
+        return worker.pid
+
+    def begin_worker(self, name: str, *words: str, **env: str) -> Process:
         self.workers[name] = worker = self.add_host(name).popen("worker", "--host", name, *words, **env)
         self._stack.callback(worker.__exit__, None, None, None)
-        until(lambda: self.count("workers") > before)
-        return self.workers[name].pid
+        return worker
 
     def start(self, plan: str, *words: str) -> None:
         ran = self.runplan("start", plan, "direct", *words)
@@ -215,6 +219,50 @@ def test_a_host_that_is_made_anew_continues_what_it_has_pushed(fleet: Fleet, tmp
     for name in ("config", "HEAD", "index"):  # as a git leaves them that was killed
         next((tmp_path / "a").rglob(f"repository_*/.git/{name}")).with_name(f"{name}.lock").touch()
     fleet.start("2", "finish", "auto")
+
+
+def test_the_second_machine_with_a_name_is_refused_and_the_first_one_works_on(fleet: Fleet, tmp_path: Path) -> None:
+    begin(fleet, "1")
+    fleet.start_worker("a")
+    second = fleet.add_host("elsewhere").runplan("worker", "--host", "a")
+    assert (second.code, "another machine works in this fleet as a; choose another name" in second.last) == (2, True)
+    fleet.start("1", "finish", "auto")
+    until(lambda: fleet.states() == {"1": "done"})
+    # The name is taken while the first one is away. It ends when it is back, and the other one goes on.
+    os.kill(fleet.workers["a"].pid, signal.SIGSTOP)
+    other = fleet.begin_worker("b", "--host", "a")
+    until(lambda: fleet.count("workers WHERE seen > now() - lease()") and fleet.count("workers") == 2)
+    os.kill(fleet.workers["a"].pid, signal.SIGCONT)
+    assert fleet.workers["a"].wait(30) == 2
+    assert '"event":"name-taken"' in fleet.read_log("a")
+    assert other.poll() is None
+
+
+def test_a_worker_waits_for_a_database_that_is_away(fleet: Fleet) -> None:
+    name = fleet.dsn.rpartition("/")[2]
+    owner = fleet.dsn.replace(name, "postgres")
+    begin(fleet, "1")
+    with psycopg.connect(owner, autocommit=True) as db:
+        db.execute(f"ALTER DATABASE {name} RENAME TO away")
+    worker = fleet.begin_worker("a")
+    until(lambda: [*(fleet.place / "a").rglob("worker.log")] and '"event":"database-away"' in fleet.read_log("a"))
+    with psycopg.connect(owner, autocommit=True) as db:
+        db.execute(f"ALTER DATABASE away RENAME TO {name}")
+    until(lambda: fleet.count("workers"))
+    until(lambda: '"event":"started"' in fleet.read_log("a"))
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(30) == 0
+
+
+def test_a_start_returns_when_it_is_stored_though_every_host_is_busy(fleet: Fleet, tmp_path: Path) -> None:
+    begin(fleet, "1", "2", agent=holding(tmp_path) + writes("2"))
+    fleet.start_worker("a", "--slots", "1")
+    fleet.start("1", "finish", "auto")
+    until(lambda: dispatched(tmp_path))
+    ran = fleet.runplan("start", "2", "finish", "auto", "direct")
+    assert (ran.code, "The start is stored, and the next free host executes it" in ran.last) == (0, True), ran.err
+    (tmp_path / "on").touch()
+    until(lambda: fleet.states() == {"1": "done", "2": "done"})
 
 
 def write_script(path: Path, lines: str) -> None:

@@ -5,17 +5,25 @@ from collections.abc import Collection, Iterator
 
 import psycopg
 from msgspec import Struct
-from msgspec.structs import astuple
+from msgspec.structs import asdict
 from psycopg import sql
 
 from runplan.adapters.store.postgres import CHANNEL, PostgresStore, connect, require_queue
+from runplan.domain.errors import RefusedEarly
 
 JOBS = "procrastinate_any_queue_v1"  #: notified for each new job
 WORKERS = "runplan_workers"  #: notified when a host is to drain, or to take plans again
-#: A host that was told to drain still drains after a restart.
+#: A host that was told to drain still drains after a restart. No row while another machine lives by this name: the one
+#: that started first keeps it, unless it was away for longer than the lease.
 _BEAT = """
-INSERT INTO workers (owner, host, labels, slots, version, draining) SELECT %s, %s, %s, %s, %s, coalesce(
-    (SELECT draining FROM workers WHERE host=%s ORDER BY seen DESC LIMIT 1), false)
+WITH mine AS (SELECT started FROM workers WHERE owner=%(owner)s AND seen > now() - lease())
+INSERT INTO workers (owner, host, machine, labels, slots, version, draining)
+SELECT %(owner)s, %(host)s, %(machine)s, %(labels)s, %(slots)s, %(version)s, coalesce(
+    (SELECT draining FROM workers WHERE host=%(host)s ORDER BY seen DESC LIMIT 1), false)
+WHERE NOT EXISTS (
+    SELECT FROM workers AS other LEFT JOIN mine ON true
+    WHERE host=%(host)s AND machine<>%(machine)s AND seen > now() - lease()
+      AND (other.started, owner) < (coalesce(mine.started, 'infinity'), %(owner)s))
 ON CONFLICT (owner) DO UPDATE SET seen=now() RETURNING draining"""
 #: Of Procrastinate. Another worker deletes it while this one is frozen.
 _BEAT_QUEUE = """
@@ -27,12 +35,17 @@ REQUEUE_JOBS = "SELECT requeue_jobs(%(ids)s)"
 RECOVER_PLANS = "SELECT recover_plans()"
 
 
+class NameTaken(RefusedEarly):
+    """Another machine of the fleet has the name of this one."""
+
+
 class WorkerRow(Struct, frozen=True, kw_only=True):
     owner: str
     host: str
     labels: list[str]
     slots: int
     version: str
+    machine: str = ""  #: which of those with this name
 
 
 class Heartbeat:
@@ -54,8 +67,12 @@ class Heartbeat:
         """Show that the worker lives, also to the queue that knows it by a number; whether it is to drain."""
         if queue is not None:
             self._db.execute(_BEAT_QUEUE, (queue,))
-        row = self._db.execute(_BEAT, (*astuple(self._row), self._row.host)).fetchone()
-        return bool(row and row[0])
+        row = self._db.execute(_BEAT, asdict(self._row)).fetchone()
+        if row is None:
+            raise NameTaken(
+                f"another machine works in this fleet as {self._row.host}; choose another name: --host NAME"
+            )
+        return bool(row[0])
 
     def list_lost(self, schema: str, plans: Collection[str]) -> set[str]:
         """Those of the plans that this worker does not own: another one does, or has ended or left the run since."""

@@ -24,12 +24,12 @@ from runplan.adapters.git import command
 from runplan.adapters.notify import channels
 from runplan.adapters.notify.links import LinkMaker
 from runplan.adapters.notify.notifier import Notifier, open_log
-from runplan.adapters.store.files import file_lock
-from runplan.adapters.store.heartbeat import WORKERS, Heartbeat, WorkerRow
+from runplan.adapters.store.files import file_lock, first_line, publish
+from runplan.adapters.store.heartbeat import WORKERS, Heartbeat, NameTaken, WorkerRow
 from runplan.adapters.store.location import FleetLocation
 from runplan.adapters.store.postgres import CHANNEL, hide_keys, list_fleet
 from runplan.adapters.supervise.dispatches import Dispatches
-from runplan.domain.errors import RefusedEarly, RunplanError, SettingsError
+from runplan.domain.errors import RefusedEarly, RunplanError, SettingsError, Unreachable
 from runplan.domain.run.rules.hosts import list_queues
 from runplan.domain.settings.schema import Settings
 from runplan.domain.times import iso
@@ -59,7 +59,10 @@ def work_on_plans(env: Mapping[str, str], row: WorkerRow, say: Callable[[str], N
     except TimeoutError:
         raise RefusedEarly(f"a worker of the host {row.host} is running already; see {directory / LOG}") from None
     with lock, open_log(directory / LOG) as log:
-        FleetWorker(env, user, row, directory, log, say).run()
+        if (machine := first_line(directory / "machine")) is None:
+            machine = os.urandom(8).hex()
+            publish(directory / "machine", machine.encode(), sync=True)
+        FleetWorker(env, user, replace(row, machine=machine), directory, log, say).run()
 
 
 class FleetWorker:
@@ -86,15 +89,16 @@ class FleetWorker:
         self._threads = ThreadPoolExecutor(max_workers=4 * row.slots + 4)
         self._end_requests = 0  #: 1 drains, 2 ends agents, 3 ends at once
         self._is_draining = False  #: by `runplan fleet drain`
+        self._refusal: RunplanError | None = None  #: why the fleet has no place for this worker any more
         self._steady_since = time.monotonic()  #: when the heartbeat last failed
         self._is_over = threading.Event()
         self._notifier = Notifier(user.notify, log, env=env)
         self._clock = SystemClock()
 
     def run(self) -> None:
-        with contextlib.closing(Heartbeat(self._dsn, self._row)) as heartbeat:
+        with contextlib.closing(self._await_database()) as heartbeat:
             self._lease_s = heartbeat.lease_s
-            self._is_draining = heartbeat.beat(None)
+            self._is_draining = self._take_name(heartbeat)
             names = {owned: owned[-1].rpartition("/")[2] for owned in heartbeat.list_owned()}
             ours = (owned for owned, name in names.items() if processes.is_of_this_boot(name))
             left = [owned for owned in ours if not processes.alive(names[owned])]
@@ -122,6 +126,32 @@ class FleetWorker:
         channels.CALLS.close()
         self._threads.shutdown(wait=False)
         self._log.info("stopped")
+        if self._refusal is not None:
+            raise self._refusal
+
+    def _await_database(self) -> Heartbeat:
+        """The first connection; a database that is away is waited for."""
+        is_told = False
+        while True:
+            try:
+                return Heartbeat(self._dsn, self._row)
+            except Unreachable as error:
+                if not is_told:
+                    self._say(f"{error}. This worker waits for it")
+                    self._log.warning("database-away", error=str(error))
+                is_told = True
+                time.sleep(RETRY_S)
+
+    def _take_name(self, heartbeat: Heartbeat) -> bool:
+        """The first heartbeat. A host that was made anew waits out the lease of its predecessor."""
+        deadline = time.monotonic() + self._lease_s
+        while True:
+            try:
+                return heartbeat.beat(None)
+            except NameTaken:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(RETRY_S)
 
     async def _run_queue(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -211,6 +241,12 @@ class FleetWorker:
                         for channel, text in heartbeat.wait(max(0.0, due - time.monotonic())):
                             self._on_notice(channel, text)
                             due = 0.0 if channel == WORKERS else due
+            except NameTaken as error:  # after the lease, so its plans are those of other hosts
+                self._log.warning("name-taken", error=str(error))
+                self._refusal = error
+                self._loop.call_soon_threadsafe(self._request_end)
+                self._loop.call_soon_threadsafe(self._request_end)
+                return
             except Exception as error:  # noqa: BLE001 - the edge of the thread: it must not end while the process lives
                 self._log.warning("heartbeat-failed", error=str(error))
                 self._is_over.wait(RETRY_S)

@@ -23,6 +23,7 @@ REVOKE INSERT, UPDATE, DELETE ON version, queue, repositories, all_events, all_c
 CREATE TABLE workers (
     owner TEXT PRIMARY KEY, host TEXT NOT NULL, labels TEXT[] NOT NULL, slots INTEGER NOT NULL,
     version TEXT NOT NULL, started TIMESTAMPTZ NOT NULL DEFAULT now(), seen TIMESTAMPTZ NOT NULL DEFAULT now(),
+    machine TEXT NOT NULL DEFAULT '',  -- each state directory has its own: two machines may have one name
     draining BOOLEAN NOT NULL DEFAULT false
 );
 -- A worker that was not seen for so long counts as dead. It is seen six times in this time.
