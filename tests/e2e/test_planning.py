@@ -9,6 +9,7 @@ from tests.support.daemons import kill_daemon, until_runs_are
 from tests.support.github.server import on_github
 from tests.support.planning import (
     CONTENT,
+    EXPLORE,
     GOAL,
     GREET,
     PLAN,
@@ -159,6 +160,30 @@ def test_the_first_step_may_ask_a_person_and_later_steps_get_the_answers(project
     for prompt in prompts(project)[1:]:
         assert "Which port?\n8080" in prompt
         assert "Which host?\nlocalhost" in prompt
+
+
+@pytest.mark.promise
+def test_steps_sections_further_texts_and_the_forecast_of_a_plan(project: Project) -> None:
+    side_by_side = PLAN.replace("Depends: 1\n", "Depends: none\n").replace("## Risks", "## Rollback")
+    asking = {**EXPLORE, "questions": ["Which port?"]}
+    script = planner(explore=asking, draft={"plan": side_by_side}, revise={"plan": f"{side_by_side}\nNone.\n"})
+    more = '[plan]\nsteps = ["explore", "draft"]\nsections = ["Goal", "Rollback"]\n'
+    planning_project(project, script, more)
+    project.repo.write("roadmap.md", "First the API.\n")
+    words = ("--ask", "--with", "roadmap.md", "--foreground")
+    assert project.runplan("plan", GOAL, *words).code == 4
+    assert project.runplan("answer", "greet-people", "8080").code == 4
+    assert project.dispatched(GREET) == ["explore", "draft"]
+    assert all("=== begin of roadmap.md ===\nFirst the API.\n" in prompt for prompt in prompts(project))
+    assert project.runplan("reject", "greet-people", "-m", "Say none.").code == 4
+    shown = project.runplan("diff", "greet-people").out
+    assert "about 5 dispatches, revision 2\n" in shown
+    assert "\n  phases 1 and 2 are independent: run.parallel = 2\n" in shown
+    assert project.runplan("approve", "greet-people").code == 0
+    ran = project.runplan("start", "greet-people", "finish", "auto", "--foreground")
+    assert ran.code == 0, ran.err
+    assert project.runplan("plan", "Greet again", "--foreground").code == 4
+    assert "(p50 to p90 of 2 landed phases here)\n" in project.runplan("diff", "greet-again").out
 
 
 def test_a_planner_that_asks_is_answered_and_goes_on(project: Project) -> None:

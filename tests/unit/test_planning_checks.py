@@ -255,6 +255,11 @@ def test_findings_get_ids_where_one_is_missing_or_doubled() -> None:
         assert result.findings == (("F1", "a: b"), ("F2", "c: d"))
 
 
+def test_the_objection_that_no_principle_asks_for_is_a_finding() -> None:
+    result = judge(Role.CRITIQUE, changed(CRITIQUE, objection="It solves\nthe wrong problem."))
+    assert (result.problems, result.findings[-1]) == ((), ("OPEN", "the whole plan: It solves the wrong problem."))
+
+
 def test_of_two_verdicts_on_a_principle_the_worse_counts() -> None:
     rows = [*CRITIQUE["principles"], {"id": "P1", "verdict": "PASS", "why": "doch"}]
     assert judge(Role.CRITIQUE, changed(CRITIQUE, principles=rows)).verdicts[0] == ("P1", "FAIL: geprüft")
@@ -347,6 +352,13 @@ def test_a_criterion_names_something_that_can_be_run_or_read(command: str) -> No
 )
 def test_other_ways_to_write_a_plan_are_accepted(old: str, new: str) -> None:
     assert judge_plan(PLAN.replace(old, new)).problems == ()
+
+
+def test_a_plan_has_the_sections_that_the_settings_name() -> None:
+    facts = replace(FACTS, sections=("Goal", "Rollbacks"))
+    [problem] = judge(Role.DRAFT, {"plan": PLAN}, facts).problems
+    assert problem == "the section Rollbacks is missing; add a heading with that name"
+    assert not judge(Role.DRAFT, {"plan": f"{PLAN}\n## Rollback of it\n\nNone.\n"}, facts).problems
 
 
 def test_a_text_that_a_person_rejected_is_not_accepted_again() -> None:

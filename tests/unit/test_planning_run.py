@@ -56,9 +56,11 @@ def judged(state: RunState, **more: Any) -> RunState:
     """The step that is due, with this judgement of its output."""
     state = ended(state)
     assert due(state) == a.JUDGE_STEP.step
-    role = state.planning.dispatches.ended.role  # type: ignore[union-attr]
-    findings = FINDINGS if role is Role.CRITIQUE else ()
-    return apply(state, StepJudged(**{"role": role, "dispatch": "r", "text": role, "findings": findings, **more}))
+    over = state.planning.dispatches.ended
+    assert over is not None
+    findings = FINDINGS if over.role is Role.CRITIQUE else ()
+    usual = {"role": over.role, "dispatch": over.id, "text": over.role, "findings": findings}
+    return apply(state, StepJudged(**{**usual, **more}))
 
 
 def proposed(state: RunState) -> RunState:
@@ -78,6 +80,8 @@ def asked(state: RunState) -> RunState:
         ({"rounds": 1}, "understand explore alternatives draft critique revise"),
         ({"quick": True}, "explore draft critique revise"),
         ({"is_revision": True, "rounds": 1}, "explore draft critique revise"),
+        ({"steps": (Role.EXPLORE, Role.CRITIQUE)}, "explore draft critique"),
+        ({"steps": (Role.UNDERSTAND, Role.EXPLORE, Role.DRAFT), "quick": True}, "explore draft"),
     ],
     ids=lambda value: str(value)[:20],
 )
@@ -127,15 +131,18 @@ def test_a_planner_that_wrote_once_and_then_only_reads_has_all_its_tries() -> No
         assert due(state) == Role.EXPLORE
 
 
-def test_questions_of_the_first_step_are_asked_once() -> None:
-    state = judged(begun(asks=True), questions=("Which?", "Where?"))
-    assert due(state) == "ask-questions"
-    for id_, text in state.planning.new_questions:
-        state = apply(state, e.QuestionAsked(id=id_, text=text))
-    assert decide(state).waiting is WaitKind.QUESTION
-    for question in state.planning.dispatches.questions:
-        state = apply(state, e.QuestionAnswered(id=question.id, text="here"))
-    assert due(state) == Role.EXPLORE
+def test_questions_of_each_step_before_the_draft_are_asked_once() -> None:
+    state = begun(asks=True)
+    for role in (Role.UNDERSTAND, Role.EXPLORE, Role.ALTERNATIVES):
+        assert due(state) == role
+        state = judged(state, questions=("Which?", "Where?"))
+        assert due(state) == "ask-questions"
+        for id_, text in state.planning.new_questions:
+            state = apply(state, e.QuestionAsked(id=id_, text=text))
+        assert decide(state).waiting is WaitKind.QUESTION
+        for question in state.planning.dispatches.questions:
+            state = apply(state, e.QuestionAnswered(id=question.id, text="here"))
+    assert due(state) == Role.DRAFT
     assert due(judged(begun(), questions=("Which?",))) == Role.EXPLORE, "without --ask nobody is asked"
 
 

@@ -21,7 +21,7 @@ from runplan.domain.plan.model import parse_plan
 from runplan.domain.plan.proposal import describe_unrevisable, set_plan_status, slug_of_title, title_of_goal
 from runplan.domain.run.attempts import PlanningAttempt
 from runplan.domain.run.events import Planning, RunStarted
-from runplan.domain.run.kinds import Mode
+from runplan.domain.run.kinds import PLANNING, Mode
 from runplan.domain.run.planning_events import ProposalMade
 from runplan.domain.run.requests import RunRequest
 from runplan.domain.run.rows import RunRow
@@ -124,12 +124,16 @@ def _read_goal(context: RepositoryContext, request: PlanRequest) -> Goal:
         if not files:
             lacks = f"{request.file} is a folder without {', '.join(SPEC_TEXTS)}"
             raise UsageError(f"{lacks}; say the goal in more words, or name a file: --file")
-    try:
-        text = require_size(b"\n".join(file.read_bytes() for file in files))
-    except OSError as error:
-        raise UsageError(f"{error.filename}: {error.strerror}") from None
+    text = _read_text(*files)
     title = path.name.replace("-", " ") if path.is_dir() else text
     return Goal(text=text, title=title_of_goal(title), is_quoted=True)
+
+
+def _read_text(*files: Path) -> str:
+    try:
+        return require_size(b"\n".join(file.read_bytes() for file in files))
+    except OSError as error:
+        raise UsageError(f"{error.filename}: {error.strerror}") from None
 
 
 def require_size(content: bytes) -> str:
@@ -180,8 +184,10 @@ def _resolve_request(context: RepositoryContext, goal: Goal, request: PlanReques
         is_revision=bool(goal.plan),
         revises=goal.phase,
         quick=request.quick or (settings.quick and request.rounds is None),
+        steps=tuple(role for role in PLANNING if role in settings.steps),
         rounds=request.rounds or settings.rounds,
         asks=request.ask,
+        sources=tuple((name, _read_text(Path(context.cwd, name))) for name in request.sources),
         approval=settings.approval,
         then=json.dumps(to_builtins(queued)) if queued is not None else "",
     )
@@ -271,9 +277,10 @@ def edit(caller: Caller, request: EditRequest) -> Answer:
             paths=list_paths(context.git, attempt.chosen.tip),
             before=attempt.chosen.before,
             path=path,
-            test_command=context.for_run(options).settings.tests.command,
+            test_command=(settings := context.for_run(options).settings).tests.command,
+            sections=settings.plan.sections,
         )
         if problems := check_plan(text, facts).problems:
             raise RefusedEarly(f"the edited plan is not valid: {'; '.join(problems)}")
-        edited = replace(make_proposal(text, path=path), is_edited=True, replaces=proposal.sha256)
+        edited = replace(make_proposal(text, context.store(), path=path), is_edited=True, replaces=proposal.sha256)
         return continue_run(caller, context, RunRequest(started=options, edited=edited))

@@ -55,7 +55,8 @@ class PlanRequest:
     model: Annotated[str, Help("of the agent that writes the plan", "MODEL")] = ""
     no_memory: Annotated[bool, Help("do not tell agents what earlier runs have taught")] = False
     out: Annotated[str, Help("the file of the plan; default: by its title", "FILE")] = ""
-    ask: Annotated[bool, Help("let the first step ask you up to five questions")] = False
+    ask: Annotated[bool, Help("let each step before the draft ask you up to five questions")] = False
+    sources: Annotated[tuple[str, ...], Help("a file that agents read as data, e.g. a roadmap", "FILE")] = ()
     then: Annotated[str, Help('start it when it is approved, e.g. "finish auto pr"', "WORDS")] = ""
 
 

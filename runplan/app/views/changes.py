@@ -118,6 +118,8 @@ class ChangeView(Struct, frozen=True, kw_only=True):
 class Proposal(Struct, frozen=True, kw_only=True):
     sha256: str
     edited: bool
+    number: int  #: among the revisions of the plan
+    notes: tuple[str, ...]  #: a forecast, and which phases can be worked at once
     text: str
     diff: str | None  #: of a revision
     summary: Summary
@@ -326,6 +328,8 @@ def view_planning(context: RepositoryContext, run: str) -> ProposalView:
         proposal = Proposal(
             sha256=made.sha256,
             edited=made.is_edited,
+            number=made.number,
+            notes=made.notes,
             text=made.text,
             diff="\n".join(lines) if attempt.chosen.before else None,
             summary=summarize(made.text, path=made.path),

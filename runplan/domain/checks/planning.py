@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from runplan.domain.checks.returns import NAME, Unusable, clean_text, decode_return, split_markdown_block
 from runplan.domain.errors import PlanUnreadable
 from runplan.domain.globs import covers, literal, matches
-from runplan.domain.plan.marks import ExecutionKind, Status
+from runplan.domain.plan.marks import SECTIONS, ExecutionKind, Status
 from runplan.domain.plan.model import Phase, parse_plan
 from runplan.domain.plan.proposal import (
     LONGEST_PLAN,
@@ -34,6 +34,7 @@ LEAST_PATHS = 2
 
 _PRINCIPLE = r"P(?:[1-9]|1[0-2])"
 _VERDICTS = ("PASS", "FAIL")
+_OBJECTION = "OPEN"  #: the id of the finding that no principle asks for
 _POSITION = r"::|[:#@]L?\d"  #: begins what follows a path: `x.py:12`, `x.py#L12`, `x.py::test_y`
 _CODE = r"`[^`]*\w[^`]*`"
 _NO_PATH = r"[\s{}<>|]|(?:^|/)\.\.(?:/|$)"
@@ -46,6 +47,7 @@ class StepFacts(Struct, frozen=True, kw_only=True):
     rejected: tuple[str, ...] = ()  #: texts that a person rejected
     path: str = "plans/x.md"
     test_command: str = ""
+    sections: tuple[str, ...] = SECTIONS  #: that a plan must have
 
 
 class StepResult(Struct, frozen=True, kw_only=True):
@@ -53,7 +55,7 @@ class StepResult(Struct, frozen=True, kw_only=True):
     problems: tuple[str, ...] = ()  #: why it is not accepted, a sentence each
     findings: Rows = ()  #: of a critique: ("F1", "phase 2: …")
     answers: Rows = ()  #: of a revision: (id of a finding, "changed: …" or "not changed: …")
-    questions: tuple[str, ...] = ()  #: of understand
+    questions: tuple[str, ...] = ()  #: of a step before the draft
     verdicts: Rows = ()  #: of a critique: ("P1", "PASS: why")
     title: str = ""  #: of a plan
 
@@ -88,6 +90,7 @@ class _File(Struct):
 class _Exploration(Struct):
     files: tuple[_File, ...]
     notes: str | None = None
+    questions: tuple[str, ...] | None = None
 
     def judge(self, facts: StepFacts) -> StepResult:
         files = {_one_line(file.path): _one_line(file.why) for file in self.files[:MOST_ROWS]}
@@ -102,7 +105,8 @@ class _Exploration(Struct):
             count = len(set(known.values()))
             problems = (f"files names {count} paths that exist, and at least {least} are needed{wrong}",)
         notes = bounded(plain(clean_text(self.notes)), LONGEST_OUTPUT // 2)
-        return StepResult(text=_paragraphs(_listed("Files", rows), notes), problems=problems)
+        text = _paragraphs(_listed("Files", rows), notes)
+        return StepResult(text=text, problems=problems, questions=_lines(self.questions or ())[:MOST_QUESTIONS])
 
 
 class _Option(Struct):
@@ -115,6 +119,7 @@ class _Alternatives(Struct):
     options: tuple[_Option, ...]
     choice: str
     why: str
+    questions: tuple[str, ...] | None = None
 
     def judge(self, facts: StepFacts) -> StepResult:  # noqa: ARG002
         options = {_one_line(option.name): option for option in self.options[:MOST_ROWS]}
@@ -137,7 +142,9 @@ class _Alternatives(Struct):
             good = (f"+ {words}" for words in _lines(option.advantages))
             bad = (f"- {words}" for words in _lines(option.drawbacks))
             parts.append("\n".join((f"Option: {name}", *good, *bad)))
-        return StepResult(text=_paragraphs(*parts, f"Choice: {choice}, because: {why}"), problems=tuple(problems))
+        text = _paragraphs(*parts, f"Choice: {choice}, because: {why}")
+        questions = _lines(self.questions or ())[:MOST_QUESTIONS]
+        return StepResult(text=text, problems=tuple(problems), questions=questions)
 
 
 class _Principle(Struct):
@@ -155,6 +162,7 @@ class _Finding(Struct):
 class _Critique(Struct):
     principles: tuple[_Principle, ...]
     findings: tuple[_Finding, ...]
+    objection: str | None = None
 
     def judge(self, facts: StepFacts) -> StepResult:  # noqa: ARG002
         problems: list[str] = []
@@ -187,6 +195,8 @@ class _Critique(Struct):
         if not all(ids) or len(set(ids)) < len(ids):
             ids = [f"F{number}" for number in range(1, len(ids) + 1)]
         rows = tuple((id_, f"{where}: {text}") for id_, (_, where, text) in zip(ids, findings, strict=True))
+        if objection := _one_line(self.objection):
+            rows = (*rows, (_OBJECTION, f"the whole plan: {objection}"))
         ordered = tuple(sorted(verdicts.items(), key=lambda row: int(row[0][1:])))
         text = _paragraphs(_listed("Principles", map(": ".join, ordered)), _listed("Findings", map(": ".join, rows)))
         return StepResult(text=text, problems=tuple(problems[:MOST_ROWS]), findings=rows, verdicts=ordered)
@@ -278,7 +288,8 @@ def check_plan(markdown: str, facts: StepFacts) -> StepResult:
     known = {remark.text for remark in earlier}
     remarks = [remark for remark in plan.refusals(strict=True) if remark.is_error or remark.text not in known]
     problems += [f"{remark.text} (line: {lines[remark.line - 1].strip()[:NAME]})" for remark in remarks]
-    required = set(missing_sections(text)) - set(missing_sections(facts.before) if facts.before else ())
+    required = set(missing_sections(text, facts.sections))
+    required -= set(missing_sections(facts.before, facts.sections) if facts.before else ())
     problems += [f"the section {name} is missing; add a heading with that name" for name in sorted(required)]
     for phase in plan.phases:
         if phase.status is not Status.DONE and phase.text.rstrip() not in facts.before:

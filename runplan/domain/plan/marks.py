@@ -11,6 +11,7 @@ UNITS = (
     *("phase", "task", "issue", "iteration", "stage", "milestone", "sprint", "story", "slice", "session", "part"),
     *("chunk", "wave", "epic", "week", "step"),
 )
+SECTIONS = ("Goal", "Non-Scope", "Risks", "Open Questions")  #: of a plan that agents write, beside its phases
 WEAK_UNITS = ("issue", "session", "part", "step", "week")  #: words that documents of other kinds count with too
 #: One id. Parts after a dot or a hyphen stay short, so that `1-Setup` is phase 1 and `3b-i` is itself.
 _ID = re.compile(

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from runplan.domain import names
-from runplan.domain.plan.marks import ExecutionKind, PlanStatus, Status
+from runplan.domain.plan.marks import SECTIONS, ExecutionKind, PlanStatus, Status
 from runplan.domain.plan.model import parse_plan
 from runplan.domain.plan.scan import marks_within, scan_lines
 from runplan.domain.plan.tracker import add_tracker, put_key
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from runplan.domain.plan.model import Phase, Plan
     from runplan.domain.plan.scan import Lines
 
-#: The sections of a plan beside its phases, by the beginning of their headings.
-SECTIONS = {"goal": "Goal", "non scope": "Non-Scope", "risk": "Risks", "open question": "Open Questions"}
 LONGEST_PLAN = 12_000  #: characters
 LONGEST_TITLE = 60
 _NONE = frozenset({"", "none", "n a"})  #: in a section of questions: there is none
@@ -81,16 +79,19 @@ def set_plan_status(text: str, status: PlanStatus) -> str:
     return put_key(text.encode(), path=_PATH, key="status", value=status).decode()
 
 
-def missing_sections(text: str) -> tuple[str, ...]:
+def missing_sections(text: str, sections: Sequence[str] = SECTIONS) -> tuple[str, ...]:
+    """The sections without a heading that begins with their name, in the singular or the plural."""
     titles = [_normalize(heading.text) for heading in scan_lines(text.encode(), path=_PATH).headings]
-    return tuple(name for word, name in SECTIONS.items() if not any(title.startswith(word) for title in titles))
+    words = {name: _normalize(name).removesuffix("s") for name in sections}
+    return tuple(name for name, word in words.items() if not any(title.startswith(word) for title in titles))
 
 
-def describe_summary(summary: Summary, *, is_edited: bool) -> list[str]:
-    label = ", edited by user" if is_edited else ""
+def describe_summary(summary: Summary, *, is_edited: bool, number: int = 1, notes: Sequence[str] = ()) -> list[str]:
+    label = (f", revision {number}" if number > 1 else "") + (", edited by user" if is_edited else "")
     size = f"{counted(len(summary.phases), 'phase')}, {summary.characters:,} characters"
     lines = [f"{summary.title}: {size}, about {counted(summary.dispatches, 'dispatch', 'dispatches')}{label}"]
     lines += [f"  phase {phase.id} {phase.title} ({counted(phase.items, 'item')})" for phase in summary.phases]
+    lines += [f"  {note}" for note in notes]
     lines += [f"  permits: {permission}" for permission in summary.permissions]
     lines += [f"  sign-off: {criterion}" for criterion in summary.sign_offs]
     lines += [f"  open question: {question}" for question in summary.open_questions]

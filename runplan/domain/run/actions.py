@@ -30,7 +30,7 @@ BUILD_UNDO = Action(step="build-undo")  #: revert a landed phase on the target's
 ASK_QUESTION = Action(step="ask-question")  #: keep the work of an agent, and ask a person its question
 ASK = Action(step="ask")  #: ask a person for approval
 CHOOSE_GOAL = Action(step="choose-goal")  #: read what a planning run is about from the target's tip
-ASK_QUESTIONS = Action(step="ask-questions")  #: ask a person the questions of the first planning step
+ASK_QUESTIONS = Action(step="ask-questions")  #: ask a person the questions of a planning step
 JUDGE_STEP = Action(step="judge-step")  #: check the output of a planning step
 PROPOSE = Action(step="propose")  #: write the plan that a person approves
 QUEUE_START = Action(step="queue-start")  #: queue the run of the approved plan

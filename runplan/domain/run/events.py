@@ -32,8 +32,10 @@ class Planning(Struct, frozen=True, kw_only=True):
     is_revision: bool = False  #: of the plan on the target
     revises: str = ""  #: the phase that is to be revised; "" for the plan
     quick: bool = False
+    steps: tuple[Role, ...] = ()  #: that are taken beside the draft; () for all
     rounds: int = 2  #: of critique and revision
-    asks: bool = False  #: the first step may ask questions
+    asks: bool = False  #: the steps before the draft may ask questions
+    sources: Rows = ()  #: (name, text) of further files, such as a roadmap
     approval: str = "required"  #: required, none
     then: str = ""  #: JSON of the request that starts the approved plan; "" for none
 

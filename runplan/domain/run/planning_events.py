@@ -36,6 +36,8 @@ class ProposalMade(Event, frozen=True, kw_only=True):
     is_edited: bool = False  #: by a person
     replaces: str = ""  #: the SHA-256 of the text that the person has edited
     is_free: bool = False  #: it has no open question and grants nothing, so that it may need no approval
+    number: int = 1  #: among the revisions of the plan
+    notes: tuple[str, ...] = ()  #: a forecast, and which phases can be worked at once
 
 
 class StartQueued(Event, frozen=True, kw_only=True):

@@ -11,8 +11,9 @@ from msgspec.structs import fields, replace
 
 from runplan.domain import names
 from runplan.domain.decoding import convert
+from runplan.domain.plan import marks
 from runplan.domain.plan.marks import PhaseSettings
-from runplan.domain.run.kinds import Role
+from runplan.domain.run.kinds import PLANNING, Role
 from runplan.domain.times import zone
 
 #: A check of a value that has the right type: why it cannot be used, or "".
@@ -279,6 +280,8 @@ class PlanSettings(Struct, frozen=True, kw_only=True):
     rounds: Annotated[int, "rounds of critique and revision, 1 to 4", few_rounds] = 2
     replan: Annotated[bool, "have the planner revise a phase that does not fit, if the run has that agent"] = True
     quick: Annotated[bool, "leave out understanding and alternatives, with one round"] = False
+    steps: Annotated[Texts, "the steps to take; there is always a draft", one_of(*PLANNING)] = (*map(str, PLANNING),)
+    sections: Annotated[Texts, "headings that a plan must have beside its phases", not_empty] = marks.SECTIONS
     memory: Annotated[bool, "tell agents what earlier runs here have taught: runplan memory"] = True
 
 

@@ -33,7 +33,8 @@ def planning_report(store: Store, plan: str, run: str = "") -> str:
 
 
 def describe_proposal(proposal: ProposalMade) -> list[str]:
-    return describe_summary(summarize(proposal.text, path=proposal.path), is_edited=proposal.is_edited)
+    summary = summarize(proposal.text, path=proposal.path)
+    return describe_summary(summary, is_edited=proposal.is_edited, number=proposal.number, notes=proposal.notes)
 
 
 def _list_steps(facts: Iterable[Recorded[Event]]) -> Iterator[str]:

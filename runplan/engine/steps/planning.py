@@ -15,10 +15,12 @@ from runplan.adapters.agents.prompts import PRINCIPLES, memory_note, told_note
 from runplan.adapters.configuration.places import remove_unused_root
 from runplan.adapters.git.command import Git
 from runplan.adapters.git.zones import Extra
+from runplan.adapters.store.protocol import Store
 from runplan.domain import names
 from runplan.domain.checks.planning import StepFacts, judge_output
 from runplan.domain.decoding import convert
 from runplan.domain.plan.marks import PlanStatus
+from runplan.domain.plan.model import parse_plan
 from runplan.domain.plan.proposal import set_plan_status, slug_of_title, summarize, write_proposal
 from runplan.domain.run import events as e
 from runplan.domain.run.actions import Action
@@ -29,8 +31,10 @@ from runplan.domain.run.planning_events import PlanningChosen, ProposalMade, Sta
 from runplan.domain.run.recorded import Recorded
 from runplan.domain.run.requests import BY_PERSON, RunRequest
 from runplan.domain.run.rows import Command
+from runplan.domain.run.rules.lanes import list_independent
 from runplan.domain.run.rules.planning import describe_misfit
 from runplan.domain.run.state import RunState, failure
+from runplan.engine.report.summary import forecast_phases, list_spent
 from runplan.engine.steps.context import RunContext
 from runplan.engine.steps.process import Prepared, launch_agent
 from runplan.engine.steps.verify import reply_of
@@ -88,6 +92,7 @@ def prepare_planner(started: e.DispatchStarted, state: RunState, context: RunCon
         test_command=context.settings.tests.command,
         rules=tuple((path, text[:LONGEST_RULES]) for path, text in texts if text),
         principles=context.prompts[PRINCIPLES],
+        sections=context.settings.plan.sections,
     )
     told = told_note([words.text for words in context.list_told()])
     text = planning_prompt(told + context.prompts[f"plan-{started.role}"], brief)
@@ -128,6 +133,7 @@ def judge_step(action: Action, state: RunState, context: RunContext) -> e.Event:
         rejected=tuple(fact.event.text for fact in proposals if fact.event.sha256 in rejected),
         path=context.plan,
         test_command=context.settings.tests.command,
+        sections=context.settings.plan.sections,
     )
     result = judge_output(
         ended.role,
@@ -155,17 +161,26 @@ def propose(action: Action, state: RunState, context: RunContext) -> e.Event:  #
     )
     context.proof.remove()  # a person may take days to answer
     remove_unused_root(context.workspace.root, context.settings)
-    return make_proposal(text, path=context.plan)
+    return make_proposal(text, context.store, path=context.plan)
 
 
-def make_proposal(text: str, *, path: str) -> ProposalMade:
+def make_proposal(text: str, store: Store, *, path: str) -> ProposalMade:
     summary = summarize(text, path=path)
+    sha256 = names.digest_of(text.encode("utf-8", "surrogateescape"))
+    earlier = {fact.event.sha256 for fact in store.list_facts(ProposalMade, plan=path)} - {sha256}
+    landed = list_spent(store)
+    notes = [f"forecast: {forecast_phases(len(summary.phases), landed)}"] if landed else []
+    independent = list_independent(parse_plan(text.encode("utf-8", "surrogateescape"), path=path))
+    for *ids, last in independent:
+        notes.append(f"phases {', '.join(ids)} and {last} are independent: run.parallel = {len(ids) + 1}")
     return ProposalMade(
         path=path,
         text=text,
-        sha256=names.digest_of(text.encode("utf-8", "surrogateescape")),
+        sha256=sha256,
         title=summary.title,
         is_free=summary.is_free,
+        number=len(earlier) + 1,
+        notes=tuple(notes),
     )
 
 

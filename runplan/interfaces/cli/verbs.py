@@ -37,14 +37,17 @@ def _operation(kind: type[Any], *more: Argument | list[Argument]) -> Verb:
 def _field(field: Field[Any], base: object, help: Help) -> Argument:
     is_needed = field.default is MISSING
     default = None if is_needed else field.default
-    option = "-m" if field.name == "why" else f"--{field.name.replace('_', '-')}"
+    option = {"why": "-m", "sources": "--with"}.get(field.name, f"--{field.name.replace('_', '-')}")
     if base is bool:
         return _flag(help.text, option)
     if field.name in ("plan", "phase", "options", "id", "text"):
         nargs = "+" if field.name == "text" else "*" if base is not str else None if is_needed else "?"
         return _value(help.text, field.name, metavar=help.value, nargs=nargs, default=default)
-    number = {} if base is str else {"type": int}
-    more = {"metavar": help.value, "dest": field.name, "default": default, "required": is_needed, **number}
+    more: dict[str, Any] = {"metavar": help.value, "dest": field.name, "default": default, "required": is_needed}
+    if base == tuple[str, ...]:
+        more |= {"action": "append", "default": []}
+    elif base is not str:
+        more["type"] = int
     return _value(help.text, option, **more)
 
 

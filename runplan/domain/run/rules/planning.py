@@ -4,7 +4,7 @@ from runplan.domain.run import actions as a
 from runplan.domain.run.actions import Decision, fail_phase, perform_action, start_dispatch
 from runplan.domain.run.attempts import PlanningAttempt
 from runplan.domain.run.events import DispatchStarted, PhaseFailed, Planning
-from runplan.domain.run.kinds import PhaseStep, Reason, Role, WaitKind
+from runplan.domain.run.kinds import PLANNING, PhaseStep, Reason, Role, WaitKind
 from runplan.domain.run.rules.shared import MAX_MOVES, fail_lost, judge_agent
 
 MAX_REVISIONS = 2  #: of a plan by one of its runs
@@ -12,10 +12,12 @@ MAX_TRIES = 3  #: of a step, whose output is refused
 
 
 def list_steps(planning: Planning) -> tuple[Role, ...]:
-    is_short = planning.quick or planning.is_revision
-    first = (Role.EXPLORE,) if is_short else (Role.UNDERSTAND, Role.EXPLORE, Role.ALTERNATIVES)
-    rounds = 1 if planning.quick else planning.rounds
-    return (*first, Role.DRAFT, *(Role.CRITIQUE, Role.REVISE) * rounds)
+    wanted = {*(planning.steps or PLANNING), Role.DRAFT}
+    if planning.quick or planning.is_revision:
+        wanted -= {Role.UNDERSTAND, Role.ALTERNATIVES}
+    *first, critique, revise = [role if role in wanted else None for role in PLANNING]
+    rounds = 1 if planning.quick or not revise else planning.rounds
+    return tuple(role for role in (*first, *(critique, revise) * rounds) if role)
 
 
 def next_step(attempt: PlanningAttempt) -> Role | None:
@@ -54,7 +56,7 @@ def write_plan(attempt: PlanningAttempt) -> Decision:
         why = "the proposed plan needs your approval"
         return Decision(why=why, waiting=WaitKind.APPROVAL, about="the proposed plan")
     if attempt.chosen.planning.asks and attempt.new_questions:
-        return perform_action(a.ASK_QUESTIONS, "the first step has questions for a person")
+        return perform_action(a.ASK_QUESTIONS, "a step before the draft has questions for a person")
     role = next_step(attempt)
     if role is None:
         return perform_action(a.PROPOSE, "every step has a valid output; the plan is proposed")

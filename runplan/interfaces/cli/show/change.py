@@ -40,7 +40,10 @@ def show_change(caller: Caller, view: ChangeView | ProposalView, *, is_paged: bo
         head = f"{view.plan} {standing}, SHA-256 {proposal.sha256[:SHORT]}"
         # What it grants, then all of it, or the changes of a revision.
         shown = _paint_diff(proposal.diff, style) if proposal.diff else visible(proposal.text, is_prose=True)
-        text = "\n".join([head, *describe_summary(proposal.summary, is_edited=proposal.edited), "", shown, ""])
+        summary = describe_summary(
+            proposal.summary, is_edited=proposal.edited, number=proposal.number, notes=proposal.notes
+        )
+        text = "\n".join([head, *summary, "", shown, ""])
     text += f"\n{describe_actions(action for action in view.actions if action.verb != 'diff')}"
     pager = choose_pager(caller) if is_paged and sys.stdout.isatty() else "cat"
     if pager in ("", "cat"):
