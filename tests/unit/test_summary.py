@@ -53,8 +53,17 @@ def test_set_up_and_tests_are_no_time_of_agents() -> None:
     setup, gate = replace(command, role=Role.SETUP, seconds=20.0), replace(command, role=Role.GATE, seconds=90.0)
     spent = summarise_attempts(records(LEASED, setup, ROBOT, gate, LANDED))["1"].spent
     assert replace(spent, wall_seconds=300.0).time_and_use == (
-        "5m00s (agents 1m00s, set-up 20s = 12%, tests 1m30s), 1,000 tokens, $0.50"
+        "5m00s (agents 1m00s = 35%, set-up 20s = 12%, tests 1m30s = 53%), 1,000 tokens, $0.50"
     )
+
+
+def test_the_summary_says_how_often_the_tests_ran_and_what_shortens_the_plan() -> None:
+    gates = [e.DispatchStarted(role=Role.GATE, gates=(e.TESTS,), cycle=0, tree=tree) for tree in ("a", "b", "b")]
+    lint = e.DispatchStarted(role=Role.GATE, gates=("lint",), cycle=0, tree="c")
+    ended = replace(ROBOT, agent="", role=Role.GATE, seconds=90.0)
+    found = summarise_attempts(records(LEASED, *gates, lint, ended, ROBOT))
+    text = summary_section(summary_of("plans/x.md", PLAN, run("running"), found))
+    assert "Tests ran 3 times for 2 trees. Most of the time went to tests: a line `Tests:` in a phase" in text
 
 
 def test_only_time_and_agents_since_the_moment_count() -> None:

@@ -30,8 +30,28 @@ from runplan.engine.landing.description import PhaseProgress, PlanProgress
 from runplan.engine.report.sections import LONGEST, SHORT, describe_counts
 from runplan.engine.report.text import code_span, escape_inline, table_row
 
-KINDS = (e.Leased, e.BaselineKnown, e.DispatchEnded, e.WorkTaken, e.GateJudged, e.VerdictGiven, e.PhaseFailed, e.Landed)
+KINDS = (
+    e.Leased,
+    e.BaselineKnown,
+    e.DispatchStarted,
+    e.DispatchEnded,
+    e.WorkTaken,
+    e.GateJudged,
+    e.VerdictGiven,
+    e.PhaseFailed,
+    e.Landed,
+)
 REPAIR = "pull request"  #: stands for the id of a phase in a repair, which is in no plan
+
+
+SHORTEST_SHARED_S = 60.0  #: shares of less time say nothing
+#: What shortens a plan, by the part that takes most of its time.
+REMEDIES = {
+    "agents": "`run.parallel` works on independent phases side by side; `run.pipeline` begins a phase while the one "
+    "before it is proven",
+    "set-up": "`run.setup_inputs` names the files on which set-up depends, so that it runs again only for them",
+    "tests": "a line `Tests:` in a phase narrows its tests",
+}
 
 
 class PhaseSpending(AgentUsage, frozen=True, kw_only=True):
@@ -41,12 +61,19 @@ class PhaseSpending(AgentUsage, frozen=True, kw_only=True):
     wall_seconds: float = 0.0  #: from the worktree to the newest event of the attempt, waits included
 
     @property
+    def parts(self) -> dict[str, float]:
+        """Seconds by part, without those that took none."""
+        seconds = {"agents": self.seconds, "set-up": self.setup_seconds, "tests": self.test_seconds}
+        return {name: spent for name, spent in seconds.items() if spent}
+
+    @property
     def time_and_use(self) -> str:
-        parts = {"agents": self.seconds, "set-up": self.setup_seconds, "tests": self.test_seconds}
-        words = {name: f"{name} {elapsed(seconds)}" for name, seconds in parts.items() if seconds}
-        if "set-up" in words:
-            words["set-up"] += f" = {self.setup_seconds / sum(parts.values()):.0%}"
-        time = elapsed(self.wall_seconds) + (f" ({', '.join(words.values())})" if words else "")
+        whole = sum(self.parts.values())
+        words = [
+            f"{name} {elapsed(seconds)}" + (f" = {seconds / whole:.0%}" if seconds < whole >= SHORTEST_SHARED_S else "")
+            for name, seconds in self.parts.items()
+        ]
+        time = elapsed(self.wall_seconds) + (f" ({', '.join(words)})" if words else "")
         return ", ".join(filter(None, [time, self.words]))
 
 
@@ -62,6 +89,7 @@ class PhaseRecord(Struct, frozen=True, kw_only=True):
     evidence: tuple[tuple[str, bool, str], ...] = ()  #: of the newest verdict: item, passed, evidence
     remarks: tuple[str, ...] = ()  #: of the agent that wrote the work
     attempts: int = 0
+    tested: tuple[str, ...] = ()  #: the tree of each run of the tests
     spent: PhaseSpending = PhaseSpending()
     why: str = ""  #: why it is not done
     command: str = ""  #: the next step of a person
@@ -118,6 +146,8 @@ def _apply_fact(phase: PhaseRecord, fact: Recorded[Any], worked: str, since: str
             state = PhaseState.RUNNING
             reset = {"before": "", "after": "", "evidence": (), "remarks": (), "why": ""}
             return replace(phase, state=state, run=fact.run, attempts=attempts, **reset)
+        case e.DispatchStarted(role=Role.BASELINE | Role.GATE | Role.PROVE, gates=gates, tree=tree) if e.TESTS in gates:
+            return replace(phase, tested=(*phase.tested, tree))
         case e.DispatchEnded() as ended if fact.at >= since:
             tokens = ended.input_tokens + ended.output_tokens
             spent = PhaseSpending(seconds=ended.seconds, tokens=tokens, usd=ended.usd, estimated=ended.estimated)
@@ -258,6 +288,7 @@ def summary_section(summary: PlanSummary) -> str:
         "## Summary",
         f"**Done:** {done} of {sum(phase.id != REPAIR for phase in summary.phases)} phases. Time: {used.time_and_use}.",
         *(["\n".join(rows)] if summary.phases else []),
+        *filter(None, [_explain_time(used, [tree for phase in summary.phases for tree in phase.tested])]),
     ]
     shown = (PhaseState.FAILED, PhaseState.BLOCKED, PhaseState.STOPPED, PhaseState.UNDONE)
     left = []
@@ -266,6 +297,17 @@ def summary_section(summary: PlanSummary) -> str:
         helps = f": {code_span(phase.command)}" if phase.command else ""
         left.append(f"- {phase.label[0].upper()}{phase.label[1:]}: {state}{escape_inline(phase.why)}{helps}")
     return "\n\n".join([*parts, *(["**Not done:**", "\n".join(left)] if left else [])]) + "\n"
+
+
+def _explain_time(used: PhaseSpending, tested: Sequence[str]) -> str:
+    """How often the tests ran, and what shortens the part that took more than half of the time."""
+    trees = counted(len(set(tested)), "tree")
+    lines = [f"Tests ran {counted(len(tested), 'time')} for {trees}."] if tested else []
+    longest = max(used.parts, key=used.parts.__getitem__, default="")
+    whole = sum(used.parts.values())
+    if whole >= SHORTEST_SHARED_S and 2 * used.parts[longest] > whole:
+        lines.append(f"Most of the time went to {longest}: {REMEDIES[longest]}.")
+    return " ".join(lines)
 
 
 class RepositoryNews(Struct, frozen=True, kw_only=True):
