@@ -416,7 +416,8 @@ def test_a_request_comes_before_the_merge_and_a_command_before_both(
     )
     needed = a_lander().conclude(progress, now=LATE)
     assert isinstance(needed, NeedsRepair)
-    assert (needed.review, needed.complaint.endswith("reviewer:\n> Rename it.")) == (("review 1",), True)
+    assert [item.thread for item in needed.comments] == ["review 1"]
+    assert needed.complaint.endswith("R1 reviewer:\n> Rename it.")
     assert "max_reviews = 1" in waits(a_lander().conclude(replace(progress, reviews=1), now=LATE), "review")
     hub.comment(1, "/runplan retry", by="reviewer")
     commanded = Commanded(id="comment 2", by="reviewer", is_stop=False)

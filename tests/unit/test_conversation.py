@@ -5,12 +5,15 @@ from typing import Any
 import pytest
 
 from runplan.adapters.forge.model import PullMessage
+from runplan.domain.run.dispatch import ItemAnswer, ItemResult, Reference, Return, ReturnStatus
+from runplan.domain.run.events import ReviewItem
 from runplan.engine.landing.conversation import (
-    describe_no_change,
     find_due,
     handle_requests,
+    list_comments,
     missing_answers,
-    quote_messages,
+    to_repair,
+    write_answers,
 )
 from runplan.engine.landing.lander import Commanded, DueMessages, NeedsRepair, Progress, Waiting
 
@@ -112,15 +115,55 @@ def test_a_repair_starts_by_itself_a_few_times_and_only_with_auto(
         assert step.why.endswith("have an agent make them: runplan retry plans/X.md --review")
         return
     assert isinstance(step, NeedsRepair)
-    assert step.review == expected
+    assert tuple(item.thread for item in step.comments) == expected
 
 
-def test_words_are_quoted_with_their_author_and_place() -> None:
-    rows = quote_messages(ASKED, with_strangers=True)
-    assert rows == (
-        ("line 2", "eve (without write access):\n> Me too."),
-        ("line 1", "ann on a.py:3:\n> Please."),
+def test_each_request_is_an_item_and_what_else_was_said_is_context() -> None:
+    said = (message("comment 3", "It is for #7."), message("comment 4", "Me too.", author="eve"))
+    asked = due(message("line 1", place="a.py:3"), message("line 2", "Me too.", author="eve", changed=9.0), *said)
+    items = list_comments(asked, with_strangers=True)
+    assert items == (
+        ReviewItem("line 2", "Me too.", author="eve (without write access)", id="R1"),
+        ReviewItem("line 1", "Please.", author="ann", path="a.py", line=3, id="R2"),
+        ReviewItem("comment 3", "It is for #7.", author="ann"),
     )
+    quoted = ["R1 eve (without write access):\n> Me too.", "R2 ann on a.py:3:\n> Please."]
+    others = ["What else was said there. It asks for nothing:", "ann:\n> It is for #7."]
+    assert to_repair(items).complaint.endswith("\n\n".join([*quoted, *others]))
+    assert due(*said).context == (), "without a request nobody is asked who may write"
+
+
+ITEMS = [ReviewItem(f"line {number}", "Please.", id=f"R{number}") for number in range(1, 6)]
+SAID = Return(
+    status=ReturnStatus.DONE,
+    summary="All well.",
+    items=(
+        ItemResult(item="R1", answer=ItemAnswer.PASSED, evidence=(Reference(ref="I renamed it, see #1."),)),
+        ItemResult(item="R2", answer=ItemAnswer.PARTIAL, evidence=(Reference(ref="The test is missing."),)),
+        ItemResult(item="R3", answer=ItemAnswer.FAILED, evidence=(Reference(ref="It is right, @ann.\n<!-- x -->"),)),
+    ),
+)
+
+
+def test_each_item_is_answered_with_its_own_words() -> None:
+    others = [ReviewItem("comment 9", "It is for #7.")]
+    assert write_answers([*ITEMS, *others], SAID, commit="abc1234", proven={"R1": "b.py", "R4": "a.py:3"}) == (
+        ("line 1", "Changed in abc1234:\n\n> I renamed it, see #\u200b1."),
+        ("line 2", "Changed in part in abc1234:\n\n> The test is missing."),
+        ("line 3", "No change:\n\n> It is right, @\u200bann.\n> <! -- x -->"),
+        ("line 4", "Verified in abc1234:\n\n> a.py:3"),
+        ("line 5", "Not done."),
+    )
+
+
+def test_an_agent_without_a_change_is_quoted() -> None:
+    answers = dict(write_answers(ITEMS, SAID, commit="", proven={}))
+    assert answers["line 1"] == "No change:\n\n> I renamed it, see #\u200b1."
+    assert answers["line 5"] == "No change:\n\n> All well."
+    silent = Return(status=ReturnStatus.DONE, summary="")
+    assert write_answers(ITEMS[:1], silent, commit="", proven={}) == (("line 1", "Not done."),)
+    long = Return(status=ReturnStatus.DONE, summary="x" * 9000)
+    assert len(write_answers(ITEMS[:1], long, commit="", proven={})[0][1]) < 2100
 
 
 THREAD = (message("line 1", thread="1"), message("line 2", thread="1", author="bob"))
@@ -134,20 +177,19 @@ def answered(id: str, author: str = LOGIN) -> PullMessage:
 @pytest.mark.parametrize(
     ("messages", "expected"),
     [
-        (THREAD[:1], "line 1"),
-        (THREAD, "line 2"),
-        ((*THREAD, answered("line 1")), "line 2"),
+        (THREAD[:1], ("line 1", "Handled in abc.")),
+        (THREAD, ("line 2", "Handled in abc.\n\nHandled in def.")),
+        ((*THREAD, answered("line 1")), ("line 2", "Handled in def.")),
         ((*THREAD, answered("line 2")), None),
-        ((*THREAD, answered("line 2", "planner")), "line 2"),  # anybody may write a mark
+        ((*THREAD, answered("line 2", "planner")), ("line 2", "Handled in abc.\n\nHandled in def.")),  # a forged mark
         ((message("line 5", thread="5"),), None),
     ],
 )
-def test_a_thread_is_answered_once_for_its_newest_handled_message(
-    messages: tuple[PullMessage, ...], expected: str | None
+def test_a_thread_is_answered_once_for_all_of_its_handled_messages(
+    messages: tuple[PullMessage, ...], expected: tuple[str, str] | None
 ) -> None:
     missing = missing_answers(messages, HANDLED, LOGIN)
-    assert [said.id for said, _, _ in missing] == ([] if expected is None else [expected])
-    assert [text for _, _, text in missing] == ([] if expected is None else [HANDLED[expected]])
+    assert [(said.id, text) for said, _, text in missing] == ([] if expected is None else [expected])
 
 
 def test_what_another_clone_has_answered_is_not_due() -> None:
@@ -172,10 +214,3 @@ def test_each_message_outside_of_a_thread_gets_its_own_answer() -> None:
     said = [message("comment 1"), message("comment 2")]
     missing = missing_answers(said, {"comment 1": "Handled.", "comment 2": "No change."}, LOGIN)
     assert [asked.id for asked, _, _ in missing] == ["comment 1", "comment 2"]
-
-
-def test_words_of_an_agent_have_no_effect_on_the_forge() -> None:
-    answer = describe_no_change("See #1, @ann.\n<!-- runplan x -->")
-    assert answer == "No change:\n\n> See #\u200b1, @\u200bann.\n> <! -- runplan x -->"
-    assert len(describe_no_change("x" * 9000)) < 2100
-    assert describe_no_change("") == "No change."

@@ -43,6 +43,8 @@ for thread in threads:
 def example_of(kind: mi.Type) -> object:
     """A value with every field set, so that each type below is used too."""
     match kind:
+        case mi.StructType(array_like=True):
+            return [example_of(field.type) for field in kind.fields]
         case mi.StructType():
             tag = {kind.tag_field: kind.tag} if kind.tag_field else {}
             return tag | {field.encode_name: example_of(field.type) for field in kind.fields}

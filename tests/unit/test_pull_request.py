@@ -145,9 +145,10 @@ def test_what_a_pull_request_with_passed_checks_waits_for(
 
 # --- review and claims -------------------------------------------------------------------------------------
 
-COMMENT, OTHER = ("review 1", "bob:\n> Rename it."), ("line 2", "bob on a.py:1:\n> Why?")
+COMMENT = e.ReviewItem("review 1", "Rename it.", author="bob", id="R1")
+OTHER = e.ReviewItem("line 2", "Why?", author="bob", path="a.py", line=1, id="R2")
 RESUMED = e.RunResumed(mode=Mode.FINISH, wanted="", auto=True, review=(COMMENT, OTHER))
-HANDLED = e.RepairChosen(tip="t", review=(COMMENT[0],))
+HANDLED = e.RepairChosen(tip="t", review=(COMMENT.thread,), comments=(COMMENT,))
 
 
 def steps(*facts: e.Event, **fields: Any) -> tuple[str, ...]:
@@ -175,7 +176,7 @@ def test_only_a_repair_for_a_review_may_leave_no_change(review: tuple[str, ...],
     leased = e.Leased(phase="", branch="refs/heads/b", base="t", base_tree="tt", worktree="w", attempt=1)
     taken = e.WorkTaken(head="h", tree="ht", commits=commits)
     assert steps(replace(HANDLED, review=review), leased, taken, gates=()) == (expected,)
-    answered = (MessagesHandled(review=review, words="No.", is_answer=True), e.CleanedUp(phase=""))
+    answered = (MessagesHandled(review=review, answers=(("review 1", "No."),)), e.CleanedUp(phase=""))
     if expected == "clean-up":
         assert steps(HANDLED, leased, taken, *answered) == ("read-plan",), "the run goes on"
 

@@ -10,13 +10,13 @@ from runplan.app.operations.start import start_run
 from runplan.domain import names
 from runplan.domain.errors import Busy, NotFound, RefusedEarly
 from runplan.domain.plan.model import parse_plan
-from runplan.domain.run.events import Rows, RunStarted
+from runplan.domain.run.events import ReviewItem, RunStarted
 from runplan.domain.run.kinds import Mode, RunStatus
 from runplan.domain.run.requests import RunRequest
 from runplan.domain.settings.options import Options
 from runplan.domain.text import command
 from runplan.engine.landing import modes
-from runplan.engine.landing.conversation import find_due, quote_messages
+from runplan.engine.landing.conversation import find_due, list_comments
 from runplan.engine.loop import preflight
 from runplan.engine.loop.context import RepositoryContext, newest_run, plan_path, slug_of
 from runplan.engine.loop.runs import describe_busy, describe_success, state_of
@@ -31,7 +31,7 @@ def retry(caller: Caller, request: RetryRequest) -> Answer:
         last = state_of(store, row).options
         context = context.for_run(last)
         here = not last.daemon if caller.where is Where.AS_BEFORE else caller.where is Where.HERE
-        review: Rows = ()
+        review: tuple[ReviewItem, ...] = ()
         if request.review:
             review = _new_comments(caller, context, last, store)
             if not review:
@@ -58,8 +58,8 @@ def retry(caller: Caller, request: RetryRequest) -> Answer:
         return start_run(caller, context, row.plan, asked, here=here, again=is_again, like=last, review=review)
 
 
-def _new_comments(caller: Caller, context: RepositoryContext, last: RunStarted, store: Store) -> Rows:
-    """The comments of reviewers on the plan's open pull request that no run has handled: ids and quoted texts."""
+def _new_comments(caller: Caller, context: RepositoryContext, last: RunStarted, store: Store) -> tuple[ReviewItem, ...]:
+    """The comments of reviewers on the plan's open pull request that no run has handled."""
     if not last.concludes:
         raise RefusedEarly(f"the last run of {last.plan} landed by {last.landing}; only a pull request has a review")
     run = context.settings.run
@@ -76,7 +76,7 @@ def _new_comments(caller: Caller, context: RepositoryContext, last: RunStarted, 
     if not due.requests:
         caller.say(f"no new review comments on {pull.name}; nothing to do")
         return ()
-    return quote_messages(due, with_strangers=context.settings.issues.trust == "all")
+    return list_comments(due, with_strangers=context.settings.issues.trust == "all")
 
 
 @operation

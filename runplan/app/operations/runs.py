@@ -33,7 +33,7 @@ from runplan.domain.plan.marks import PhaseSettings, Status
 from runplan.domain.plan.model import Plan, parse_plan
 from runplan.domain.run.attempts import PlanningAttempt
 from runplan.domain.run.decide import decide, is_ending
-from runplan.domain.run.events import Answered, Rows, RunStarted
+from runplan.domain.run.events import Answered, ReviewItem, RunStarted
 from runplan.domain.run.kinds import FOR_ANSWER, Mode, RunStatus
 from runplan.domain.run.recorded import from_json
 from runplan.domain.run.requests import BY_PERSON, RunRequest, Timing
@@ -73,7 +73,7 @@ def resolve_start(
     asked: Options,
     *,
     like: RunStarted | None = None,
-    review: Rows = (),
+    review: tuple[ReviewItem, ...] = (),
 ) -> Ready | Answer:
     """Resolve the plan and the settings of a start, and check everything that can be refused.
 

@@ -14,7 +14,7 @@ from runplan.domain.errors import NotFound, RefusedEarly, UsageError
 from runplan.domain.plan.marks import ExecutionKind, PlanStatus, Status
 from runplan.domain.plan.model import Phase
 from runplan.domain.plan.tracker import assume_done, describe_hindrance
-from runplan.domain.run.events import Rows, RunStarted
+from runplan.domain.run.events import ReviewItem, RunStarted
 from runplan.domain.run.kinds import Role
 from runplan.domain.run.requests import RunRequest
 from runplan.domain.settings.options import Options, in_plan, is_option, parse_words
@@ -88,7 +88,7 @@ def start_run(
     here: bool,
     again: bool = False,
     like: RunStarted | None = None,
-    review: Rows = (),
+    review: tuple[ReviewItem, ...] = (),
 ) -> Answer:
     """Begin the run that the options ask for, in the daemon or `here`, in this process.
 

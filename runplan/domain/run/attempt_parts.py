@@ -69,11 +69,11 @@ class StepCrashed(e.Event, frozen=True, kw_only=True):
 
 
 class MessagesHandled(e.Event, frozen=True, kw_only=True):
-    """These messages count no more: an agent answered them without a change, or a command was heeded."""
+    """These messages count no more: an agent handled them, or a command was heeded."""
 
-    review: tuple[str, ...]  #: their ids
-    words: str = ""  #: the agent's, or who gave the command
-    is_answer: bool = False  #: the words are to be told there
+    review: tuple[str, ...]  #: their references
+    words: str = ""  #: who gave the command
+    answers: e.Rows = ()  #: references, and what is to be told there
 
 
 class WorkPushed(e.Event, frozen=True, kw_only=True):

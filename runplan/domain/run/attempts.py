@@ -171,10 +171,14 @@ class WorkAttempt(Attempt, frozen=True, kw_only=True):
         return f"the fixer did not solve the conflict in {paths}: {why}; the work is kept at {self.parked}"
 
     @property
-    def answered(self) -> tuple[str, ...]:
-        """The ids of the review comments, if words are all that an agent has left in answer to them."""
-        has_words = self.work is not None and self.work.commits == 0
-        return self.chosen.review if has_words and isinstance(self.chosen, e.RepairChosen | e.MergeChosen) else ()
+    def review(self) -> tuple[str, ...]:
+        """The references of the review comments that it handles."""
+        return self.chosen.review if isinstance(self.chosen, e.RepairChosen) else ()
+
+    @property
+    def is_answer(self) -> bool:
+        """Whether words are all that an agent has left in answer to the review."""
+        return bool(self.review) and self.work is not None and self.work.commits == 0
 
     def record(self, event: e.Event) -> Self:
         setup = self.setup.record(event, self.dispatches.newest)

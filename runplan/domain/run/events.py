@@ -40,13 +40,29 @@ class Planning(Struct, frozen=True, kw_only=True):
     then: str = ""  #: JSON of the request that starts the approved plan; "" for none
 
 
+class ReviewItem(Struct, frozen=True, array_like=True):
+    """A comment of a review: a work item, or without an id a part of the conversation that asks for nothing."""
+
+    thread: str  #: the reference by which it is answered
+    words: str
+    author: str = ""
+    path: str = ""
+    line: int = 0
+    id: str = ""  #: R1…
+
+    @property
+    def heading(self) -> str:
+        place = f"{self.path}:{self.line}" if self.line else self.path
+        return f"{self.author} on {place}" if place else self.author
+
+
 class RunStarted(Event, frozen=True, kw_only=True):
     mode: Mode
     wanted: str  #: phase id for the modes phase and undo, else ""
     auto: bool
     daemon: bool = False  #: in the daemon, which resumes it after a restart
     needs: tuple[str, ...] = ()  #: names of the variables that the caller gave its agents
-    review: Rows = ()  #: ids and texts of review comments that a person wants handled
+    review: tuple[ReviewItem, ...] = ()  #: comments that a person wants handled
     anew: bool = False  #: without the kept work of failed attempts
     plan: str  #: repository-relative path
     title: str
@@ -114,7 +130,7 @@ class RunResumed(Event, frozen=True, kw_only=True):
     auto: bool
     daemon: bool = False
     needs: tuple[str, ...] = ()
-    review: Rows = ()
+    review: tuple[ReviewItem, ...] = ()
     memory: bool = True
     model: str = ""
     effort: str = ""
@@ -156,11 +172,11 @@ class UndoChosen(Chosen, frozen=True, kw_only=True):
 
 
 class RepairChosen(Chosen, frozen=True, kw_only=True):
-    review: tuple[str, ...] = ()  #: ids of the comments that it handles
+    review: tuple[str, ...] = ()  #: references of the comments that it handles
+    comments: tuple[ReviewItem, ...] = ()  #: the same comments; those with an id are its items
 
 
 class MergeChosen(Chosen, frozen=True, kw_only=True):
-    review: tuple[str, ...] = ()
     merge: str  #: the commit of the target
 
 
@@ -551,7 +567,7 @@ class Landed(Event, frozen=True, kw_only=True):
     note: str = ""  #: why the local branch did not follow
     pull: str = ""  #: number and address of the pull request
     complete: bool = False
-    review: tuple[str, ...] = ()  #: ids of the review comments that were handled
+    review: tuple[str, ...] = ()  #: references of the review comments that were handled
 
 
 class Concluded(Event, frozen=True, kw_only=True):

@@ -52,7 +52,7 @@ class RunState(Struct, frozen=True, kw_only=True):
     zone: str = ""  #: the lane whose worktree its agents use
     proof: str = ""  #: the lane whose proof worktree it uses
     concluded: e.Concluded | None = None
-    review: e.Rows = ()  #: comments of reviewers that are to be handled
+    review: tuple[e.ReviewItem, ...] = ()  #: comments of reviewers that are to be handled
     claimed: bool = False  #: the forge shows that the run works on its issues
     claim_at: str = ""  #: when a claim that met a rate limit is shown
     repairs: int = 0  #: fixes of failed checks on the forge
@@ -376,7 +376,7 @@ def _resume_run(state: RunState, event: e.RunResumed) -> RunState:
         started = replace(started, daemon=True, needs=event.needs)
     state = replace(_apply_to_attempt(state, event), pause=None, waits=0, halted="", missing=())
     state = replace(state, repairs=0, reviews=0, crashes=0)
-    handled = state.chosen.review if isinstance(state.chosen, e.RepairChosen | e.MergeChosen) else ()
+    handled = state.chosen.review if isinstance(state.chosen, e.RepairChosen) else ()
     known = {id_ for landed in state.landed for id_ in landed.review}.union(handled)
-    review = tuple(row for row in event.review if row[0] not in known) or state.review
+    review = tuple(item for item in event.review if item.thread not in known) or state.review
     return replace(state, started=started, review=review)

@@ -9,6 +9,7 @@ from runplan.adapters.forge.model import Activity, PullMessage, PullRequest
 from runplan.adapters.forge.protocol import Forge
 from runplan.adapters.git.command import Git
 from runplan.domain.gitfacts import LANDING, Commit, Oid, read_trailers
+from runplan.domain.run.events import ReviewItem
 from runplan.domain.run.kinds import Reason, WaitKind
 
 
@@ -61,7 +62,7 @@ class Progress(Struct, frozen=True, kw_only=True):
     pushed_at: float = 0.0  #: of the newest one, in seconds since the epoch
     reviews: int = 0  #: repairs for messages on the pull request
     max_reviews: int = 0
-    answers: dict[str, str] = {}  #: to the messages that were handled, by their ids; "" for a command
+    answers: dict[str, str] = {}  #: to the messages that were handled, by their ids; "" for none
     shows_strangers: bool = False  #: to agents, with a request of an account that may write
     began: float = 0.0  #: the run, in seconds since the epoch
 
@@ -77,7 +78,7 @@ class NeedsRepair(Struct, frozen=True, kw_only=True):
     title: str
     complaint: str
     merge: bool = False  #: the target is to be merged into it
-    review: tuple[str, ...] = ()  #: ids of the messages that it handles
+    comments: tuple[ReviewItem, ...] = ()  #: of the review that it handles
 
 
 class Commanded(Struct, frozen=True, kw_only=True):
@@ -102,6 +103,7 @@ class DueMessages(Struct, frozen=True, kw_only=True):
     commands: tuple[Commanded, ...] = ()  #: oldest first
     requests: tuple[PullMessage, ...] = ()  #: of accounts with write access
     strangers: tuple[PullMessage, ...] = ()  #: like requests, of other accounts
+    context: tuple[PullMessage, ...] = ()  #: comments that ask for nothing, of accounts with write access
 
 
 class Sighting:

@@ -191,7 +191,7 @@ class PullRequestLander(RemoteLander):
         step = asked if isinstance(asked, NeedsRepair) else next_step(pull, checks, progress, red)
         if asked is not None and (step is None or isinstance(step, Waiting)):
             step = asked
-        if isinstance(step, NeedsRepair) and not step.merge and not step.review:
+        if isinstance(step, NeedsRepair) and not step.merge and not step.comments:
             step = replace(step, complaint=f"{step.complaint}\n\n{forge.read_failure_log(pull.head)}".strip())
         if step is not None:
             return step

@@ -6,7 +6,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import assert_never
 
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from runplan.adapters.forge.protocol import IssueTracker
 from runplan.adapters.store.claims import landing_lock
@@ -22,7 +22,7 @@ from runplan.domain.run.reasons import next_action
 from runplan.domain.run.state import RunState, failure
 from runplan.domain.text import bounded, command, inert
 from runplan.domain.times import delay_s, iso, parse_iso
-from runplan.engine.landing.conversation import describe_no_change, to_repair
+from runplan.engine.landing.conversation import to_repair
 from runplan.engine.landing.lander import Commanded, Failed, Landed, NeedsRepair, Progress, Waiting
 from runplan.engine.landing.modes import open_forge
 from runplan.engine.landing.pull_request import PullRequestLander, result_marker
@@ -99,23 +99,29 @@ def review(action: Action, state: RunState, context: RunContext) -> e.Event:  # 
 
 
 def list_answers(store: Store, plan: str) -> dict[str, str]:
-    """The answers to the messages on the plan's pull request that were handled, by their ids; "" for a command."""
-    landed = store.list_facts(e.Landed, plan=plan)
-    commits = [(fact.event.review, f"Handled in {fact.event.code[:7]}.") for fact in landed]
+    """The answers to the messages on the plan's pull request that were handled, by their ids; "" for none."""
+    landed = [fact.event.review for fact in store.list_facts(e.Landed, plan=plan)]
     handled = [fact.event for fact in store.list_facts(MessagesHandled, plan=plan)]
-    words = [(event.review, describe_no_change(event.words) if event.is_answer else "") for event in handled]
-    return {id_: answer for ids, answer in (*commits, *words) for id_ in ids}
+    ids = (id_ for review in (*landed, *(event.review for event in handled)) for id_ in review)
+    return dict.fromkeys(ids, "") | dict(row for event in handled for row in event.answers)
 
 
 def _choose_repair(needed: NeedsRepair, context: RunContext) -> e.RepairChosen | e.MergeChosen:
+    redacted = context.agents.redacted
+    comments = tuple(replace(item, words=redacted(item.words)) for item in needed.comments)
+    items = tuple((item.id, f"The comment of {item.heading} is handled.") for item in comments if item.id)
     repair = e.RepairChosen(
         tip=context.tip(),
         title=needed.title,
-        text=context.agents.redacted(needed.complaint),
-        items=(("P", "The problem is solved, and nothing else has changed."),),
-        review=needed.review,
+        text=redacted(needed.complaint),
+        items=items or (("P", "The problem is solved, and nothing else has changed."),),
+        review=tuple(item.thread for item in comments),
+        comments=comments,
     )
-    return e.MergeChosen(**asdict(repair), merge=_pull_request_lander(context).target_tip()) if needed.merge else repair
+    if not needed.merge:
+        return repair
+    merge = _pull_request_lander(context).target_tip()
+    return e.MergeChosen(tip=repair.tip, title=repair.title, text=repair.text, items=repair.items, merge=merge)
 
 
 def merge_target(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001

@@ -410,5 +410,5 @@ def _record_landing(attempt: Attempt, started: e.LandingStarted, seen: Landed) -
         note=seen.note,
         pull=seen.pull,
         complete=started.complete,
-        review=attempt.chosen.review if isinstance(attempt.chosen, e.RepairChosen | e.MergeChosen) else (),
+        review=attempt.review if isinstance(attempt, WorkAttempt) else (),
     )

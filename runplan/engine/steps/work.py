@@ -22,12 +22,13 @@ from runplan.domain.run import events as e
 from runplan.domain.run.actions import Action, Fail, Finish
 from runplan.domain.run.attempt_parts import MessagesHandled, WorkKept, WorkPushed
 from runplan.domain.run.attempts import PlanningAttempt, WorkAttempt
-from runplan.domain.run.dispatch import NOTES, Remarks, Return
+from runplan.domain.run.dispatch import NOTES, Remarks, Return, ReturnStatus
 from runplan.domain.run.kinds import NOT_OF_WORK, GateAnswer, Reason
 from runplan.domain.run.reasons import describe_ending
 from runplan.domain.run.state import RunState, list_places
 from runplan.domain.settings.schema import FILES
 from runplan.domain.text import plain
+from runplan.engine.landing.conversation import write_answers
 from runplan.engine.steps.conclude import comment_failure, release_issues, show_failure
 from runplan.engine.steps.context import RunContext
 from runplan.engine.steps.gates import describe_lacking, log_files, read_content
@@ -362,14 +363,24 @@ def clean_up(action: Action, state: RunState, context: RunContext) -> Iterator[e
         if kept is not None and context.workspace.user.tip(kept.ref) == kept.head:  # else a person has moved it
             has_kept = bool(head) and context.objects.is_ancestor(kept.head, head)
             context.removal.remove_ref(kept.ref, landed=kept.head if has_kept else "")
-    if isinstance(attempt, WorkAttempt) and (review := attempt.answered):
-        message, answer = reply_of(attempt.written, context)
-        words = answer.summary if isinstance(answer, Return) else context.agents.redacted(message)
-        yield MessagesHandled(review=review, words=words, is_answer=True)
+    if isinstance(attempt, WorkAttempt) and attempt.review and (attempt.delivery.landed or attempt.is_answer):
+        yield _answer_review(attempt, context)
     if isinstance(attempt, PlanningAttempt):
         context.proof.remove()
         remove_unused_root(context.workspace.root, context.settings)
     yield e.CleanedUp(phase=attempt.chosen.phase)
+
+
+def _answer_review(attempt: WorkAttempt, context: RunContext) -> MessagesHandled:
+    assert isinstance(attempt.chosen, e.RepairChosen)
+    message, reply = reply_of(attempt.written, context)
+    if not isinstance(reply, Return):
+        reply = Return(status=ReturnStatus.DONE, summary=context.agents.redacted(message))
+    judged = [row for verdict in attempt.proof.verdicts for row in verdict.items]
+    proven = {item: evidence for item, passed, evidence in judged if passed}
+    commit = attempt.delivery.landed.code[:7] if attempt.delivery.landed else ""
+    answers = write_answers(attempt.chosen.comments, reply, commit=commit, proven=proven)
+    return MessagesHandled(review=attempt.review, answers=answers)
 
 
 def finish(action: Finish, state: RunState, context: RunContext) -> e.Event:

@@ -202,7 +202,7 @@ def _judge_ended(phase: WorkAttempt, ended: e.DispatchEnded) -> Decision:
 def _prove_work(started: e.RunStarted, phase: WorkAttempt, work: e.WorkTaken) -> Decision:
     if work.commits == 0 and phase.unsolved is not None:
         return fail_phase(Reason.CONFLICT, PhaseStep.FIX, phase.describe_unsolved("it left no change"))
-    if phase.answered:
+    if phase.is_answer:
         return perform_action(a.CLEAN_UP, "the agent answers the review without a change")
     if work.commits == 0:
         return fail_phase(Reason.NO_COMMITS, _written_at(phase), "the agent left no change")
