@@ -18,7 +18,8 @@ from runplan.adapters.forge.access import find_forge, forge_kind, read_address
 from runplan.adapters.git.repository import NO_IDENTITY, require_git, require_target, require_workable
 from runplan.adapters.notify.apprise_child import INSTALL
 from runplan.adapters.notify.channels import Channel, list_channels, list_failures
-from runplan.adapters.sandbox.bubblewrap import describe_view, require_sandbox
+from runplan.adapters.sandbox.bubblewrap import describe_view
+from runplan.adapters.sandbox.engines import read_demands, require_sandbox
 from runplan.adapters.store.location import hide_password
 from runplan.adapters.store.protocol import load_postgres, open_store
 from runplan.app.operations import runs
@@ -178,10 +179,10 @@ def check_sandbox(context: RepositoryContext) -> SetupCheck:
 
 
 def _check_sandbox(context: RepositoryContext) -> Look:
-    modes = invocation.sandbox_modes(context.settings.agents)
-    if set(modes.values()) == {"none"}:
+    demands = read_demands(context.settings.agents, context.settings.tests)
+    if set(demands.modes.values()) == {"none"}:
         return f'off: agents.sandbox = "none". {UNCONFINED}'
-    obstacle = require_sandbox(modes, context.env)
+    obstacle = require_sandbox(demands, context.env)
     if obstacle is None:
         return "\n".join(describe_view(context.env, tests=invocation.home_use(context.settings.tests)))
     remedy = f'{obstacle.remedy}, or turn this off: agents.sandbox = "none"'

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from runplan.adapters.sandbox.bubblewrap import find_obstacle, open_sandbox
+from runplan.adapters.sandbox.bubblewrap import find_obstacle
+from runplan.adapters.sandbox.engines import open_sandbox
 from runplan.adapters.sandbox.view import Sandbox, View
 from runplan.domain.run.dispatch import TEMPORARY
 

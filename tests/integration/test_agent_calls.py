@@ -14,7 +14,7 @@ from runplan.adapters.agents.clis.mini import LONGEST_ARGUMENT
 from runplan.adapters.agents.invocation import Agents, require_agents
 from runplan.adapters.agents.prompts import SMALL_DIFF, Brief, verify_prompt
 from runplan.adapters.configuration.load import Layer
-from runplan.adapters.sandbox.bubblewrap import is_used
+from runplan.adapters.sandbox.engines import is_used
 from runplan.domain.errors import RefusedEarly
 from runplan.domain.names import DIFF_FILE
 from runplan.domain.run.events import DispatchStarted, PhaseChosen

@@ -159,6 +159,7 @@ def test_only_one_place_runs_git() -> None:
     assert spawns <= {
         "runplan.adapters.git.command",
         "runplan.interfaces.cli.setup.demo",  # plays a person
+        "runplan.adapters.sandbox.forward",  # its own, for the command that it becomes
     }
 
 
@@ -183,6 +184,7 @@ def test_the_environment_is_read_in_one_place() -> None:
     assert readers <= {
         "runplan.adapters.configuration.load",
         "runplan.interfaces.cli.setup.demo",  # plays a person
+        "runplan.adapters.sandbox.forward",  # its own, for the command that it becomes
     }
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from runplan.adapters.configuration.load import Layer, merge_layers
 from runplan.domain.errors import SettingsError
-from runplan.domain.settings.schema import KEYS, AgentTable, Settings, format_duration, parse_duration
+from runplan.domain.settings.schema import KEYS, AgentTable, Settings, format_duration, is_allowed_host, parse_duration
 
 
 def settled(**values: Any) -> Settings:
@@ -195,3 +195,30 @@ def test_layers_complete_one_agent_together() -> None:
 )
 def test_an_agent_that_cannot_be_dispatched_is_refused(agents: dict[str, Any], message: str) -> None:
     assert message in refusal(agents=agents)
+
+
+def test_a_network_is_all_none_or_hosts() -> None:
+    assert settled(agents={"network": "none"}).agents.network == "none"
+    assert settled(tests={"network": ["*.example.com", "b.example:8443"]}).tests.network == (
+        "*.example.com",
+        "b.example:8443",
+    )
+    for wrong in ("some", "example.com", ["all"], ["example.com", "none"], ["http://example.com"], ["*"], 1):
+        assert "all, none, or " in refusal(agents={"network": wrong})
+
+
+@pytest.mark.parametrize(
+    ("name", "port", "is_allowed"),
+    [
+        ("example.com", 443, True),
+        ("example.com", 80, True),
+        ("a.example.com", 443, False),
+        ("a.b.example.org", 443, True),
+        ("example.org", 443, False),
+        ("badexample.org", 443, False),
+        ("one.port", 8443, True),
+        ("one.port", 443, False),
+    ],
+)
+def test_a_list_of_hosts_names_whole_hosts_and_all_below_a_star(name: str, port: int, *, is_allowed: bool) -> None:
+    assert is_allowed_host(name, port, ("example.com", "*.example.org", "one.port:8443")) is is_allowed

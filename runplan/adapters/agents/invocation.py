@@ -17,7 +17,7 @@ from runplan.adapters.agents.clis import agent_of
 from runplan.adapters.agents.environment import agent_environment, allowed_variables, task_environment
 from runplan.adapters.configuration.load import list_agent_kinds
 from runplan.adapters.processes import run_program
-from runplan.adapters.sandbox.bubblewrap import is_used, open_sandbox, require_sandbox
+from runplan.adapters.sandbox.engines import is_used, open_sandbox
 from runplan.adapters.sandbox.home import HomeMounts
 from runplan.adapters.sandbox.view import HomeUse, NoSandbox, Sandbox, View
 from runplan.domain.checks.guarded import INSTRUCTIONS
@@ -27,7 +27,7 @@ from runplan.domain.gitfacts import committing_as
 from runplan.domain.run.dispatch import EVERY_PHASE, NOTES, OWN, RETURN, SCRATCH
 from runplan.domain.run.events import DispatchStarted
 from runplan.domain.run.kinds import Access, Reason, Role
-from runplan.domain.settings.schema import AgentsSettings, AgentTable, CheckSettings
+from runplan.domain.settings.schema import AgentsSettings, AgentTable, CheckSettings, Network
 
 VERSION_S = 15.0  #: some programs take a second to print their version
 _VERSION = r"\d{1,6}\.\d{1,6}[\w.+-]{0,40}"
@@ -153,7 +153,16 @@ class Agents(Struct, frozen=True, dict=True):
             is_judge=access is Access.NOTHING,
             scratch=directory / SCRATCH,
             uses=uses,
+            network=self._network_of(started),
         )
+
+    def _network_of(self, started: DispatchStarted) -> Network:
+        return self.settings.network if started.agent else self.tests.network
+
+    def list_hosts(self, started: DispatchStarted) -> tuple[str, ...]:
+        """The hosts that the process reaches through a proxy; none when it has no network, or all of it."""
+        network = self._network_of(started)
+        return () if isinstance(network, str) else network
 
     @cached_property
     def personal(self) -> tuple[str, ...]:
@@ -167,8 +176,9 @@ class Agents(Struct, frozen=True, dict=True):
 
     @cached_property
     def digest(self) -> str:
-        """Identifies the variables of the caller that tests and setup get."""
-        return _digest(self.script_env)
+        """Identifies the variables of the caller that tests and setup get, and the hosts that they may reach."""
+        bounded = {} if self.tests.network == "all" else {"tests.network": str(self.tests.network)}
+        return _digest(self.script_env | bounded)
 
     @cached_property
     def named_digest(self) -> str:
@@ -177,7 +187,7 @@ class Agents(Struct, frozen=True, dict=True):
 
     def confine(self, argv: Sequence[str], cwd: Path, writable: Sequence[Path]) -> Sequence[str]:
         """A command of runplan that opens an agent's files, in the sandbox of agents and without a network."""
-        view = View(cwd=cwd, writable=tuple(writable), network=False)
+        view = View(cwd=cwd, writable=tuple(writable), network="none")
         return self._sandbox(self.settings.sandbox).wrap(argv, view)
 
     def _variables(self, dispatch: str, role: Role, phase: str) -> dict[str, str]:
@@ -268,12 +278,6 @@ def require_agents(agents: AgentsSettings, *, root: Path, caller: Mapping[str, s
         require_agent(agents.agent(name), role, root=root, caller=caller, in_dollars=in_dollars)
     for table in agents.others:
         require_agent(table, table.name, root=root, caller=caller, in_dollars=in_dollars)
-    require_sandbox(sandbox_modes(agents), caller)
-
-
-def sandbox_modes(agents: AgentsSettings) -> dict[str, str]:
-    modes = {f"agents.{table.name}.sandbox": table.sandbox for table in agents.used if table.sandbox}
-    return {"agents.sandbox": agents.sandbox} | modes
 
 
 def require_agent(

@@ -11,10 +11,11 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
+from runplan.adapters.sandbox import forward
 from runplan.adapters.sandbox.home import HomeMounts, list_programs
-from runplan.adapters.sandbox.view import HomeUse, NoSandbox, Sandbox, View, is_below
+from runplan.adapters.sandbox.proxy import SOCKET
+from runplan.adapters.sandbox.view import HomeUse, Obstacle, View, is_below
 from runplan.adapters.store.files import make_below, remove_directory
-from runplan.domain.errors import RefusedEarly
 from runplan.domain.run.dispatch import TEMPORARY
 
 PROBE_S = 10.0
@@ -33,6 +34,7 @@ _BASE = (
     *(("--ro-bind", "/proc/sys", "/proc/sys") if os.geteuid() == 0 else ()),  # settings of the kernel
     *("--size", str(SHARED_MEMORY), "--tmpfs", "/dev/shm"),  # noqa: S108
 )
+FORWARDER = forward.__file__
 _MOUNTING = ("--bind", "--bind-try", "--ro-bind", "--ro-bind-try", "--dev-bind-try", "--tmpfs")
 _COPIED = "/run/copied-"  #: the originals of files that a program replaces
 #: Makes links (-s) and copies (-p) that are not there, then executes a command. An empty file is an old mount point.
@@ -65,7 +67,7 @@ class Bubblewrap(Struct, frozen=True):
         entries = HomeMounts(self.env, view.uses)
         mounts = (*self._private(entries, view), *self._named(entries, view))
         writable = (word for path in _resolve(view.writable) for word in ("--bind", path, path))
-        network = () if view.network else ("--unshare-net",)
+        network = () if view.network == "all" else ("--unshare-net",)
         words = (*_BASE, *network, *mounts, *writable, *self._variables(), "--chdir", cwd, "--")
         if view.home:
             _remove_links(view.home / "home", words, os.path.realpath(entries.path))
@@ -76,6 +78,8 @@ class Bubblewrap(Struct, frozen=True):
             if made or cleared:
                 rows = (word for how, source, name in made for word in (how, source, str(entries.path / name)))
                 words += ("/bin/sh", "-c", _PREPARE, "sh", cleared, *rows, "--")
+        if not isinstance(view.network, str):
+            words += (sys.executable, "-I", "-S", FORWARDER, f"/run/{SOCKET}", ",".join(view.network))
         words += tuple(command)
         below = dict(enumerate(_resolve(view.layers), 1))
         if view.drops_home and view.home:
@@ -224,11 +228,6 @@ def _resolve(paths: Iterable[Path]) -> tuple[str, ...]:
     return tuple(sorted({os.path.realpath(path) for path in paths}))
 
 
-class Obstacle(Struct, frozen=True):
-    problem: str
-    remedy: str
-
-
 def find_obstacle(env: Mapping[str, str]) -> Obstacle | None:
     """None where bubblewrap works. Each bwrap is tried once per process."""
     if sys.platform != "linux":
@@ -255,20 +254,3 @@ def _probe(program: str) -> str:
 
 def find_program(env: Mapping[str, str]) -> str | None:
     return shutil.which("bwrap", path=env.get("PATH", ""))
-
-
-def is_used(mode: str, env: Mapping[str, str]) -> bool:
-    return mode == "bwrap" or (mode == "auto" and find_obstacle(env) is None)
-
-
-def open_sandbox(mode: str, env: Mapping[str, str], needed: Sequence[Path], shown: Mapping[Path, Path]) -> Sandbox:
-    return Bubblewrap(find_program(env) or "bwrap", env, tuple(needed), shown) if is_used(mode, env) else NoSandbox()
-
-
-def require_sandbox(modes: Mapping[str, str], env: Mapping[str, str]) -> Obstacle | None:
-    """Refuse a start when a setting demands a sandbox that does not work; else the obstacle to a wanted one."""
-    wanted = {mode: key for key, mode in modes.items() if mode != "none"}
-    obstacle = find_obstacle(env) if wanted else None
-    if obstacle and (key := wanted.get("bwrap")):
-        raise RefusedEarly(f'{key} = "bwrap" does not work here: {obstacle.problem}; {obstacle.remedy}')
-    return obstacle

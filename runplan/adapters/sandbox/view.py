@@ -13,6 +13,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from runplan.domain.settings.schema import Network
+
 
 class HomeUse(Struct, frozen=True):
     """What a program or a project needs of the home besides the common entries; paths are absolute or from the home."""
@@ -37,7 +39,14 @@ class View(Struct, frozen=True, kw_only=True):
     is_judge: bool = False  #: it has no settings, instructions and programs that set-up left in the home
     scratch: Path | None = None  #: with a folder for each place of temporary files; None: they are in memory
     uses: HomeUse = HomeUse()
-    network: bool = True
+    network: Network = "all"
+
+
+class Obstacle(Struct, frozen=True):
+    """Why an engine does not work here."""
+
+    problem: str
+    remedy: str
 
 
 class Sandbox(Protocol):

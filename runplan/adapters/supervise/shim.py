@@ -34,6 +34,7 @@ from runplan.adapters import processes
 from runplan.adapters.agents.budgets import has_reached, is_estimate, meter_usage
 from runplan.adapters.agents.clis import agent_of
 from runplan.adapters.processes import MARK, Process
+from runplan.adapters.sandbox.proxy import Proxy
 from runplan.adapters.store.files import make_below, read_file, remove_directory
 from runplan.adapters.supervise.output import MISREAD, CappedLog, DispatchFiles, EventCollector, ShimRecord, reader_of
 from runplan.domain.checks.secrets import secret_values
@@ -117,14 +118,16 @@ def supervise(launch: Launch, files: DispatchFiles, *, me: str) -> None:
     held = os.open(files.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     with _Signals() as signals:
         files.write_shim(ShimRecord(identity=me, reader=launch.reader))
+        proxy: Proxy | None = None
         try:
+            proxy = Proxy(scratch / TEMPORARY["/run"], launch.hosts, launch.env) if launch.hosts else None
             supervision = _Supervision(launch, files, signals)
         except (OSError, ValueError) as error:
             ending, why = (Ending.REFUSED, refused_by_system(error)) if is_shortage(error) else (Ending.MISSING, error)
             message = f"cannot start {launch.argv[0]!r}: {why}"
             outcome = Outcome(ending=ending, code=None, signal=None, message=message, ended_at=time.time())
         else:
-            outcome = supervision.run()
+            outcome = replace(supervision.run(), refused=tuple(proxy.refused) if proxy else ())
         with contextlib.suppress(OSError):  # `gc` removes the rest with the logs
             remove_directory(scratch)
         files.write_exit(outcome, held=held)

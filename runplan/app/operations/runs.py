@@ -9,11 +9,11 @@ from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from runplan.adapters.agents.environment import for_a_run, needed_by_a_run
-from runplan.adapters.agents.invocation import home_use, sandbox_modes
+from runplan.adapters.agents.invocation import home_use
 from runplan.adapters.configuration.load import list_secret_places, load_user, run_variables
 from runplan.adapters.configuration.places import state_directory
 from runplan.adapters.git.command import ANY
-from runplan.adapters.sandbox.bubblewrap import is_used, require_sandbox
+from runplan.adapters.sandbox.engines import is_used, read_demands, require_sandbox
 from runplan.adapters.sandbox.home import HomeMounts
 from runplan.app.operations.model import Accepted, Answer, Caller, Declined
 from runplan.app.views.journal import follow_events
@@ -328,10 +328,10 @@ def admit_agents(caller: Caller, context: RepositoryContext, *, is_new: bool = T
     if context.fleet is not None:
         return  # they run on other machines
     preflight.require_agents(context)
-    wanted = sandbox_modes(context.settings.agents)
-    if require_sandbox(wanted, context.env) is not None and is_new:
+    demands = read_demands(context.settings.agents, context.settings.tests)
+    if require_sandbox(demands, context.env) is not None and is_new:
         caller.warn("no sandbox: an agent can do what you can; see: runplan doctor")
-    elif any(is_used(mode, context.env) for mode in wanted.values()):
+    elif any(is_used(mode, context.env) for mode in demands.modes.values()):
         for sentence in HomeMounts(context.env, home_use(context.settings.tests)).describe_left_out():
             caller.warn(sentence)
     for section in ("agents", "tests"):

@@ -5,7 +5,7 @@ from datetime import datetime
 from pathlib import Path
 
 from runplan.adapters.store.protocol import Store
-from runplan.app.views.journal import describe_duration, describe_event, follow_events
+from runplan.app.views.journal import describe_duration, describe_event, follow_events, list_network_lines
 from runplan.domain.errors import Exit
 from runplan.domain.plan.marks import NoWorkKind
 from runplan.domain.run import events as e
@@ -58,10 +58,9 @@ class RunLog:
         self.lane = lane_of(event)
         text = describe_event(event)
         if isinstance(event, e.DispatchEnded) and not text:
-            is_exit = event.ending is Ending.EXITED
-            text = (
-                describe_duration(event, event.seconds) if is_exit else f"  {event.role:<10} {describe_ending(event)}"
-            )
+            text = describe_duration(event, event.seconds)
+            if event.ending is not Ending.EXITED:
+                text = "\n".join([f"  {event.role:<10} {describe_ending(event)}", *list_network_lines(event)])
         if not text or self._newest.get(self.lane) == text:
             return []
         self._newest[self.lane] = text

@@ -18,7 +18,7 @@ from runplan.domain.run.decide import decide
 from runplan.domain.run.dispatch import Ending
 from runplan.domain.run.kinds import REPEATED_WAITS
 from runplan.domain.run.planning_events import PlanningChosen, ProposalMade, StartQueued, StepJudged
-from runplan.domain.run.reasons import describe_pause, describe_proof
+from runplan.domain.run.reasons import describe_pause, describe_proof, describe_refused
 from runplan.domain.run.recorded import Recorded
 from runplan.domain.run.rows import EventRow, RunRow
 from runplan.domain.run.state import RunState, apply
@@ -139,9 +139,13 @@ def read_steps(store: Store, run: str) -> tuple[list[ExplainedStep], set[int]]:
 
 
 def describe_duration(ended: e.DispatchEnded, seconds: float) -> str:
-    """How long an agent or a command took; "" for a command of less than a second."""
+    """How long an agent or a command took, unless that is less than a second, and the hosts that it was refused."""
     took = f"{ended.agent}, {elapsed(seconds)}" if ended.agent else f"took {elapsed(seconds)}" if seconds >= 1 else ""
-    return f"  {ended.role:<10} {took}" if took else ""
+    return "\n".join([*([f"  {ended.role:<10} {took}"] if took else []), *list_network_lines(ended)])
+
+
+def list_network_lines(ended: e.DispatchEnded) -> list[str]:
+    return [f"  network    {line}" for line in describe_refused(ended)]
 
 
 def describe_event(event: e.Event) -> str:

@@ -10,6 +10,7 @@ from runplan.domain.run import attempt_parts as parts, events as e
 from runplan.domain.run.dispatch import EndingKind
 from runplan.domain.run.kinds import Beginning, GateAnswer, PhaseStep, Reason, Role
 from runplan.domain.run.planning_events import PlanningChosen, ProposalMade, StartQueued, StepJudged
+from runplan.domain.run.reasons import describe_refused
 
 
 class Attempt(Struct, frozen=True, kw_only=True):
@@ -68,6 +69,8 @@ class Attempt(Struct, frozen=True, kw_only=True):
             case e.GuardFound():
                 worse = (Reason.GUARD_VIOLATED, "; ".join(event.lines)) if event.violated else attempt.refusal
                 return replace(_add_warnings(attempt, *event.lines), refusal=worse)
+            case e.DispatchEnded():
+                return _add_warnings(attempt, *(line for line in describe_refused(event) if line not in self.warnings))
             case e.LandingRefused():
                 return replace(attempt, refusal=(event.reason, event.why))
             case e.PhaseFailed():

@@ -268,6 +268,7 @@ class Launch(Struct, frozen=True, kw_only=True):
     cwd: str
     env: dict[str, str]
     boxed: bool = False  #: it runs in a sandbox, so it needs a folder for temporary files
+    hosts: tuple[str, ...] = ()  #: the only ones that it may reach, through a proxy of the shim; empty: no proxy
     stdin: str = ""  #: path of the file given as standard input; "" for none
     reader: str = ""  #: module of agents/clis that reads the output lines; "" for none
     wall_s: float
@@ -295,6 +296,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
     leftovers: int = 0  #: descendants that had to be ended after it
     survivors: tuple[str, ...] = ()  #: those that could not be killed, by pid and name
     memory: int = 0  #: bytes that its processes had when that was too much
+    refused: tuple[str, ...] = ()  #: hosts with their ports that it asked for and may not reach
     tally: Tally = Tally()
     estimated: bool = False  #: its usage, or the usage at which it was stopped, is an estimate
     error: str = ""  #: the end of its standard error

@@ -341,6 +341,7 @@ class DispatchEnded(Event, frozen=True, kw_only=True):
     usd: float = 0.0
     seconds: float = 0.0  #: from its start to its end
     estimated: bool = False  #: its tokens, or the tokens at which it was stopped, are an estimate
+    refused: tuple[str, ...] = ()  #: hosts that it asked for and may not reach
 
     @property
     def succeeded(self) -> bool:

@@ -98,5 +98,11 @@ def describe_ending(ended: DispatchEnded) -> str:
     return f"{who} {how}" + (f": {ended.detail}" if ended.detail else "")
 
 
+def describe_refused(ended: DispatchEnded) -> list[str]:
+    """A line for each host that a process asked for and may not reach."""
+    who, section = (ended.agent, "agents") if ended.agent else (f"the {ended.role} command", "tests")
+    return [f"{who} asked for {host}, refused: it is not in {section}.network" for host in ended.refused]
+
+
 def name_variables(names: Sequence[str]) -> str:
     return ", ".join(f"${name}" for name in names)

@@ -22,6 +22,7 @@ Rule: TypeAlias = Callable[[Any], str]
 LANDINGS = ("cherry-pick", "pr", "direct")
 NOTICES = ("done", "failed", "waiting", "morning")
 SANDBOXES = ("auto", "bwrap", "none")
+NETWORKS = ("all", "none")  #: beside a list of hosts
 MISFIRES = ("run-once", "skip")
 #: The roles that name an agent. Only the fallback may be empty.
 ROLES = ("implementer", "verifier", "planner", "fallback")
@@ -69,6 +70,10 @@ plain_path = rule_that(
 )
 absolute = rule_that(lambda path: path.startswith("/"), "must be an absolute path, not {value!r}")
 home_entry = rule_that(_is_inside, "must be a path from your home, such as .cache/models, not {value!r}")
+host = rule_that(
+    lambda name: re.fullmatch(r"(\*\.)?[0-9a-z]([0-9a-z.-]*[0-9a-z])?(:\d{1,5})?", name),
+    "must be all, none, or hosts like example.com, *.example.com and example.com:8443, not {value!r}",
+)
 pattern = rule_that(re.compile, "is not a regular expression: {value!r}")
 known_zone = rule_that(zone, "unknown time zone {value!r} on this machine; use UTC, or a name like Europe/Berlin")
 forwardable = rule_that(lambda name: not name.startswith(("GIT_", "RUNPLAN_")), "{value} is set by runplan itself")
@@ -86,6 +91,14 @@ web_address = rule_that(lambda url: re.fullmatch(r"|https?://[^\s/]\S*", url), "
 
 # Each key is annotated with its reason, and with the rule for its value or for each text of its list.
 Texts: TypeAlias = tuple[str, ...]
+Network: TypeAlias = str | Texts  # one of NETWORKS, or hosts
+
+
+def is_allowed_host(name: str, port: int, hosts: Texts) -> bool:
+    """Whether a list of hosts has this one; `*.` stands for one or more parts, and a host without a port for all."""
+    known = (allowed.partition(":") for allowed in hosts)
+    fits = ((name.endswith(top[1:]) if top[0] == "*" else name == top, number) for top, _, number in known)
+    return any(is_named and number in ("", str(port)) for is_named, number in fits)
 
 
 class RunSettings(Struct, frozen=True, kw_only=True):
@@ -154,6 +167,9 @@ class AgentsSettings(Struct, frozen=True, kw_only=True):
     home: Annotated[Texts, 'entries of your home that agents may read, e.g. [".cache/models"]', home_entry] = ()
     caches: Annotated[Texts, "entries of your home, or other directories, of which they get their own", not_empty] = ()
     mounts: Annotated[Texts, "places, sockets and devices outside the home that they may use", absolute] = ()
+    network: Annotated[Network, 'hosts that agents may reach: all, none, or a list like ["*.example.com"]', host] = (
+        "all"
+    )
     tables: dict[str, AgentTable] = {}
     others: tuple[AgentTable, ...] = ()  #: that phases of the plan, or the caller, want besides
 
@@ -198,6 +214,7 @@ class CheckSettings(Struct, frozen=True, kw_only=True):
     home: Annotated[Texts, "entries of your home that they may read in the sandbox", home_entry] = ()
     caches: Annotated[Texts, "entries of your home, or other directories, of which they get their own", not_empty] = ()
     mounts: Annotated[Texts, 'places they may use, e.g. ["/run/postgresql"]', absolute] = ()
+    network: Annotated[Network, "hosts that tests and run.setup may reach: all, none, or a list", host] = "all"
     rerun: Annotated[str, "command that repeats failed tests, e.g. pytest {tests}; empty: automatic"] = ""
     prove: Annotated[
         str,
@@ -397,6 +414,7 @@ class Key(Struct, frozen=True):
         int: "a whole number, 0 or more",
         float: "a number, 0 or more",
         Texts: 'a list of texts like ["a", "b"]',
+        Network: 'all, none, or a list of hosts like ["example.com"]',
         Targets: 'a list like ["ntfy://TOPIC", {url = "ntfy://TOPIC", on = ["failed"]}]',
     }
 
@@ -428,6 +446,8 @@ class Key(Struct, frozen=True):
         if not is_usable:
             expected = 'a duration like "90s", "15m" or "1h30m"' if self.is_duration else self.TYPES[self.type]
             raise ValueError(f"must be {expected}" + (f", not {value!r}" if self.type != Targets else ""))
+        if self.type == Network and typed not in NETWORKS and (isinstance(typed, str) or {*NETWORKS} & {*typed}):
+            raise ValueError(f"must be {self.TYPES[self.type]}, not {value!r}")
         for item in typed if isinstance(typed, tuple) else (typed,):
             if self.rule is not None and (wrong := self.rule(item)):
                 raise ValueError(wrong)
@@ -435,9 +455,9 @@ class Key(Struct, frozen=True):
 
     def from_text(self, text: str) -> object:
         """The value that the text of a variable or a flag means. Other text is returned as it is, for `read`."""
-        if self.type in (Texts, Targets):
+        if self.type in (Texts, Targets) or (self.type == Network and text not in NETWORKS):
             return [part.strip() for part in text.split(",") if part.strip()]
-        if self.is_duration or self.type is str:
+        if self.is_duration or self.type in (str, Network):
             return text
         try:
             return convert(text.strip().lower(), self.type, strict=False)

@@ -17,6 +17,7 @@ from runplan.adapters.configuration.places import user_file, worktree_root
 from runplan.adapters.git import objects as trees
 from runplan.adapters.git.repository import pull_command
 from runplan.adapters.processes import marked_inside
+from runplan.adapters.sandbox.engines import read_demands, require_sandbox
 from runplan.adapters.store.claims import landing_lock
 from runplan.domain import names
 from runplan.domain.checks import tamper
@@ -277,6 +278,7 @@ def require_agents(context: RepositoryContext) -> None:
     agents = context.settings.agents
     in_dollars = context.settings.limits.in_dollars
     invocation.require_agents(agents, root=context.root, caller=context.env, in_dollars=in_dollars)
+    require_sandbox(read_demands(agents, context.settings.tests), context.env)
     copied = {posixpath.normpath(name) for name in context.settings.run.copy}
     tree = context.git.commit(context.tip()).tree
     for role, name in agents.dispatched:

@@ -126,7 +126,10 @@ def _prepare_command(started: e.DispatchStarted, state: RunState, context: RunCo
             argv = ("/bin/sh", "-c", f"{{ {other_line}; }} & {join(argv)}; code=$?; wait $! && exit $code")
     logs = tuple(gates.own_logs(started.gates).values())
     boxed = context.agents.confines_checks and not is_delegated
-    launch = d.Launch(id=started.id, argv=argv, boxed=boxed, cwd=str(path), env=env, wall_s=wall_s, logs=logs)
+    hosts = context.agents.list_hosts(started) if boxed else ()
+    launch = d.Launch(
+        id=started.id, argv=argv, boxed=boxed, hosts=hosts, cwd=str(path), env=env, wall_s=wall_s, logs=logs
+    )
     started = replace(started, seconds=wall_s, argv=launch.argv, environment=context.agents.digest)
     if started.role is Role.SETUP:
         place = context.proof if started.tree else context.zone

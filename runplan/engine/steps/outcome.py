@@ -142,6 +142,7 @@ def _record_result(started: e.DispatchStarted, context: RunContext, outcome: d.O
         detail=detail,
         seconds=seconds,
         estimated=outcome.estimated,
+        refused=outcome.refused,
         **asdict(usage),
     )
 

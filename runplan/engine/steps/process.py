@@ -201,6 +201,7 @@ def launch_agent(
         id=started.id,
         argv=argv,
         boxed=context.agents.is_sandboxed(started.agent),
+        hosts=context.agents.list_hosts(started),
         cwd=str(path),
         env=env,
         stdin=str(prompt),
