@@ -33,6 +33,7 @@ LOCK_S = 5.0  #: for another process that executes commands
 #: Verbs that begin something; a later stop of the plan refuses them while they wait.
 BEGINNING = ("start", "now", "resume")
 IN_FLIGHT = "the plan is in flight"
+MOST_REFUSALS = 5  #: of issues that the answer to a watch names
 KEEP_SCHEDULE = "keep_schedule"  #: the argument of a stop that ends the run only
 
 
@@ -339,7 +340,7 @@ def _begin_run(row: ScheduleRow, owner: RunOwner, now: datetime) -> Answer | Non
     modes.require_ready(context.repository, context.settings, context.env)
     label = watch.removeprefix(WATCH)
     refusals = list[str]()
-    for number in issues.list_free_issues(context, label, repository.store, now):
+    for number in issues.list_free_issues(context, label, repository.store, now, refusals):
         try:
             taken = issues.take_issue(context, number, now=now, label=label)
         except issues.NotWorkable as error:  # a person who starts it is told
@@ -349,7 +350,8 @@ def _begin_run(row: ScheduleRow, owner: RunOwner, now: datetime) -> Answer | Non
             break
     else:
         none = f"there is no open issue with the label {label} that is not worked on yet"
-        return Answer(declined=True, why="; ".join([none, *refusals]))
+        more = [f"{len(refusals) - MOST_REFUSALS} more are not worked on"] if len(refusals) > MOST_REFUSALS else []
+        return Answer(declined=True, why="; ".join([none, *refusals[:MOST_REFUSALS], *more]))
     context = taken.context
     path = taken.plan
     plan = parse_plan(context.git.blob(context.tip(), path) or b"", path=path)

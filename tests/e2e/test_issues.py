@@ -339,7 +339,7 @@ def test_a_slot_that_takes_no_issue_says_why_in_status(project: Project, server:
         assert firings(project, WATCH)[0][1].startswith("the run of plans/issue-1.md has not ended")
         assert "skipped, the run of plans/issue-1.md has not ended" in project.runplan("status").out
     assert project.runplan("stop", "issue-1").code == 0
-    server.faults += [Fault(call="GET /issues", kind="before", status=404, times=9)]
+    server.faults += [Fault(call="POST /graphql", kind="before", status=404, nth=2, times=9)]
     due(project, 20)  # another slot
     with in_foreground(project):
         until(lambda: len(firings(project, WATCH)) == 2)
@@ -417,3 +417,15 @@ def test_two_daemons_and_a_person_work_on_each_issue_once(
         assert [sum(implemented(one, number) for one in clones) for number in (1, 2, 3)] == [1, 1, 1]
         assert (hub.merges, [pull.merged for pull in hub.pulls.values()]) == (3, [True] * 3)
         assert [len(issue.comments) for issue in hub.issues.values()] == [1, 1, 1]
+
+
+def test_a_slot_with_199_issues_of_strangers_costs_at_most_20_calls(
+    project: Project, server: StandIn, hub: Hub
+) -> None:
+    for number in range(199):
+        hub.add_issue(f"Wish {number}", "", "runplan", by=f"stranger-{number}")
+    hub.add_issue("Trusted", "", "runplan", by="reporter")
+    server.requests.clear()
+    assert "runplan logs plans/issue-200.md -f" in watch(project, "now")
+    calls = list(server.requests)
+    assert len(calls) <= 20, calls

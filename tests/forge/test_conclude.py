@@ -3,6 +3,7 @@
 import functools
 import os
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,7 +15,7 @@ from runplan.adapters.forge.access import find_forge
 from runplan.adapters.forge.model import STATUS
 from runplan.adapters.git.command import Git
 from runplan.adapters.git.repository import Repository
-from runplan.domain.errors import RefusedEarly, Unreachable
+from runplan.domain.errors import RateLimited, RefusedEarly, Unreachable
 from runplan.domain.gitfacts import PLAN, RUN, read_trailers
 from runplan.domain.run.kinds import Reason
 from runplan.domain.settings.schema import PullRequestSettings, RunSettings, Settings
@@ -231,7 +232,8 @@ def test_people_that_a_limit_or_a_crash_kept_away_are_added_later(
     stand_in.faults.append(limit)
     progress = Progress(may_merge=True, repairs=0, max_repairs=0, updates=0)
     for labels, has_mark in (([], True), (["plan"], False), (["plan"], False)):
-        a_lander().conclude(progress, now=LATE)
+        with pytest.raises(RateLimited) if has_mark else nullcontext():
+            a_lander().conclude(progress, now=LATE)
         assert (hub.pulls[1].labels, PEOPLE in hub.pulls[1].body) == (labels, has_mark)
     assert stand_in.requests.count("POST /issues/1/labels") == 2
 

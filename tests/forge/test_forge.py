@@ -247,6 +247,54 @@ def test_a_rate_limit_names_its_end_and_is_not_slept_through(
     assert slept == []
 
 
+#: docs.github.com/en/rest/using-the-rest-api/rate-limits-for-the-rest-api: no further call before that time.
+@pytest.mark.parametrize(
+    ("call", "status", "ask"),
+    [
+        ("PATCH .*", 403, lambda forge: forge.edit_pull_request(1, body="new")),
+        ("PUT .*", 503, lambda forge: forge.merge_pull_request(1, by_squash("0" * 40))),
+        ("POST /graphql", 200, lambda forge: forge.read_target("main")),
+        ("POST /graphql", 200, lambda forge: forge.merge_later(1, by_squash("0" * 40), queue=True)),
+    ],
+    ids=["patch", "outage", "query", "mutation"],
+)
+def test_a_pause_that_any_endpoint_asks_for_holds_for_all_calls(
+    forge: GitHub, stand_in: StandIn, slept: list[float], call: str, status: int, ask: Callable[[GitHub], object]
+) -> None:
+    opened(forge)
+    errors = [{"type": "RATE_LIMITED", "message": "API rate limit exceeded"}]
+    fault = Fault(call=call, kind="before", status=status, headers=(("retry-after", "30"),), errors=errors)
+    stand_in.faults.append(fault)
+    with pytest.raises(RateLimited) as caught:
+        ask(forge)
+    assert (caught.value.until, slept) == (1030.0, [])
+    stand_in.requests.clear()
+    with pytest.raises(RateLimited):
+        read(forge)
+    assert stand_in.requests == []
+
+
+def test_a_short_pause_is_slept_through_and_the_call_repeated(
+    forge: GitHub, stand_in: StandIn, hub: Hub, slept: list[float]
+) -> None:
+    opened(forge)
+    stand_in.faults.append(Fault(call="PATCH .*", kind="before", status=429, headers=(("retry-after", "3"),)))
+    forge.edit_pull_request(1, body="new")
+    assert (hub.pulls[1].body, slept) == ("new", [3.0])
+
+
+def test_issues_of_strangers_are_found_without_the_list_of_collaborators_and_remembered(
+    forge: GitHub, stand_in: StandIn, hub: Hub
+) -> None:
+    hub.lists_collaborators = False
+    for by in ("stranger", "reporter", "stranger"):
+        hub.add_issue("Bug", "", "runplan", by=by)
+    for asked in (["reporter", "stranger"], ["reporter"]):
+        stand_in.requests.clear()
+        assert [issue.is_trusted for issue in forge.list_issues("runplan")] == [False, True, False]
+        assert sorted(call.split("/")[2] for call in stand_in.requests if call.endswith("/permission")) == asked
+
+
 @pytest.mark.parametrize(
     ("arrange", "error"),
     [
@@ -332,7 +380,7 @@ def test_a_token_that_may_not_open_pull_requests_is_found_out_without_one(
 
 
 def test_a_forge_that_hangs_is_asked_once(slept: list[float]) -> None:
-    times = iter((0.0, TIMEOUT_S + 15.0, TIMEOUT_S + 15.0))
+    times = iter((0.0, 0.0, TIMEOUT_S + 15.0, TIMEOUT_S + 15.0))
     asked: list[str] = []
 
     def hang() -> None:

@@ -18,7 +18,14 @@ from jwt import PyJWTError
 
 from runplan.adapters.forge import github_facts as f, model as m
 from runplan.adapters.forge.access import Ask, Token, ask_with, find_stored_token, header_settings
-from runplan.adapters.forge.github_calls import CLIENT, TIMEOUT_S, GitHubCalls, describe_error, ignore_status
+from runplan.adapters.forge.github_calls import (
+    CLIENT,
+    TIMEOUT_S,
+    GitHubCalls,
+    describe_error,
+    ignore_status,
+    is_refusal,
+)
 from runplan.adapters.forge.retry import Calls, OwnComment, repeatable
 from runplan.adapters.git.command import Git
 from runplan.domain.errors import NotAllowed, NotFound, RefusedEarly
@@ -35,6 +42,8 @@ STATES = {m.CheckState.PASSED: "success", m.CheckState.FAILED: "failure", m.Chec
 LONGEST_STATUS = 140  #: characters of the description of a commit status
 INSTALLATION = "ghs_"  #: begins the token of an app, also that of a workflow
 IS_PARTIAL = "isPartial"  #: in an answer that lacks fields which the token may not read
+STRANGER_S = 3600.0  #: for which a watch does not ask again whether an account may write
+_STRANGERS: dict[tuple[str, str], float] = {}  #: repository and account, and when it is asked for again
 APP_ID = "GITHUB_APP_ID"
 APP_KEY = "GITHUB_APP_PRIVATE_KEY_FILE"
 
@@ -255,8 +264,8 @@ class GitHub:
     def mark_ready(self, number: int) -> None:
         try:
             (self._pulls.get(number) or self._get_pull_request(number)).mark_ready_for_review()
-        except GithubException as error:  # an error of GraphQL has status 400
-            if error.status != 400 or self._get_pull_request(number).draft:
+        except GithubException as error:
+            if not is_refusal(error) or self._get_pull_request(number).draft:
                 raise
 
     def add_people(
@@ -332,8 +341,8 @@ class GitHub:
             else:
                 texts = {"commit_headline": how.title, "commit_body": how.message}
                 pull.enable_automerge(how.method.upper(), expected_head_oid=how.head, **texts)
-        except GithubException as error:  # an error of GraphQL has status 400
-            if error.status != 400:
+        except GithubException as error:
+            if not is_refusal(error):
                 raise
             said = describe_error(error)
             return None if "already" in said else m.NotMerged(said=said)  # in the queue
@@ -453,10 +462,49 @@ class GitHub:
             raise RefusedEarly(f"#{number} is a pull request, no issue: {issue.html_url}")
         return f.to_issue(issue)
 
-    @repeatable("list the issues with the label {0}")
     def list_issues(self, label: str) -> tuple[m.Issue, ...]:
-        issues = self._repo.get_issues(state="open", labels=[label], sort="created", direction="asc")
-        return tuple(f.to_issue(issue) for issue in issues if issue.pull_request is None)
+        nodes: list[f.Node] = []
+        info: f.Node = {"hasNextPage": True}
+        while info.get("hasNextPage"):
+            wanted = {"label": label, "cursor": info.get("endCursor")}
+            page = self._query_repository(f"list the issues with the label {label}", f.ISSUES, wanted)["issues"]
+            nodes += filter(None, page["nodes"])
+            info = page["pageInfo"]
+        writers = self._list_writers() if nodes else None
+        may_write = self._may_still_write if writers is None else (lambda login: login.lower() in writers)
+        return tuple(
+            m.Issue(
+                number=node["number"],
+                title=node["title"],
+                body=node["body"],
+                is_open=True,
+                url=node["url"],
+                author=f.author_login(node["author"]),
+                is_trusted=f.is_trusted(node, label, may_write),
+            )
+            for node in nodes
+        )
+
+    def _may_still_write(self, login: str) -> bool:
+        """As `may_write`; that an account may not write is remembered for a while."""
+        account = (self._repo.url, login.lower())
+        if _STRANGERS.get(account, 0.0) < self.calls.now():
+            if self.may_write(login):
+                return True
+            _STRANGERS[account] = self.calls.now() + STRANGER_S
+        return False
+
+    def _list_writers(self) -> frozenset[str] | None:
+        """The accounts that may push, in lower case; None for a token that may not list them."""
+
+        def read_logins() -> frozenset[str]:
+            users = self._repo.get_collaborators()
+            return frozenset(user.login.lower() for user in users if user.permissions and user.permissions.push)
+
+        try:
+            return self.calls.attempt("list the accounts that may push", read_logins)
+        except NotAllowed:  # a classic token needs the scope read:org, and its owner has to be a member
+            return None
 
     @repeatable("close issue {0}")
     def close_issue(self, number: int) -> None:
@@ -515,14 +563,4 @@ class GitHub:
         return datetime.fromisoformat(meant[-1]).timestamp() if meant else 0.0
 
     def is_issue_trusted(self, number: int, label: str) -> bool:
-        issue = self._query_issue(number)
-        if self.may_write(f.author_login(issue.get("author"))):
-            return True
-        events = f.list_nodes(issue, "timelineItems")
-        labelled = [event for event in events if event.get("label", {}).get("name", "").lower() == label.lower()]
-        if not labelled:
-            return False
-        edits = [(issue.get("lastEditedAt") or "", issue.get("editor"))]
-        edits += [(event["createdAt"], event["actor"]) for event in events if "label" not in event]
-        later = [editor for when, editor in edits if when >= labelled[-1]["createdAt"]]
-        return all(self.may_write(f.author_login(account)) for account in (labelled[-1]["actor"], *later))
+        return f.is_trusted(self._query_issue(number), label, self.may_write)

@@ -31,18 +31,24 @@ REDIRECTS = 5  #: in a row
 def translate_error(action: str, error: Exception, now: float) -> RunplanError:
     if not isinstance(error, GithubException):
         return Outage(f"cannot {action}: {type(error).__name__}: the forge does not answer")
-    said = describe_error(error)
-    if error.status in (403, 429):
-        headers = {key.lower(): str(value) for key, value in (error.headers or {}).items()}
-        after = headers.get("retry-after", "")
-        reset = headers.get("x-ratelimit-reset", "")
-        if after.isdigit():
-            return limit_call(action, float(after), now)
-        if headers.get("x-ratelimit-remaining") == "0" and reset.isdigit():
-            return limit_call(action, max(1.0, float(reset) - now), now)
-        if error.status == 429 or "rate limit" in said.lower():
-            return limit_call(action, SECONDARY_S, now)
-    return refuse_call(action, error.status, said)
+    wait_s = read_pause(error, now)
+    return limit_call(action, wait_s, now) if wait_s else refuse_call(action, error.status, describe_error(error))
+
+
+def read_pause(error: GithubException, now: float) -> float:
+    """For how long the forge asks for no further call; 0.0 when it does not."""
+    # GraphQL answers with status 200 and an error, which PyGithub makes 400:
+    # docs.github.com/en/graphql/overview/rate-limits-and-query-limits-for-the-graphql-api
+    headers = {key.lower(): str(value) for key, value in (error.headers or {}).items()}
+    after = headers.get("retry-after", "")
+    reset = headers.get("x-ratelimit-reset", "")
+    if after.isdigit():
+        return max(1.0, float(after))
+    if error.status not in (400, 403, 429):
+        return 0.0
+    if headers.get("x-ratelimit-remaining") == "0" and reset.isdigit():
+        return max(1.0, float(reset) - now)
+    return SECONDARY_S if error.status == 429 or "rate limit" in describe_error(error).lower() else 0.0
 
 
 GitHubCalls = functools.partial(Calls, (RequestException, GithubException), translate_error)
@@ -54,6 +60,11 @@ def describe_error(error: GithubException) -> str:
     details = [detail.get("message", "") for detail in data.get("errors") or () if isinstance(detail, dict)]
     words = [str(data.get("message") or ""), *map(str, details)]
     return " ".join(" ".join(words).split()) or f"status {error.status}"
+
+
+def is_refusal(error: GithubException) -> bool:
+    """Whether GraphQL refused a change, for which PyGithub has status 400; no limit of calls."""
+    return error.status == 400 and not read_pause(error, 0.0)
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from runplan.adapters.forge import model as m
@@ -74,26 +74,41 @@ query($owner: String!, $name: String!, $branch: String!, $ref: String!, $number:
     }
   }
 }"""
-#: Who wrote, labelled and reopened an issue, and when its text was changed last.
-ISSUE = """
-query($owner: String!, $name: String!, $number: Int!) {
-  repository(owner: $owner, name: $name) {
-    issue(number: $number) {
-      author { login }
-      editor { login }
-      lastEditedAt
-      timelineItems(itemTypes: [LABELED_EVENT, RENAMED_TITLE_EVENT], last: 100) {
-        nodes {
-          ... on LabeledEvent { createdAt actor { login } label { name } }
-          ... on RenamedTitleEvent { createdAt actor { login } }
-        }
-      }
-      reopened: timelineItems(itemTypes: [REOPENED_EVENT], last: 10) {
-        nodes { ... on ReopenedEvent { createdAt actor { login } } }
-      }
+#: Who wrote and labelled an issue, and when its text was changed last.
+HISTORY = """
+fragment history on Issue {
+  author { login }
+  editor { login }
+  lastEditedAt
+  timelineItems(itemTypes: [LABELED_EVENT, RENAMED_TITLE_EVENT], last: 100) {
+    nodes {
+      ... on LabeledEvent { createdAt actor { login } label { name } }
+      ... on RenamedTitleEvent { createdAt actor { login } }
     }
   }
 }"""
+ISSUE = f"""
+query($owner: String!, $name: String!, $number: Int!) {{
+  repository(owner: $owner, name: $name) {{
+    issue(number: $number) {{
+      ...history
+      reopened: timelineItems(itemTypes: [REOPENED_EVENT], last: 10) {{
+        nodes {{ ... on ReopenedEvent {{ createdAt actor {{ login }} }} }}
+      }}
+    }}
+  }}
+}}{HISTORY}"""
+ISSUES = f"""
+query($owner: String!, $name: String!, $label: String!, $cursor: String) {{
+  repository(owner: $owner, name: $name) {{
+    issues(
+      first: 100, after: $cursor, labels: [$label], states: OPEN, orderBy: {{field: CREATED_AT, direction: ASC}}
+    ) {{
+      pageInfo {{ hasNextPage endCursor }}
+      nodes {{ number title body url ...history }}
+    }}
+  }}
+}}{HISTORY}"""
 
 
 def list_nodes(parent: Node | None, field: str) -> list[Any]:
@@ -141,6 +156,20 @@ def to_issue(issue: Issue) -> m.Issue:
         url=issue.html_url,
         author=user_login(issue.user),
     )
+
+
+def is_trusted(issue: Node, label: str, may_write: Callable[[str], bool]) -> bool:
+    """Whether its author may write, or the account that set this label and every later editor of the text."""
+    if may_write(author_login(issue.get("author"))):
+        return True
+    events = list_nodes(issue, "timelineItems")
+    labelled = [event for event in events if event.get("label", {}).get("name", "").lower() == label.lower()]
+    if not labelled:
+        return False
+    edits = [(issue.get("lastEditedAt") or "", issue.get("editor"))]
+    edits += [(event["createdAt"], event["actor"]) for event in events if "label" not in event]
+    later = [editor for when, editor in edits if when >= labelled[-1]["createdAt"]]
+    return all(may_write(author_login(account)) for account in (labelled[-1]["actor"], *later))
 
 
 def to_checks(pages: Sequence[Node]) -> tuple[m.PullCheck, ...]:

@@ -29,7 +29,7 @@ class CheckedSession(Session):
 
     def send(self, request: Any, **named: Any) -> Response:
         response = super().send(request, **named)
-        if response.status_code == 429:
+        if response.status_code == 429 or (response.status_code >= 400 and "retry-after" in response.headers):
             raise TooManyRequests(response.headers)
         kind = response.headers.get("content-type", "")
         is_plain = urlsplit(response.url).path.endswith(_PLAIN)

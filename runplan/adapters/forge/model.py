@@ -124,6 +124,7 @@ class Issue(Struct, frozen=True, kw_only=True):
     is_open: bool
     url: str
     author: str
+    is_trusted: bool | None = None  #: for the label of a listing; None where the forge was not asked
 
 
 class Comment(Struct, frozen=True, kw_only=True):

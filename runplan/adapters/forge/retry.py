@@ -63,7 +63,7 @@ class OwnComment(NamedTuple):
 
 
 class Calls:
-    """Calls with retries. `sleep` and `now` are those of the caller."""
+    """Calls with retries. `sleep` and `now` are those of the caller. A pause that the forge asks for holds for all."""
 
     def __init__(
         self,
@@ -77,25 +77,38 @@ class Calls:
         self._faults = faults
         self._translate = translate
         self._sleep = sleep
-        self._now = now
+        self.now = now
+        self._limited_until = 0.0  #: no call is sent before, whatever it asks for
 
     def call_once(self, action: str, call: Callable[[], T]) -> T:
+        if (now := self.now()) < self._limited_until:
+            raise limit_call(action, self._limited_until - now, now)
         try:
             return call()
         except self._faults as fault:
-            raise self._translate(action, fault, self._now()) from fault
+            error = self._translate(action, fault, self.now())
+            if isinstance(error, RateLimited):
+                self._limited_until = error.until
+            raise error from fault
 
     def attempt(self, action: str, call: Callable[[], T], happened: Callable[[], T | None] = lambda: None) -> T:
         """Call, and again after a fault. Of a write `happened` reads the result of an attempt whose answer was lost."""
-        began = self._now()
+        began = self.now()
         for delay_s in (*DELAYS_S, None):
             try:
                 return self.call_once(action, call)
+            except RateLimited as limit:
+                pause_s = limit.until - self.now()
+                if delay_s is None or pause_s > DELAYS_S[-1]:
+                    raise
+                self._sleep(pause_s)
+                self._limited_until = 0.0
+                continue
             except Outage as error:
                 outage = error
             if (result := happened()) is not None:
                 return result
-            if delay_s is None or self._now() - began > PATIENCE_S:
+            if delay_s is None or self.now() - began > PATIENCE_S:
                 raise Unreachable(str(outage)) from outage
             self._sleep(delay_s)
         raise AssertionError

@@ -194,11 +194,7 @@ def _create_branch(
     text = plan_of(issue, plan.path, discussion=said, earlier=plan.earlier)
     # After the text was read: an edit since then would be seen.
     if label and context.settings.issues.trust == "write" and not forge.is_issue_trusted(number, label):
-        start = command("runplan", "start", "--issue", str(number), "auto")
-        raise NotWorkable(
-            f"issue {number} is not worked on: neither its author, {issue.author}, nor the account that set the label "
-            f"on its text may write here; read it, then set the label again, or run: {start}"
-        )
+        raise NotWorkable(_describe_stranger(issue))
     pull = forge.find_pull_request(branch=there.branch, base=run.target)
     if pull is not None and pull.is_merged:
         return TakenElsewhere(why=f"issue {number} was worked on: {pull.name} is merged: {pull.url}")
@@ -218,8 +214,19 @@ def _create_branch(
     return tip
 
 
-def list_free_issues(context: RepositoryContext, label: str, store: Store, now: datetime) -> Iterator[int]:
-    """The open issues with the label without any work but a branch of this repository, oldest first."""
+def _describe_stranger(issue: Issue) -> str:
+    start = command("runplan", "start", "--issue", str(issue.number), "auto")
+    neither = f"neither its author, {issue.author}, nor the account that set the label on its text may write here"
+    return f"issue {issue.number} is not worked on: {neither}; read it, then set the label again, or run: {start}"
+
+
+def list_free_issues(
+    context: RepositoryContext, label: str, store: Store, now: datetime, refusals: list[str]
+) -> Iterator[int]:
+    """The open issues with the label without any work but a branch of this repository, oldest first.
+
+    Trust comes first: it is known from the listing. The reasons against other issues are added to `refusals`.
+    """
     run = context.settings.run
     target = context.tip()
     forge = modes.open_forge(context.git, run, context.env)
@@ -227,6 +234,9 @@ def list_free_issues(context: RepositoryContext, label: str, store: Store, now: 
     pattern = names.pull_branch(run.branch_prefix, "issue-*")
     branches = modes.own_branch(context.repository, run, "issue", context.env).branches(pattern)
     for issue in forge.list_issues(label):
+        if issue.is_trusted is False and context.settings.issues.trust == "write":
+            refusals.append(_describe_stranger(issue))
+            continue
         plan = newest_plan(context, forge, issue.number)
         path = plan.path
         tip = branches.get(names.pull_branch(run.branch_prefix, slug_of(context, path)))

@@ -15,10 +15,10 @@ def activity(hub: Hub, values: dict[str, Any]) -> dict[str, Any]:
     reviews = [_said(hub, review) | {"state": review["state"]} for review in pull.reviews]
     comments = [_said(hub, comment) for comment in pull.comments if "path" not in comment]
     shown = {"reviews": reviews, "reviewThreads": _threads(hub, pull), "comments": comments}
-    rollup = {"contexts": _page(contexts, values["contexts"])} if contexts else None
+    rollup = {"contexts": page(contexts, values["contexts"])} if contexts else None
     repository = {
         "object": {"statusCheckRollup": rollup},
-        "pullRequest": {name: _page(nodes, values[name]) for name, nodes in shown.items()},
+        "pullRequest": {name: page(nodes, values[name]) for name, nodes in shown.items()},
     }
     errors = [{"type": "FORBIDDEN", "message": "Resource not accessible by personal access token"}]
     if hub.hides_checks:
@@ -26,7 +26,7 @@ def activity(hub: Hub, values: dict[str, Any]) -> dict[str, Any]:
     return {"data": {"repository": repository}} | ({"errors": errors} if hub.hides_checks else {})
 
 
-def _page(nodes: Sequence[Any], cursor: str | None) -> dict[str, Any]:
+def page(nodes: Sequence[Any], cursor: str | None) -> dict[str, Any]:
     """Behind the last page GitHub answers with no nodes and without a cursor."""
     begin = int(cursor or 0)
     shown = nodes[begin : begin + PAGE]

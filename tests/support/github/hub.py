@@ -85,6 +85,7 @@ class Hub:
         self.tokens = {"t0ken"}
         self.read_only = set[str]()  #: tokens that may read and not write, whatever their owner may do
         self.permissions = {"octocat": "admin", "reporter": "write", "reviewer": "write", "bob": "write"}
+        self.lists_collaborators = True  #: to the token
         self.app: tuple[str, str] | None = None  #: id and public key of an installed GitHub App
         self.lives_s: list[int] = []  #: of the next tokens of the app; then an hour
         self.hides_checks = False  #: GraphQL shows no checks to the token; REST does

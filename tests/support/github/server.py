@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from tests.support.cli import Project
-from tests.support.github.activity import activity
+from tests.support.github.activity import activity, page
 from tests.support.github.hub import LONGEST_BODY, Answer, Hub, Issue, Pull
 
 
@@ -37,6 +37,11 @@ class Fault:
     times: int = 1
     message: str = "Server Error"
     headers: tuple[tuple[str, str], ...] = ()
+    errors: list[dict[str, str]] | None = None  #: of GraphQL, which has status 200
+
+    @property
+    def body(self) -> dict[str, Any]:
+        return {"data": None, "errors": self.errors} if self.status == 200 else {"message": self.message}
 
 
 @dataclass
@@ -286,11 +291,19 @@ def permission(r: Request) -> tuple[int, Any]:
     return 200, {"permission": found, "role_name": found, "user": _user(r.words[0])}
 
 
-def list_issues(r: Request) -> tuple[int, Any]:
-    labels = set(filter(None, r.query.get("labels", "").split(",")))
-    state = r.query.get("state", "open")
-    found = [one for one in r.hub.issues.values() if state in ("all", one.state) and labels <= set(one.labels)]
-    return 200, [_issue(r, one) for one in found]
+def collaborators(r: Request) -> tuple[int, Any]:
+    """docs.github.com/en/rest/collaborators/collaborators: the token's owner may push, and is of the organization."""
+    if not r.hub.lists_collaborators:
+        raise Answer(403, "Must have push access to view repository collaborators.")
+    grants = {"pull": ("read", "write", "admin"), "push": ("write", "admin"), "admin": ("admin",)}
+    return 200, [
+        _user(login)
+        | {
+            "role_name": role,
+            "permissions": {"maintain": False, "triage": False} | {g: role in of for g, of in grants.items()},
+        }
+        for login, role in r.hub.permissions.items()
+    ]
 
 
 def edit_issue(r: Request) -> tuple[int, Any]:
@@ -401,17 +414,13 @@ def _queried(hub: Hub, query: str, values: dict[str, Any]) -> dict[str, Any]:
         return {"data": {"viewer": {"login": "octocat"}}}
     if "reviewThreads(" in query:
         return activity(hub, values)
+    if "issues(" in query:  # docs.github.com/en/graphql/reference/objects#repository
+        listed = [one for one in hub.issues.values() if one.state == "open" and values["label"] in one.labels]
+        return {"data": {"repository": {"issues": page([_history(one) for one in listed], values["cursor"])}}}
     if "issue(" in query:
         issue = hub.issues[values["number"]]
-        labelled = [
-            {"createdAt": event["at"], "actor": {"login": event["actor"]}, "label": {"name": event["label"]}}
-            for event in issue.labelled
-        ]
-        found: dict[str, Any] = {"author": {"login": issue.author}, "lastEditedAt": issue.edited or None}
-        found["editor"] = {"login": issue.editor} if issue.edited else None
         reopened = [{"createdAt": event["at"], "actor": {"login": event["actor"]}} for event in issue.reopened]
-        found["reopened"] = {"nodes": reopened}
-        return {"data": {"repository": {"issue": found | {"timelineItems": {"nodes": labelled}}}}}
+        return {"data": {"repository": {"issue": _history(issue) | {"reopened": {"nodes": reopened}}}}}
     merged = [pull for pull in hub.pulls.values() if pull.merged and pull.base == values["branch"]]
     rule = {"requiresLinearHistory": hub.linear, "requiredStatusCheckContexts": [], "requiredApprovingReviewCount": 0}
     repository: dict[str, Any] = {
@@ -427,6 +436,23 @@ def _queried(hub: Hub, query: str, values: dict[str, Any]) -> dict[str, Any]:
         nodes = [{"state": state, "author": {"login": login}} for login, state in opinions.items()]
         repository["pullRequest"] = {"latestOpinionatedReviews": {"nodes": nodes}}
     return {"data": {"repository": repository}}
+
+
+def _history(issue: Issue) -> dict[str, Any]:
+    labelled = [
+        {"createdAt": event["at"], "actor": {"login": event["actor"]}, "label": {"name": event["label"]}}
+        for event in issue.labelled
+    ]
+    return {
+        "number": issue.number,
+        "title": issue.title,
+        "body": issue.body,
+        "url": f"https://github.test/issues/{issue.number}",
+        "author": {"login": issue.author},
+        "lastEditedAt": issue.edited or None,
+        "editor": {"login": issue.editor} if issue.edited else None,
+        "timelineItems": {"nodes": labelled},
+    }
 
 
 def _rollup(hub: Hub, sha: str) -> dict[str, Any]:
@@ -458,7 +484,7 @@ ROUTES: tuple[tuple[str, str, Callable[[Request], tuple[int, Any]]], ...] = (
     ("GET", "/actions/jobs/{job_id}/logs", job_logs),
     ("GET", "/rules/branches/{branch+}", rules),
     ("GET", "/collaborators/{username}/permission", permission),
-    ("GET", "/issues", list_issues),
+    ("GET", "/collaborators", collaborators),
     ("GET", "/issues/{issue_number}", lambda r: (200, _issue(r, r.issue))),
     ("PATCH", "/issues/{issue_number}", edit_issue),
     ("GET", "/installation", installation),
@@ -623,13 +649,13 @@ class StandIn:
         self.on_request(self.requests[-1])
         fault = self._fault(method, short)
         if fault is not None and fault.kind == "before":
-            return fault.status, {"message": fault.message}, dict(fault.headers)
+            return fault.status, fault.body, dict(fault.headers)
         if method != "GET" and short != "/graphql" and not is_apps and (why := hub.refuses_write(signed)):
             return 403, {"message": why}, {}
         status, answer, more = self._route(method, short, query, body, signed)
         more |= {"X-OAuth-Scopes": hub.scopes}
         if fault is not None:
-            return fault.status, {"message": fault.message}, dict(fault.headers)
+            return fault.status, fault.body, dict(fault.headers)
         return status, answer, more
 
     def _fault(self, method: str, path: str) -> Fault | None:
