@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import datetime
 
 from msgspec.structs import replace
@@ -25,7 +26,7 @@ from runplan.engine.landing import modes
 from runplan.engine.landing.conversation import find_due
 from runplan.engine.loop import issues, runs
 from runplan.engine.loop.runs import state_of
-from runplan.engine.steps.conclude import list_answers
+from runplan.engine.steps.conclude import answer_command, list_answers
 from runplan.hosts.owner import RunOwner
 
 RETRY_S = 7 * 24 * 3600.0  #: after which a failed run is not retried by a comment
@@ -402,5 +403,9 @@ def look_for_retry(row: WaitRow, owner: RunOwner, now: datetime) -> Answer | boo
     answer = owner.begin(RunRequest(started=again, again=True))
     if answer and answer.fresh:  # by the clock of the forge, the commands may be later than the next failure
         handled = tuple(command.id for command in due.commands)
-        owner.runs[row.plan].journal.append(MessagesHandled(review=handled, words=due.commands[-1].by))
+        told = ((handled[-1], answer_command(row.plan, is_stop=False)),)
+        journal = owner.runs[row.plan].journal
+        journal.append(MessagesHandled(review=handled, words=due.commands[-1].by, answers=told))
+        with suppress(Unreachable):
+            forge.react_to(pull.number, handled[-1])
     return answer or True

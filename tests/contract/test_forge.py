@@ -227,6 +227,17 @@ def test_a_message_is_answered_once_where_it_was_written(host: Host) -> None:
     forge.request_review(number, ["reviewer", forge.own_login, "stranger"])
 
 
+def test_a_reaction_shows_once_that_a_message_was_seen(host: Host) -> None:
+    number = host.open().number
+    host.hub.review(number, "Why?", path="b.txt", line=1)
+    host.hub.comment(number, "/runplan stop", by="bob")
+    messages = host.forge.read_activity(number, host.hub.tip("work")).messages
+    for message in (*messages, *messages):
+        host.forge.react_to(number, message.id)
+    assert sorted(host.hub.reactions) == sorted((int(message.id.split()[1]), "eyes") for message in messages)
+    host.forge.react_to(number, "review 99")
+
+
 def ids(messages: Iterable[PullMessage]) -> list[str]:
     return [message.id for message in messages]
 

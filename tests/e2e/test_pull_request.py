@@ -272,10 +272,16 @@ def test_commands_in_comments_retry_and_stop_the_run_once(project: Project, hub:
     assert project.runplan("start", "X", "finish", "auto", "pr").code == 0
     until(lambda: project.rows("SELECT 1 FROM runs WHERE waiting_for='review'"))
     hub.comment(1, "/runplan stop", by="stranger")
-    hub.comment(1, "/runplan retry", by="bob")
+    retry = hub.comment(1, "/runplan retry", by="bob")
     until(lambda: project.rows("SELECT 1 FROM events WHERE type='MessagesHandled'"))
-    hub.comment(1, "/runplan stop\nNot yet.", by="reviewer")
+    stop = hub.comment(1, "/runplan stop\nNot yet.", by="reviewer")
     until(lambda: project.rows("SELECT 1 FROM runs WHERE state='stopped'"))
+    said = [comment["body"] for comment in hub.pulls[1].comments if comment["user"]["login"] == "octocat"]
+    assert [text.split("\n\n")[1] for text in said] == [
+        "Trying again.",
+        "Stopped. Branch and pull request stay; `runplan retry plans/X.md` continues.",
+    ]
+    assert (hub.reactions, hub.pulls[1].requested) == ([(retry, "eyes"), (stop, "eyes")], set())
     assert "requested by the pull request's comment of reviewer" in project.runplan("logs", "X").out
     assert project.rows("SELECT count(*) FROM events WHERE type='RunResumed'") == [(1,)]
     assert project.start("finish", "auto", "pr").code == 4, "it counts once"

@@ -407,6 +407,24 @@ def test_handled_messages_are_answered_and_their_authors_asked_once(
     assert sorted(pull.requested) == ["bob", "reviewer"]
 
 
+def test_requests_beyond_the_limit_are_answered_once(a_lander: Callable[[], PullRequestLander], hub: Hub) -> None:
+    hub.reviews, hub.allow_auto_merge = 1, False
+    pull = hub.create(BRANCH, "main", "X", "")
+    asked = hub.review(1, "Why?", path="1.txt", line=1)
+    progress = Progress(
+        may_merge=True, repairs=0, max_repairs=2, updates=0, reviews=2, max_reviews=2, pushed=(pull.sha,), began=1.0
+    )
+    for _ in range(3):
+        waits(a_lander().conclude(progress, now=LATE), "review")
+    (told,) = [comment["body"].split("\n\n")[0] for comment in pull.comments if comment["id"] != asked]
+    limit = "runplan handles 2 reviews by itself (`pull_request.max_reviews`)."
+    assert told == f"{limit} For the next one comment `/runplan retry`, or run `runplan retry plans/X.md --review`."
+    assert hub.reactions == [(asked, "eyes")]
+    hub.review(1, "And this?", path="1.txt", line=1)
+    waits(a_lander().conclude(replace(progress, max_reviews=0), now=LATE), "review")
+    assert len(pull.comments) == 3, "nothing is told where a person handles every review"
+
+
 def test_a_request_comes_before_the_merge_and_a_command_before_both(
     a_lander: Callable[[], PullRequestLander], hub: Hub
 ) -> None:
@@ -421,10 +439,9 @@ def test_a_request_comes_before_the_merge_and_a_command_before_both(
     assert [item.thread for item in needed.comments] == ["review 1"]
     assert needed.complaint.endswith("R1 reviewer:\n> Rename it.")
     assert "max_reviews = 1" in waits(a_lander().conclude(replace(progress, reviews=1), now=LATE), "review")
-    hub.comment(1, "/runplan retry", by="reviewer")
-    commanded = Commanded(id="comment 2", by="reviewer", is_stop=False)
-    assert a_lander().conclude(progress, now=LATE) == commanded
-    merged(a_lander().conclude(replace(progress, answers={"review 1": "", "comment 2": ""}), now=LATE), hub)
+    id_ = f"comment {hub.comment(1, '/runplan retry', by='reviewer')}"
+    assert a_lander().conclude(progress, now=LATE) == Commanded(id=id_, by="reviewer", is_stop=False)
+    merged(a_lander().conclude(replace(progress, answers={"review 1": "", id_: ""}), now=LATE), hub)
 
 
 # --- people ------------------------------------------------------------------------------------------------

@@ -33,6 +33,7 @@ class MemoryForge:
         self._branches: dict[int, str] = {}
         self._messages: dict[int, list[m.PullMessage]] = {}
         self.asked: list[tuple[int, str]] = []  #: accounts that were asked for a review
+        self.reactions: list[tuple[int, str]] = []  #: numbers of messages, and the name of the emoji
         self._opinions: dict[int, dict[str, str]] = {}
         self._issues: dict[int, Account] = {}
         self._comments: dict[int, list[m.Comment]] = {}
@@ -236,6 +237,11 @@ class MemoryForge:
         self._messages[number] = [one for one in known if one is not old] + [
             replace(made, text=f"{text}\n\n<!-- {marker} -->")
         ]
+
+    def react_to(self, number: int, message: str) -> None:
+        kind, _, id_ = message.partition(" ")
+        reaction = (int(id_), "eyes")
+        self.reactions += [reaction] if kind != "review" and reaction not in self.reactions else []
 
     def request_review(self, number: int, logins: Sequence[str]) -> None:
         self.asked += [(number, login) for login in logins if self.may_write(login) and login != self.own_login]

@@ -383,6 +383,13 @@ class GitHub:
             f"answer {message.id}", marker, text, lambda: self._list_own(pull.get_review_comments()), reply
         )
 
+    @repeatable("react to {1}")
+    def react_to(self, number: int, message: str) -> None:  # noqa: ARG002
+        kind, _, id_ = message.partition(" ")
+        if place := {"comment": "issues", "line": "pulls"}.get(kind):
+            url = f"{self._repo.url}/{place}/comments/{id_}/reactions"
+            self._repo.requester.requestJsonAndCheck("POST", url, input={"content": "eyes"})
+
     def request_review(self, number: int, logins: Sequence[str]) -> None:
         self._ask_for_review(number, logins)  # refused are the author of the pull request, and former collaborators
 

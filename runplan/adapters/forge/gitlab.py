@@ -357,6 +357,13 @@ class GitLab:
         target = f"{self._root}/merge_requests/{number}/discussions/{message.thread}/notes" if message.thread else notes
         self._put_note(notes, marker=marker, text=text, target=target)
 
+    @repeatable("react to {1}")
+    def react_to(self, number: int, message: str) -> None:
+        id_ = message.rpartition(" ")[2]
+        if id_.isdecimal():  # a second one is answered with 404
+            emoji = f"{self._root}/merge_requests/{number}/notes/{id_}/award_emoji"
+            self._find(lambda: self._write("post", emoji, name="eyes"))
+
     # --- checks -----------------------------------------------------------------------------------------------
 
     @repeatable("read the checks")

@@ -108,6 +108,9 @@ class Forge(IssueTracker, Protocol):
     def answer_message(self, number: int, message: m.PullMessage, *, marker: str, text: str) -> None:
         """Answer in the thread of a message, else by a comment; once per marker, as `put_comment`."""
 
+    def react_to(self, number: int, message: str) -> None:
+        """Show by 👀 that the message with this id was seen; nothing where the forge has no reactions to its kind."""
+
     def request_review(self, number: int, logins: Sequence[str]) -> None:
         """Ask these accounts for a new review; one that the forge refuses is left out."""
 

@@ -11,7 +11,7 @@ from runplan.adapters.forge.model import PullMessage, has_marker
 from runplan.domain.run.dispatch import ItemAnswer, Return
 from runplan.domain.run.events import ReviewItem
 from runplan.domain.run.kinds import WaitKind
-from runplan.domain.text import bounded, command, inert, plain
+from runplan.domain.text import bounded, command, counted, inert, plain
 from runplan.engine.landing.lander import Commanded, DueMessages, NeedsRepair, Progress, Waiting
 
 MARK = "<!-- runplan"  #: begins the hidden mark in every comment of runplan, whichever account wrote it
@@ -52,15 +52,15 @@ def find_due(
     asked = [
         message
         for message in unsettled
-        if not _is_command(message) and (not message.id.startswith("comment ") or mention.search(message.text))
+        if not is_command(message) and (not message.id.startswith("comment ") or mention.search(message.text))
     ]
     requests = tuple(message for message in asked if may_write(message.author))
-    others = [message for message in unsettled if not _is_command(message) and message not in asked] if requests else []
+    others = [message for message in unsettled if not is_command(message) and message not in asked] if requests else []
     return DueMessages(
         commands=tuple(
             Commanded(id=message.id, by=message.author, is_stop=COMMANDS[_first_line(message)])
             for message in new
-            if _is_command(message) and message.changed >= since and may_write(message.author)
+            if is_command(message) and message.changed >= since and may_write(message.author)
         ),
         requests=requests,
         strangers=tuple(message for message in asked if not may_write(message.author)),
@@ -72,7 +72,7 @@ def _first_line(message: PullMessage) -> str:
     return (message.text.splitlines() or [""])[0].rstrip()
 
 
-def _is_command(message: PullMessage) -> bool:
+def is_command(message: PullMessage) -> bool:
     return message.id.startswith("comment ") and _first_line(message) in COMMANDS
 
 
@@ -112,6 +112,19 @@ def handle_requests(due: DueMessages, progress: Progress, *, plan: str, name: st
     retry = command("runplan", "retry", plan, "--review")
     why = f"{who} asked for changes on {name}{most}; have an agent make them: {retry}"
     return Waiting(kind=WaitKind.REVIEW, why=why)
+
+
+def describe_limit(
+    due: DueMessages, messages: Sequence[PullMessage], progress: Progress, *, plan: str, login: str
+) -> tuple[str, str] | None:
+    """The marker and text of the comment that says why the requests wait; None where it is told or none is due."""
+    marker = f"runplan-limit {due.requests[0].id}"
+    own = [message.text for message in messages if _account(message.author) == _account(login)]
+    if progress.max_reviews == 0 or any(has_marker(text, marker) for text in own):
+        return None
+    limit = f"runplan handles {counted(progress.max_reviews, 'review')} by itself (`pull_request.max_reviews`)"
+    retry = f"comment `/runplan retry`, or run `{command('runplan', 'retry', plan, '--review')}`"
+    return marker, f"{limit}. For the next one {retry}."
 
 
 def to_repair(comments: Sequence[ReviewItem]) -> NeedsRepair:

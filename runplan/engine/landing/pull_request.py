@@ -7,7 +7,7 @@ After the last phase `conclude` is called again and again, with pauses. It keeps
 read from the forge each time, so a restart changes nothing.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -29,7 +29,7 @@ from runplan.domain.run.kinds import Reason, WaitKind
 from runplan.domain.settings.schema import PullRequestSettings
 from runplan.domain.text import command, inert
 from runplan.engine.landing import description
-from runplan.engine.landing.conversation import find_due, handle_requests, missing_answers
+from runplan.engine.landing.conversation import describe_limit, find_due, handle_requests, is_command, missing_answers
 from runplan.engine.landing.direct import Direct, RemoteLander
 from runplan.engine.landing.lander import (
     Conclusion,
@@ -187,6 +187,8 @@ class PullRequestLander(RemoteLander):
         asked = handle_requests(due, progress, plan=self._plan.path, name=pull.name)
         if asked is not None and progress.may_merge:
             self._cancel_own_merge(pull)
+            if isinstance(asked, Waiting):
+                self._tell_limit(pull, due, activity, progress)
         red = self._look_at_target(pull, checks)
         step = asked if isinstance(asked, NeedsRepair) else next_step(pull, checks, progress, red)
         if asked is not None and (step is None or isinstance(step, Waiting)):
@@ -253,19 +255,42 @@ class PullRequestLander(RemoteLander):
         """Answer the messages that were handled, after asking for a new review; those that are due."""
         forge = self._forge()
         login = forge.own_login
-        answers = missing_answers(messages, progress.answers, login)
-        with suppress(NotAllowed):  # the conversation is locked
-            if answers:
-                forge.request_review(pull.number, sorted({message.author for message, _, _ in answers} - {login}))
-            for message, marker, text in answers:
-                forge.answer_message(pull.number, message, marker=marker, text=text)
+        self._answer(pull, messages, progress.answers)
         asked = (messages, progress.answers, progress.began)
         if self._seen.due is None or self._seen.due[0] != asked:
             due = find_due(
                 messages, handled=progress.answers, login=login, may_write=forge.may_write, since=progress.began
             )
             self._seen.due = (asked, due)
+            with suppress(NotAllowed):
+                for command_ in due.commands:
+                    forge.react_to(pull.number, command_.id)
         return self._seen.due[1]
+
+    def answer_messages(self, answers: Mapping[str, str]) -> None:
+        pull = self._find_landing()
+        if pull is not None and pull.is_open:
+            self._answer(pull, self._forge().read_activity(pull.number, pull.head).messages, answers)
+
+    def _answer(self, pull: m.PullRequest, messages: Sequence[m.PullMessage], answers: Mapping[str, str]) -> None:
+        forge = self._forge()
+        missing = missing_answers(messages, answers, forge.own_login)
+        reviewers = {message.author for message, _, _ in missing if not is_command(message)} - {forge.own_login}
+        with suppress(NotAllowed):  # the conversation is locked
+            if reviewers:
+                forge.request_review(pull.number, sorted(reviewers))
+            for message, marker, text in missing:
+                forge.answer_message(pull.number, message, marker=marker, text=text)
+
+    def _tell_limit(self, pull: m.PullRequest, due: DueMessages, activity: m.Activity, progress: Progress) -> None:
+        """Say on the pull request that its requests wait for a person."""
+        forge = self._forge()
+        note = describe_limit(due, activity.messages, progress, plan=self._plan.path, login=forge.own_login)
+        with suppress(NotAllowed):
+            if note is not None:
+                for message in due.requests:
+                    forge.react_to(pull.number, message.id)
+                forge.put_comment(pull.number, marker=note[0], text=note[1], is_pull=True)
 
     def forget(self) -> None:
         self._seen.forge = None

@@ -84,13 +84,22 @@ def conclude(action: Action, state: RunState, context: RunContext) -> Iterator[e
             again = convert(state.options, e.RunResumed, from_attributes=True)
             by = f"the pull request's comment of {by}"
             yield e.StopRequested(by=by) if is_stop else replace(again, review=())
-            yield MessagesHandled(review=(id_,), words=by)
-            if not is_stop:  # the next look follows a wait, however short
+            answers = ((id_, answer_command(context.plan, is_stop=is_stop)),)
+            yield MessagesHandled(review=(id_,), words=by, answers=answers)
+            if is_stop:
+                with suppress(Unreachable, RefusedEarly):
+                    _pull_request_lander(context).answer_messages(dict(answers))
+            else:  # the next look follows a wait, however short
                 yield e.Paused(kind=WaitKind.REVIEW, until=iso(now), words=f"tried again for {by}")
         case Failed(reason=reason, why=why):
             yield e.Concluded(reason=reason, note=why)
         case unreachable:
             assert_never(unreachable)
+
+
+def answer_command(plan: str, *, is_stop: bool) -> str:
+    again = command("runplan", "retry", plan)
+    return f"Stopped. Branch and pull request stay; `{again}` continues." if is_stop else "Trying again."
 
 
 def review(action: Action, state: RunState, context: RunContext) -> e.Event:  # noqa: ARG001

@@ -113,6 +113,7 @@ class Hub:
         self.logs: dict[str, str] = {}  #: of the failed job of a commit
         self.on_push: Any = None  #: called with (branch, sha) after a push; a test adds checks there
         self._numbers, self._tokens, self.comment_numbers = (itertools.count(1) for _ in range(3))
+        self.reactions: list[tuple[int, str]] = []  #: ids of comments, and the name of the emoji
         self.written: dict[int, str] = {}  #: when reviews and comments were written, by their id
         self.merges = 0
 

@@ -333,6 +333,18 @@ def edit_comment(r: Request) -> tuple[int, Any]:
     return 200, found
 
 
+def react(r: Request) -> tuple[int, Any]:
+    """The same reaction of an account counts once, and is no fault."""
+    every = [*(one.comments for one in r.hub.issues.values()), *(one.comments for one in r.hub.pulls.values())]
+    if all(one["id"] != r.number for comments in every for one in comments):
+        raise Answer(404, "Not Found")
+    reaction = (r.number, r.body["content"])
+    is_new = reaction not in r.hub.reactions
+    r.hub.reactions += [reaction] if is_new else []
+    user = {"id": 1, "login": "octocat", "type": "User"}
+    return 201 if is_new else 200, {"id": r.number, "user": user, "content": reaction[1], "created_at": r.hub.now()}
+
+
 def assign(r: Request) -> tuple[int, Any]:
     """Accounts without access to the repository are left out, without a word."""
     issue = r.issue_or_pull
@@ -474,6 +486,7 @@ ROUTES: tuple[tuple[str, str, Callable[[Request], tuple[int, Any]]], ...] = (
     ("GET", "/pulls/{pull_number}/comments", pull_comments),
     ("POST", "/pulls/{pull_number}/comments/{comment_id}/replies", reply),
     ("PATCH", "/pulls/comments/{comment_id}", edit_comment),
+    ("POST", "/pulls/comments/{comment_id}/reactions", react),
     ("GET", "/pulls/{pull_number}/reviews", lambda r: (200, r.pull.reviews)),
     ("POST", "/pulls/{pull_number}/requested_reviewers", request_reviewers),
     ("POST", "/statuses/{sha}", create_status),
@@ -490,6 +503,7 @@ ROUTES: tuple[tuple[str, str, Callable[[Request], tuple[int, Any]]], ...] = (
     ("GET", "/installation", installation),
     ("POST", "/app/installations/{installation_id}/access_tokens", access_token),
     ("PATCH", "/issues/comments/{comment_id}", edit_comment),
+    ("POST", "/issues/comments/{comment_id}/reactions", react),
     ("POST", "/issues/{issue_number}/assignees", assign),
     ("DELETE", "/issues/{issue_number}/assignees", unassign),
     ("GET", "/issues/{issue_number}/comments", comments),

@@ -241,6 +241,16 @@ def _add_note(kind: str) -> Callable[[Request], tuple[int, Any]]:
     return added
 
 
+def react(r: Request) -> tuple[int, Any]:
+    note = int(r.words[1])
+    reaction = (note, r.body["name"])
+    notes = r.hub.notes.get(("merge_requests", r.number), [])
+    if all(one["id"] != note for one in notes) or reaction in r.hub.reactions:
+        raise Refused(404, "404 Award Emoji Name has already been taken Not Found")
+    r.hub.reactions.append(reaction)
+    return 201, {"id": 1, "name": reaction[1], "user": user("octocat"), "awardable_id": note, "awardable_type": "Note"}
+
+
 def _edit_note(kind: str) -> Callable[[Request], tuple[int, Any]]:
     def edited(r: Request) -> tuple[int, Any]:
         notes = r.hub.notes.get((kind, r.number), [])
@@ -355,6 +365,7 @@ ROUTES: tuple[tuple[str, str, Callable[[Request], tuple[int, Any]]], ...] = (
     ("GET", "/merge_requests/(\\d+)/notes", _notes("merge_requests")),
     ("POST", "/merge_requests/(\\d+)/notes", _add_note("merge_requests")),
     ("PUT", "/merge_requests/(\\d+)/notes/(\\d+)", _edit_note("merge_requests")),
+    ("POST", "/merge_requests/(\\d+)/notes/(\\d+)/award_emoji", react),
     ("GET", "/merge_trains/merge_requests/(\\d+)", train),
     ("POST", "/merge_trains/merge_requests/(\\d+)", join_train),
     ("GET", "/approval_rules", approval_rules),
