@@ -10,12 +10,14 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from runplan.adapters.configuration.load import environment
-from runplan.app.operations import answers, commands, planning, requests, retry, start
+from runplan.app.operations import answers, commands, planning, queue, requests, retry, start
 from runplan.app.operations.model import Answer, Caller, Where
 from runplan.app.views.changes import ChangeView, ProposalView, read_change
 from runplan.app.views.plans import read_plans
 from runplan.app.views.status import PlanView
 from runplan.domain.errors import Unreachable
+from runplan.domain.standing.queue import QueueEntry
+from runplan.engine.loop.queue import read_queue
 from runplan.engine.report.inbox import InboxEntry, read_inbox
 
 
@@ -62,6 +64,16 @@ class Repository:
         words = [phase, "finish" * finish, "auto" * auto, landing, f"every {every}" * bool(every), "now" * now]
         request = requests.StartRequest(plan=plan, options=tuple(filter(None, words)))
         return start.start(self._working(foreground=foreground), request)
+
+    def work(self, count: int | None = 1, *, auto: bool = False, landing: str = "", every: str = "") -> Answer:
+        """Work on so many ready plans of the queue, one after the other; on all of them if None. By the daemon."""
+        words = [str(count or "all"), "auto" * auto, landing, f"every {every}" * bool(every)]
+        return queue.work(self._caller, requests.WorkRequest(options=tuple(filter(None, words))))
+
+    def queue(self) -> tuple[QueueEntry, ...]:
+        """The open plans in the order in which `work` takes them; one with a `why` is not ready."""
+        with self._caller.open(lenient=True) as context:
+            return tuple(read_queue(context, context.store()))
 
     def plan(self, goal: str, *, quick: bool = False, then: str = "", foreground: bool = False) -> Answer:
         """Have a plan written for the goal; it waits for approval. `then` starts it after that: "finish auto"."""

@@ -13,6 +13,8 @@ PARKED = "refs/runplan/parked/"  #: work that is nowhere else
 DIFF_FILE = ".runplan.diff"  #: in a verifier's worktree, where git ignores it
 REQUIRES = "refs/runplan/requires/"  #: while one exists, its plan is not completed
 WATCH = "issues:"  #: before a label: the name of the schedule that takes its issues
+QUEUE = "queue:"  #: before a number or `all`: the name of the work on so many ready plans, and of its schedule
+WATCHES = (WATCH, QUEUE)  #: begin runs of plans that they choose
 WIP = "refs/runplan/wip/"  #: on the remote: work that another host of a fleet can continue
 BASES = "refs/runplan/base/"  #: protects the base of a run from the user's `git gc`
 
@@ -94,6 +96,14 @@ def require_plain(path: str) -> None:
             f"{shown(path)}: the name has control characters or bytes that are not UTF-8; "
             "rename the file, commit it, and try again"
         )
+
+
+def describe_watch(name: str) -> str:
+    """What a watch, or a work on the queue, takes."""
+    kind, _, what = name.partition(":")
+    if f"{kind}:" == WATCH:
+        return f"Issues with the label {what}"
+    return f"{'All' if what == 'all' else what} ready plan{'' if what == '1' else 's'} of the queue"
 
 
 def plan_key(path: str, others: Iterable[str]) -> str:

@@ -20,7 +20,7 @@ from runplan.domain.times import delay_s, iso, parse_iso
 from runplan.engine.loop.repository import Environments
 from runplan.engine.loop.runs import ActiveRun
 from runplan.engine.steps.context import OpenRepository
-from runplan.hosts.commands import BEGINNING, Executor, fire_schedule, look_for_retry, request_of
+from runplan.hosts.commands import BEGINNING, Executor, continue_work, fire_schedule, look_for_retry, request_of
 from runplan.hosts.daemon.protocol import Closed
 from runplan.hosts.daemon.state import Known
 from runplan.hosts.owner import Limit, RunOwner, RunRules
@@ -172,14 +172,28 @@ class BackgroundHost:
             self.owner.end_agents()
         store = self.owner.repository.store
         for row in store.list_waits():
-            if self.is_mine(row.plan) and parse_iso(row.wake or row.since) <= self.services.clock.now():
+            is_theirs = row.kind == WaitKind.QUEUE or not self.is_mine(row.plan)
+            if not is_theirs and parse_iso(row.wake or row.since) <= self.services.clock.now():
                 self._look_for_retry(row) if row.kind == WaitKind.REVIEW else self.adopt(row.plan)
+        self._execute_queued()
+        if not self.may_begin():  # slots stay due
+            return
+        for schedule in store.list_schedules():
+            if self.is_mine(schedule.plan):
+                self._fire_schedule(schedule)
+        for row in [row for row in store.list_waits() if row.kind == WaitKind.QUEUE]:
+            try:
+                has_begun = continue_work(row, self.owner, self.services.clock.now())
+            except RunplanError as error:  # the settings or the target; tried again after the next step or request
+                self.reporter.log.warning("trouble", plan=row.plan, error=str(error))
+                continue
+            if has_begun:
+                self._execute_queued()
+                self._asked = True  # a start that is refused makes place for the next
+
+    def _execute_queued(self) -> None:
         for command, answer in self.executor.execute_queued(begins=self.may_begin()):
             self._log_answer(command, answer)
-        if self.may_begin():  # else slots stay due
-            for schedule in store.list_schedules():
-                if self.is_mine(schedule.plan):
-                    self._fire_schedule(schedule)
 
     def wait(self, dispatches: list[str], wake: datetime | None) -> bool:
         self._failures = 0  # a step was taken

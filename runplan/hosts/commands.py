@@ -5,26 +5,31 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import datetime
 
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from runplan.adapters.agents.environment import describe_missing
 from runplan.adapters.store.protocol import Store
 from runplan.domain.decoding import convert
 from runplan.domain.errors import Fenced, NotFound, RefusedEarly, RunplanError, Unreachable
-from runplan.domain.names import WATCH, pull_branch
+from runplan.domain.names import QUEUE, WATCH, WATCHES, pull_branch
 from runplan.domain.plan.model import parse_plan
 from runplan.domain.run import events as e
 from runplan.domain.run.attempt_parts import MessagesHandled
 from runplan.domain.run.decide import pending_answer, rejected_phase
+from runplan.domain.run.kinds import WaitKind
 from runplan.domain.run.recorded import to_json
-from runplan.domain.run.requests import RunRequest, Timing, refused, unexpected
+from runplan.domain.run.requests import QueueWork, RunRequest, Timing, refused, unexpected
 from runplan.domain.run.rows import Answer, Command, FiringRow, ScheduleRow, WaitRow
 from runplan.domain.settings.schedule import Slot, parse_schedule, what_is_due
+from runplan.domain.standing.queue import holds_up
 from runplan.domain.text import command
 from runplan.domain.times import iso, parse_iso
 from runplan.engine.landing import modes
 from runplan.engine.landing.conversation import find_due
 from runplan.engine.loop import issues, runs
+from runplan.engine.loop.context import slug_of
+from runplan.engine.loop.queue import read_queue
 from runplan.engine.loop.runs import state_of
 from runplan.engine.steps.conclude import answer_command, list_answers
 from runplan.hosts.owner import RunOwner
@@ -33,6 +38,7 @@ RETRY_S = 7 * 24 * 3600.0  #: after which a failed run is not retried by a comme
 LOCK_S = 5.0  #: for another process that executes commands
 #: Verbs that begin something; a later stop of the plan refuses them while they wait.
 BEGINNING = ("start", "now", "resume")
+MOST_REASONS = 3  #: why no plan of the queue is ready
 IN_FLIGHT = "the plan is in flight"
 MOST_REFUSALS = 5  #: of issues that the answer to a watch names
 KEEP_SCHEDULE = "keep_schedule"  #: the argument of a stop that ends the run only
@@ -116,9 +122,12 @@ class Executor:
     def _execute_start(self, command: Command) -> Answer | None:
         request = convert(command.arguments, RunRequest)
         timing = request.timing
+        if timing is None and command.plan.startswith(QUEUE):
+            self._environments.use(command.plan, command, anew=True)
+            return begin_work(request.started, self._owner)
         if timing is None:
             return self._begin_run(request, command)
-        if command.plan.startswith(WATCH):
+        if command.plan.startswith(WATCHES):
             made = self._make_schedule(request, timing, command)
             if not timing.now:
                 return made
@@ -170,6 +179,9 @@ class Executor:
             give_up(row, self._store, self._owner.repository.clock.now(), "the schedule was cancelled")
             self._store.drop_schedule(plan)
             lines.append(f"Cancelled the schedule of {plan} (every {row.spec})")
+        if any(row.plan == plan and row.kind == WaitKind.QUEUE for row in self._store.list_waits()):
+            self._store.drop_wait(plan)
+            lines.append(f"Stopped {plan}: it begins no further plan; those that it has begun are not stopped")
         if self._owner.adopt(plan) is not None and not self._begins:
             return None  # a daemon has come up meanwhile: it executes the command
         if self._owner.record(plan, e.StopRequested(by=command.by)):
@@ -197,6 +209,8 @@ class Executor:
         self._environments.use(plan, command, anew=False)
         self._require_keys(plan)
         scheduled = self._store.pause_schedule(plan, None)
+        if plan in self._owner.runs and (watch := self._owner.runs[plan].state.options.watch).startswith(QUEUE):
+            self._environments.share(watch, plan)  # the next plans need the same keys
         for issue_plan, active in self._owner.runs.items():
             state = active.state
             if state.missing and state.started is not None and plan in (state.started.watch, *state.started.parents):
@@ -252,7 +266,7 @@ class Executor:
 
     def _require_keys(self, plan: str) -> None:
         """Refuse to resume a run or a watch whose keys are lost."""
-        row = self._store.get_schedule(plan) if plan.startswith(WATCH) else None
+        row = self._store.get_schedule(plan) if plan.startswith(WATCHES) else None
         started = request_of(row).started if row is not None else self._owner.newest(plan).started
         if started is not None and (names := self._environments.missing(started)):
             raise RefusedEarly(describe_missing(names, plan=plan))
@@ -272,7 +286,7 @@ def fire_schedule(row: ScheduleRow, owner: RunOwner, now: datetime) -> list[Firi
         try:
             return _firing_answer(_begin_run(row, owner, now))
         except RunplanError as error:
-            if not row.plan.startswith(WATCH):
+            if not row.plan.startswith(WATCHES):
                 raise
             return "skipped", str(error)  # the forge, the remote or the settings; tried again at the next slot
 
@@ -325,7 +339,7 @@ def _begin_run(row: ScheduleRow, owner: RunOwner, now: datetime) -> Answer | Non
     """Begin the run of a plan, or of the next issue of a watch; declined when there is none, or one is under way."""
     request = request_of(row)
     watch = row.plan
-    if not watch.startswith(WATCH):
+    if not watch.startswith(WATCHES):
         return owner.begin(request)
     asked = request.started
     repository = owner.repository
@@ -337,6 +351,8 @@ def _begin_run(row: ScheduleRow, owner: RunOwner, now: datetime) -> Answer | Non
         why = describe_missing(missing, plan=watch)
         repository.store.pause_schedule(watch, why)
         return Answer(declined=True, why=why)
+    if watch.startswith(QUEUE):
+        return begin_work(asked, owner)
     context = owner.context_for(asked)
     modes.require_ready(context.repository, context.settings, context.env)
     label = watch.removeprefix(WATCH)
@@ -376,6 +392,53 @@ def request_of(row: ScheduleRow) -> RunRequest:
 
 def _slot_key(slot: Slot) -> str:
     return json.dumps([iso(slot.at), slot.key])
+
+
+# --- the queue: a work is a row that becomes a start of the next ready plan whenever none of its plans works -------
+
+
+def begin_work(asked: e.RunStarted, owner: RunOwner) -> Answer:
+    """Record the work on ready plans; declined when none is ready, or the same work is under way."""
+    store = owner.repository.store
+    now = iso(owner.repository.clock.now())
+    if any(row.plan == asked.plan for row in store.list_waits()):
+        return Answer(declined=True, why=f"{asked.plan} is under way; see: runplan queue")
+    entries = read_queue(owner.context_for(asked), store)
+    first = next((entry for entry in entries if not entry.why), None)
+    if first is None:
+        reasons = "; ".join(f"{entry.plan} {entry.why}" for entry in entries[:MOST_REASONS])
+        return Answer(declined=True, why=f"no plan of the queue is ready{f': {reasons}' if reasons else ''}")
+    about = json.dumps(to_builtins(QueueWork(started=asked)))
+    store.put_wait(WaitRow(kind=WaitKind.QUEUE, plan=asked.plan, about=about, since=now))
+    return Answer(plan=first.plan, fresh=True, run=asked.plan)
+
+
+def continue_work(row: WaitRow, owner: RunOwner, now: datetime) -> bool:
+    """Queue the start of the next ready plan, unless a plan of the work is at work; whether it did.
+
+    The start and the plan's place in the row are recorded together. The row goes when nothing is left to begin.
+    """
+    store = owner.repository.store
+    work = convert(json.loads(row.about), QueueWork)
+    rows = [store.get_interrupted_run(plan) for plan in work.begun]
+    is_at_work = any(run is not None and holds_up(runs.find_awaited(store, run)) for run in rows)
+    if is_at_work or any(command.plan in work.begun for command in store.list_queued_commands()):
+        return False
+    context = owner.context_for(work.started)
+    entries = read_queue(context, store) if work.left > 0 else ()
+    chosen = next((entry for entry in entries if not entry.why and entry.plan not in work.begun), None)
+    if chosen is None:
+        store.drop_wait(row.plan)
+        return False
+    path = chosen.plan
+    owner.environments.share(path, row.plan)
+    slug = slug_of(context, path)
+    started = replace(work.started, plan=path, title=chosen.title, slug=slug, issues=chosen.issues, watch=row.plan)
+    arguments = to_builtins(RunRequest(started=started, fired=True))
+    about = json.dumps(to_builtins(replace(work, begun=(*work.begun, path))))
+    start = Command(plan=path, verb="start", arguments=arguments, by=row.plan, at=iso(now))
+    store.add_command(start, work=replace(row, about=about, since=iso(now)))
+    return True
 
 
 # --- retries: a comment `/runplan retry` on the open pull request of a failed run --------------------------------

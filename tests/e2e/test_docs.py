@@ -201,7 +201,7 @@ def with_manager(place: Path, home: Path | None) -> Project:
 
 #: The project in which each verb that changes something is run.
 PROJECTS = {
-    **dict.fromkeys(("start", "watch-issues"), with_origin),
+    **dict.fromkeys(("start", "watch-issues", "work", "queue"), with_origin),
     **dict.fromkeys(("stop", "now", "pause", "resume"), scheduled),
     **dict.fromkeys(("diff", "approve", "reject"), waiting),
     "answer": asking,
@@ -242,6 +242,8 @@ def test_a_changing_command_ends_as_expected(tmp_path: Path, home: Path, line: s
             hub.issues[42] = Issue(number=42, title="Bug", body="It is broken.")
         if "issues:" in line:
             assert project.runplan("watch-issues", "--label", "runplan", "every", "10m").code == 0
+        if "queue:" in line:
+            assert project.runplan("work", "all", "every", "10m").code == 0
         if "--revise" in line:
             text = project.show("main:plans/X.md")
             project.agent(planner(draft={"plan": text}, revise={**REVISE, "plan": text}))

@@ -78,6 +78,21 @@ def test_cards_lead_to_the_next_action(browser: Browser) -> None:
     assert 'aria-label="1 of 3 phases done"' in board
 
 
+def test_the_queue_is_a_column_of_the_board_that_can_be_reordered(browser: Browser, project: Project) -> None:
+    def queue() -> list[str]:
+        section = browser.get("/").text.partition('<section id="queue"')[2]
+        return re.findall(r'<th scope="row">\d\. <a href="[^"]*plan=plans%2F(\w+).md"', section)
+
+    assert queue() == ["X", "ask", "bad"]
+    assert browser.get("/").text.count('name="action" value="move"') == 4, "up and down"
+    repo = know(project.env, project.path).key
+    moved = browser.act(verb="queue", repo=repo, plan="plans/bad.md", action="move", to="1")
+    assert (moved.status, moved.headers["location"]) == (303, "/#queue")
+    assert queue() == ["bad", "X", "ask"]
+    browser.act(verb="queue", repo=repo, plan="plans/bad.md", action="unpin")
+    assert queue() == ["X", "ask", "bad"]
+
+
 def test_a_question_and_a_failed_plan_have_a_form(browser: Browser, project: Project) -> None:
     (asked,) = [body["id"] for kind, body in project.events("plans/ask.md") if kind == "QuestionAsked"]
     *_, inbox, failed = browser.get("/inbox").text.split("<article ")

@@ -22,7 +22,7 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from runplan.adapters.notify.notices import of_waiting
-from runplan.app.views.status import PlanOutline, PlanState, view_plan
+from runplan.app.views.status import PlanState, view_plan
 from runplan.domain.errors import Unreachable
 from runplan.domain.plan.model import Status
 from runplan.domain.run import events as e
@@ -33,6 +33,7 @@ from runplan.domain.run.kinds import FOR_ANSWER, Mode
 from runplan.domain.run.requests import RunRequest, Timing
 from runplan.domain.run.rows import wait_of
 from runplan.domain.run.state import list_running, open_states
+from runplan.domain.standing.phases import PlanOutline
 from tests.model.simulation import PLAN, START, MemoryStore, Simulation
 from tests.support.builders import a_plan
 from tests.support.environment import pinned

@@ -7,9 +7,10 @@ import pytest
 from msgspec.structs import replace
 
 from runplan.app.views.board import Board, Card, shorten_roots
-from runplan.app.views.status import PhaseOutline, PlanOutline, PlanState, view_plan
+from runplan.app.views.status import PlanState, view_plan
 from runplan.domain.run.kinds import WaitKind
 from runplan.domain.run.rows import FailureRow, PlanFacts, RunRow, ScheduleRow, Work
+from runplan.domain.standing.phases import PhaseOutline, PlanOutline
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SINCE = "2026-01-01T11:50:00Z"

@@ -26,13 +26,14 @@ from runplan.app.views.plan_page import (
     look_at,
     read_checks,
 )
-from runplan.app.views.status import PhaseOutline, PlanOutline, PlanView, view_plan
+from runplan.app.views.status import PlanView, view_plan
 from runplan.domain.run import events as e
 from runplan.domain.run.attempts import Attempt, open_questions
 from runplan.domain.run.dispatch import Ending, Evidence
 from runplan.domain.run.kinds import GateAnswer, PhaseStep, Reason, Role
 from runplan.domain.run.recorded import Recorded
 from runplan.domain.run.rows import FailureRow, PlanFacts, RunRow
+from runplan.domain.standing.phases import PhaseOutline, PlanOutline
 from runplan.engine.report.summary import PhaseRecord, PhaseSpending
 from runplan.interfaces.web.pages.plan import choose_phases, draw_plan, make_bars
 from runplan.interfaces.web.render import TEMPLATES

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from runplan.app.views.board import Card
-from runplan.app.views.status import PhaseOutline, PlanOutline, view_plan
+from runplan.app.views.status import view_plan
 from runplan.domain.run.kinds import RunStatus
 from runplan.domain.run.rows import PlanFacts, RunRow
+from runplan.domain.standing.phases import PhaseOutline, PlanOutline
 from runplan.domain.standing.usage import AgentUsage
 from runplan.domain.text import count_cells, fit_cells
 from runplan.interfaces.cli.show.screen import (

@@ -6,11 +6,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from runplan.app.views.plans import parse_outline
 from runplan.app.views.status import (
     PhaseFailure,
-    PhaseOutline,
-    PlanOutline,
     PlanView,
     RunView,
     ScheduleView,
@@ -22,7 +19,9 @@ from runplan.app.views.status import (
 )
 from runplan.domain.run.kinds import PhaseStep, WaitKind
 from runplan.domain.run.rows import FailureRow, PlanFacts, RunRow, ScheduleRow, Work
+from runplan.domain.standing.phases import PhaseOutline, PlanOutline
 from runplan.domain.times import iso
+from runplan.engine.loop.queue import parse_outline
 from runplan.interfaces.cli.show.status import Page
 from runplan.interfaces.cli.terminal import Style
 from tests.support.cli import a_plan

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -231,8 +231,9 @@ class Store(ABC):
         return [plan for (plan,) in self.query("SELECT DISTINCT plan FROM runs ORDER BY plan")]
 
     def list_active_plans(self, *, queued: bool = False) -> list[str]:
-        """The plans with an unfinished run, a schedule or (`queued`) a queued command."""
+        """The plans with an unfinished run, a schedule or (`queued`) a queued command; and works on the queue."""
         query = f"SELECT plan FROM runs WHERE {tables.IS_ACTIVE} UNION SELECT plan FROM schedules"
+        query += " UNION SELECT plan FROM waits WHERE kind='queue'"
         query += " UNION SELECT plan FROM commands WHERE answer IS NULL" if queued else ""
         return [plan for (plan,) in self.query(query)]
 
@@ -367,10 +368,12 @@ class Store(ABC):
 
     # --- commands --------------------------------------------------------------------------------------
 
-    def add_command(self, command: r.Command) -> int:
-        """Queue a command; its number."""
+    def add_command(self, command: r.Command, *, work: r.WaitRow | None = None) -> int:
+        """Queue a command, and record the work on the queue that asks for it; its number."""
         values = (command.plan, command.verb, json.dumps(command.arguments), command.by, command.at)
         with self.transaction():
+            if work is not None:
+                self.execute(*_upsert("waits", "plan", **asdict(work)))
             insert = "INSERT INTO commands (plan, verb, arguments, by, at) VALUES (?,?,?,?,?) RETURNING seq"
             ((number,),) = self.run_statement(insert, values).fetchall()
             self.execute("DELETE FROM commands WHERE answer IS NOT NULL AND seq <= ?", number - KEPT)
@@ -442,6 +445,16 @@ class Store(ABC):
 
     def drop_wait(self, plan: str) -> None:
         self._change("DELETE FROM waits WHERE plan=?", plan)
+
+    def list_places(self) -> dict[str, int]:
+        """Where persons have put plans in the queue; 0 for a pinned one."""
+        return dict(self.query("SELECT plan, place FROM places"))
+
+    def put_places(self, places: Mapping[str, int]) -> None:
+        with self.transaction():
+            self.execute("DELETE FROM places")
+            for plan, place in places.items():
+                self.execute("INSERT INTO places (plan, place) VALUES (?,?)", plan, place)
 
     # --- baselines -------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from runplan.domain.run.kinds import UNFINISHED
 
-SCHEMA_VERSION = 13
+SCHEMA_VERSION = 14
 IS_ACTIVE = f"state IN {tuple(status.value for status in UNFINISHED)}"
 NEWEST = "SELECT max(number) FROM runs WHERE ? IN ('', plan) GROUP BY plan"
 OUTLINES = "SELECT plan, stamp, value FROM outlines WHERE ? IN ('', plan)"

@@ -69,6 +69,22 @@ class WatchIssuesRequest:
 
 
 @dataclass(frozen=True, kw_only=True)
+class WorkRequest:
+    """Work on the ready plans of the queue, one after the other, each to its end."""
+
+    options: Annotated[tuple[str, ...], Help("how many plans, or `all`; auto, a landing, every SCHEDULE", "WORD")] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueueRequest:
+    """Put a plan elsewhere in the queue."""
+
+    action: str  #: move, pin or unpin
+    plan: str
+    to: int | None = None  #: its new number, for move
+
+
+@dataclass(frozen=True, kw_only=True)
 class StopRequest:
     """Cancel schedules and end runs; their work is kept."""
 

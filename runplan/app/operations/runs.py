@@ -28,7 +28,7 @@ from runplan.domain.errors import (
     Unreachable,
     error_with,
 )
-from runplan.domain.names import WATCH
+from runplan.domain.names import WATCHES
 from runplan.domain.plan.marks import PhaseSettings, Status
 from runplan.domain.plan.model import Plan, parse_plan
 from runplan.domain.run.attempts import PlanningAttempt
@@ -244,7 +244,7 @@ def run_started(
         anew=asked.anew,
         landing=run.landing,
         target=run.target,
-        slug="" if plan.startswith(WATCH) else contexts.slug_of(context, plan),
+        slug="" if plan.startswith(WATCHES) else contexts.slug_of(context, plan),
         issues=issues,
         remote=run.remote if uses_remote(run.landing) else "",
         concludes=modes.concludes(run.landing),
@@ -406,7 +406,7 @@ def tell_answer(
     caller: Caller, plan: str, answer: RowAnswer, request: RunRequest | None = None, *, seen: int | None = None
 ) -> Answer:
     """Say what became of a request; None is that of a schedule."""
-    is_watch = plan.startswith(WATCH)
+    is_watch = plan.startswith(WATCHES)
     plan = answer.plan or plan
     reply = request.reply if request is not None else None
     for text in answer.warnings:

@@ -59,7 +59,7 @@ def _read_words(caller: Caller, context: RepositoryContext, request: StartReques
     if request.plan and not is_option(request.plan):
         return request.plan, parse_words(request.options)
     views, _ = read_plans(context, "", SystemClock().now(), warn=caller.warn)
-    plans = [view for view in views if view.state is not PlanState.PAGE and not view.plan.startswith(names.WATCH)]
+    plans = [view for view in views if view.state is not PlanState.PAGE and not view.plan.startswith(names.WATCHES)]
     if any(names.is_named(request.plan, view.plan) for view in plans):  # a plan may be called finish.md
         return request.plan, parse_words(request.options)
     unfinished = [view.plan for view in plans if view.status == PlanStatus.ACTIVE]

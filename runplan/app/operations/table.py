@@ -5,7 +5,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from runplan.app.operations import answers, commands, planning, requests, retry, start, upkeep
+from runplan.app.operations import answers, commands, planning, queue, requests, retry, start, upkeep
 from runplan.app.operations.model import Answer, Caller, Declined, Operation
 from runplan.domain.errors import Exit, RunplanError, refused_by_system
 from runplan.domain.text import plain
@@ -14,6 +14,8 @@ from runplan.domain.text import plain
 OPERATIONS: dict[str, tuple[Operation[Any], type]] = {
     "start": (start.start, requests.StartRequest),
     "watch-issues": (start.watch_issues, requests.WatchIssuesRequest),
+    "work": (queue.work, requests.WorkRequest),
+    "queue": (queue.queue, requests.QueueRequest),
     "plan": (planning.plan, requests.PlanRequest),
     "edit": (planning.edit, requests.EditRequest),
     "stop": (commands.stop, requests.StopRequest),

@@ -11,12 +11,15 @@ from runplan.app.views.plans import PlanReader
 from runplan.app.views.repositories import find_known, open_known
 from runplan.app.views.status import PlanState, PlanView
 from runplan.domain.errors import NotFound, RunplanError
-from runplan.domain.names import digest_of
+from runplan.domain.names import QUEUE, digest_of
 from runplan.domain.standing.actions import NextAction
 from runplan.domain.standing.phases import PhaseState
+from runplan.domain.standing.queue import QueueEntry
 from runplan.domain.standing.usage import AgentUsage, sum_usage, usage_of
 from runplan.domain.text import counted
 from runplan.engine.loop.context import RepositoryContext
+from runplan.engine.loop.queue import read_queue
+from runplan.engine.report.summary import forecast_phases, list_spent
 from runplan.hosts.daemon.state import Known
 
 MOST_RUNS = 1_000  #: whose cost is added up for a budget
@@ -94,8 +97,19 @@ class Card(Struct, frozen=True, kw_only=True):
         return f"{self.repo}-{digest_of(self.view.plan.encode('utf-8', 'surrogateescape'))[:12]}"
 
 
+class QueueView(Struct, frozen=True, kw_only=True):
+    """The queue of a repository, the plan that is worked next first."""
+
+    plans: tuple[QueueEntry, ...] = ()
+    forecast: str = ""  #: of the plans that are ready
+    works: tuple[PlanView, ...] = ()  #: that begin plans of it, now or by a schedule
+    repo: str = ""  #: the key of its repository
+    repository: str = ""  #: a short name of it
+
+
 class Board(Struct, frozen=True, kw_only=True):
     cards: tuple[Card, ...]
+    queues: tuple[QueueView, ...] = ()  #: of more than one plan
     missing: tuple[tuple[Known, str], ...] = ()  #: repositories that cannot be read, each with the reason
     notes: tuple[str, ...] = ()  #: broken settings, and why the daemon does not work
 
@@ -117,32 +131,45 @@ class Board(Struct, frozen=True, kw_only=True):
 # --- reading ----------------------------------------------------------------------------------------------
 
 
+def read_queue_view(context: RepositoryContext, views: Sequence[PlanView]) -> QueueView:
+    """The queue with a forecast of the plans that are ready, and the works among the views."""
+    plans = read_queue(context, context.store())
+    count = sum(plan.phases for plan in plans if not plan.why)
+    forecast = forecast_phases(count, list_spent(context.store())) if count else ""
+    works = (view for view in views if view.plan.startswith(QUEUE))
+    return QueueView(plans=tuple(plans), forecast=forecast, works=tuple(works))
+
+
 def read_board(known: Sequence[Known], now: datetime) -> Board:
     names = shorten_roots([repository.root for repository in known])
     cards: list[Card] = []
+    queues: list[QueueView] = []
     missing: list[tuple[Known, str]] = []
     notes: list[str] = []
     for repository in known:
         try:
-            new_cards, new_notes = read_repository(repository, names[repository.root], now)
+            new_cards, new_queues, new_notes = read_repository(repository, names[repository.root], now, has_queue=True)
             cards += new_cards
+            queues += new_queues
             notes += new_notes
         except (RunplanError, OSError) as error:
             missing.append((repository, str(error)))
-    return Board(cards=tuple(cards), missing=tuple(missing), notes=tuple(dict.fromkeys(notes)))
+    return Board(cards=tuple(cards), queues=tuple(queues), missing=tuple(missing), notes=tuple(dict.fromkeys(notes)))
 
 
 def find_card(env: Mapping[str, str], key: str, plan: str, now: datetime) -> tuple[Known, Card]:
     repository = find_known(env, key)
-    cards, _ = read_repository(repository, PurePath(repository.root).name, now)
+    cards, _, _ = read_repository(repository, PurePath(repository.root).name, now, has_queue=False)
     card = next((card for card in cards if card.view.plan == plan), None)
     if card is None:
         raise NotFound(f"{plan}: no such plan in {repository.root}")
     return repository, card
 
 
-def read_repository(repository: Known, name: str, now: datetime) -> tuple[list[Card], list[str]]:
-    """The cards of a repository, and what a person should know about it."""
+def read_repository(
+    repository: Known, name: str, now: datetime, *, has_queue: bool
+) -> tuple[list[Card], list[QueueView], list[str]]:
+    """The cards of a repository, its queue if it has one of several plans, and what a person should know about it."""
     notes: list[str] = []
 
     def warn(text: str) -> None:
@@ -152,9 +179,11 @@ def read_repository(repository: Known, name: str, now: datetime) -> tuple[list[C
         views, host = PlanReader(context, "", now, warn=warn).read()
         plans = [view for view in views if view.state is not PlanState.PAGE]
         cards = [make_card(context, view, repository.key, name) for view in plans]
+        queue = read_queue_view(context, views) if has_queue else QueueView()
     if host is not None:
         notes.append(host.error if host.state == "absent" else f"{name}: {host.error}")
-    return cards, notes
+    queues = [replace(queue, repo=repository.key, repository=name)] if len(queue.plans) > 1 else []
+    return cards, queues, notes
 
 
 def make_card(context: RepositoryContext, view: PlanView, repo: str, name: str = "") -> Card:

@@ -6,21 +6,18 @@ from contextlib import closing, suppress
 from datetime import UTC, datetime
 from typing import TypeVar
 
-import msgspec
 from msgspec.structs import replace
 
-from runplan import __version__
 from runplan.adapters.configuration.places import socket_path, state_directory
-from runplan.adapters.git.objects import read_plan
 from runplan.adapters.store.protocol import open_store, store_exists
 from runplan.app.operations.model import Caller
-from runplan.app.views.status import HostView, Look, PlanOutline, PlanView, ScheduleView, sort_plans, view_plan
-from runplan.domain.decoding import convert, decode_json
-from runplan.domain.errors import NotAPlan, PlanUnreadable, RefusedEarly, RunplanError, Unreachable
-from runplan.domain.names import WATCH
+from runplan.app.views.status import HostView, Look, PlanState, PlanView, ScheduleView, sort_plans, view_plan
+from runplan.domain.errors import RefusedEarly, RunplanError, Unreachable
+from runplan.domain.names import QUEUE, WATCHES, describe_watch
 from runplan.domain.plan.marks import PlanStatus
-from runplan.domain.run.kinds import Mode, RunStatus
+from runplan.domain.run.kinds import Mode, RunStatus, WaitKind
 from runplan.domain.run.rows import OwnerState, PlanFacts, Work
+from runplan.domain.standing.phases import PlanOutline
 from runplan.domain.times import iso
 from runplan.engine.loop.context import (
     RepositoryContext,
@@ -31,6 +28,7 @@ from runplan.engine.loop.context import (
     read_checkout,
     spec_plans,
 )
+from runplan.engine.loop.queue import parse_outline, read_outline
 from runplan.hosts.daemon.state import read_holder
 
 W = TypeVar("W", bound=Work)
@@ -68,7 +66,8 @@ class PlanReader:
         known = [self._plan] if self._plan else known_plans(self._context, self._store.list_active_plans())
         ran = [path for path, facts in self._facts.items() if facts.run is not None]
         scheduled = [path for path, facts in self._facts.items() if facts.schedule is not None]
-        watches = [path for path in ([self._plan] if self._plan else scheduled) if path.startswith(WATCH)]
+        scheduled += [path for path, facts in self._facts.items() if facts.wait and facts.wait.kind == WaitKind.QUEUE]
+        watches = {path for path in ([self._plan] if self._plan else scheduled) if path.startswith(WATCHES)}
         plans = [(path, *self._read_plan(path)) for path in sorted({*known, *ran}.difference(watches))]
         closed = _ask_for_closed_repository(self._context) if any(_is_idle(facts) for _, _, facts in plans) else None
         landing = self._context.settings.run.landing
@@ -77,11 +76,16 @@ class PlanReader:
             stands_still = closed is not None and _is_idle(facts)
             views.append(view_plan(path, outline, facts, landing=landing, now=self._now, stands_still=stands_still))
         for path in sorted(watches):  # in the form of a plan, with the answer to the last slot
-            outline = PlanOutline(title=f"Issues with the label {path.removeprefix(WATCH)}", status="watching")
-            facts = PlanFacts(schedule=self._facts[path].schedule)
+            outline = PlanOutline(title=describe_watch(path), status="watching")
+            facts = PlanFacts(schedule=self._facts[path].schedule, wait=self._facts[path].wait)
             last = self._store.list_firings(path, limit=1)
             answered = Look(last[0].at, last[0].answer, last[0].why) if last else None
-            views.append(view_plan(path, outline, facts, landing="pr", now=self._now, answered=answered))
+            if facts.wait is not None:
+                begun = ", ".join(json.loads(facts.wait.about)["begun"]) or "none yet"
+                answered = Look(facts.wait.since, "working", f"begun: {begun}")
+            landing = landing if path.startswith(QUEUE) else "pr"
+            view = view_plan(path, outline, facts, landing=landing, now=self._now, answered=answered)
+            views.append(replace(view, state=PlanState.RUNNING) if facts.wait else view)
         if self._new and store_exists(self._context.journal):
             with suppress(RunplanError, OSError), closing(open_store(self._context.journal)) as store:
                 store.put_outlines(self._new)
@@ -115,7 +119,7 @@ class PlanReader:
         if facts.run is None and (link := describe_link(context.root / path, path, "status")):
             return PlanOutline(error=link, is_page=True)
         if blob := self._find_blob(context, path):
-            stored = self._stored_outline(blob, path, facts)
+            stored = read_outline(context.git, blob, path, facts.outline, self._new)
             return replace(stored, status="active", complete=False) if context.is_on_branch else stored
         if facts.run is not None and facts.run.mode is Mode.PLAN:  # its plan is not in the repository yet
             from runplan.domain.run.planning_events import ProposalMade  # slow to import, and rarely needed
@@ -144,21 +148,6 @@ class PlanReader:
         stored = context.git.object(f"{context.target}:{path}")  # outside the directory of plans
         return stored.oid if stored is not None and stored.kind in ("blob", "tree") else ""
 
-    def _stored_outline(self, blob: str, path: str, facts: PlanFacts) -> PlanOutline:
-        """The outline that was stored for this blob, or a new one."""
-        stamp = f"{__version__} {blob}"
-        known, outline = facts.outline
-        if known == stamp:
-            with suppress(msgspec.DecodeError):  # text that is not valid Unicode
-                return decode_json(outline, PlanOutline)
-        text = read_plan(self._context.git, blob, path)
-        if text is None:
-            raise Unreachable(f"{path} cannot be read; see: git fsck")
-        plan = parse_outline(text, path)
-        # Not msgspec.json: a text need not be valid Unicode, and json escapes it.
-        self._new.append((path, stamp, json.dumps(msgspec.to_builtins(plan))))
-        return plan
-
 
 def list_paths(caller: Caller) -> list[str]:
     """The plans in the checkout and on the target, also those of other tools."""
@@ -173,19 +162,6 @@ def read_plans(
     run = context.store().get_run(word) if word else None
     plan = run.plan if run is not None else plan_or_watch(context, word) if word else ""
     return PlanReader(context, plan, now, warn=warn).read()
-
-
-def parse_outline(text: bytes, path: str) -> PlanOutline:
-    from runplan.domain.plan import model, tracker  # slow to import, and most plans are known
-
-    try:
-        plan = model.parse_plan(text, path=path)
-    except PlanUnreadable as error:
-        return PlanOutline(error=str(error), is_page=isinstance(error, NotAPlan))
-    outline = convert(plan, PlanOutline, from_attributes=True)
-    hindrances = [phase.status != "done" and tracker.describe_hindrance(plan, phase) for phase in plan.phases]
-    phases = (replace(phase, hindrance=why or "") for phase, why in zip(outline.phases, hindrances, strict=True))
-    return replace(outline, phases=tuple(phases))
 
 
 # --- the daemon -----------------------------------------------------------------------------------------

@@ -12,30 +12,9 @@ from runplan.domain.run.kinds import PLANNING_STEPS, UNFINISHED, Mode, RunOutcom
 from runplan.domain.run.rows import PlanFacts, RunRow, ScheduleRow, Work, wait_of
 from runplan.domain.settings.schedule import describe_delay, next_slot
 from runplan.domain.standing.actions import NextAction, list_actions
-from runplan.domain.standing.phases import PhaseState, describe_phase, state_of_work
+from runplan.domain.standing.phases import PhaseOutline, PhaseState, PlanOutline, describe_phase, state_of_work
 from runplan.domain.text import clock, command, counted, in_words
 from runplan.domain.times import iso, parse_iso, zone as zone_of
-
-
-class PhaseOutline(Struct, frozen=True):
-    id: str
-    title: str
-    status: str
-    commit: str | None
-    depends: tuple[str, ...]
-    hindrance: str = ""  #: why an open phase cannot be worked now
-
-
-class PlanOutline(Struct, frozen=True, kw_only=True):
-    """A plan without its texts; one that cannot be parsed has an error and no phases."""
-
-    title: str = ""
-    status: str = ""
-    complete: bool = False
-    phases: tuple[PhaseOutline, ...] = ()
-    error: str = ""
-    is_page: bool = False  #: the error is that it is no plan
-
 
 # --- views ----------------------------------------------------------------------------------------------
 

@@ -67,6 +67,8 @@ _PROGRESS_LABEL = (
 #: A title that stands for another: `[PHASE_NAME]`, `{{title}}`, `<Title>`.
 _PLACEHOLDER = r"\[[^\[\]]*\]|\{+[^{}]*\}+|<[\w -]*>"
 _OF_PLAN = r"(?i)status|overview|summary|progress|metadata"  #: chapters that may hold the status of the plan
+NO_PRIORITY = 1_000_000
+_PRIORITIES = {"critical": 0, "high": 1, "medium": 2, "low": 3}
 _LANDING = re.compile(r">[ \t]*\*\*Landing mode:[ \t]*`?(cherry-pick|pr|direct)\b", re.IGNORECASE)
 
 
@@ -105,6 +107,9 @@ class Plan(Struct, frozen=True, kw_only=True):
     status: PlanStatus
     complete: bool  #: its front matter says so, or every phase is done
     issues: tuple[int, ...]
+    priority: int  #: in the queue, 1 before 2; NO_PRIORITY for none
+    created: str  #: the date in its front matter
+    after: tuple[str, ...]  #: the plans that have to be complete before the queue takes it
     format: Format
     read_as: str  #: the format in words: "Kiro tasks"
     phases: tuple[Phase, ...]  #: in tracker order
@@ -155,6 +160,7 @@ def parse_plan(text: bytes, *, path: str) -> Plan:
     left = [phase for phase in phases if phase.status is not Status.DONE]
     unsupported = [phase for phase in left if phase.unsupported]
     remarks += [Remark(row.execution.line, f"phase {row.id} {row.unsupported}", is_error=True) for row in unsupported]
+    after = lines.find_field("after")
     numbers = (field.value.strip("# \t") for field in lines.fields if field.key == "issue")
     if left and status is PlanStatus.COMPLETE:
         ids = ", ".join(phase.id for phase in left)
@@ -172,6 +178,9 @@ def parse_plan(text: bytes, *, path: str) -> Plan:
         status=status,
         complete=status is PlanStatus.COMPLETE or not left,
         issues=tuple(dict.fromkeys(int(number) for number in numbers if re.fullmatch(r"[1-9][0-9]{0,17}", number))),
+        priority=_read_priority(lines),
+        created=lines.front_value("created"),
+        after=tuple(front_matter.list_values(lines, after)) if after else (),
         format=reading.format,
         read_as=reading.name,
         phases=phases,
@@ -307,7 +316,15 @@ def other_way(text: bytes, *, path: str) -> tuple[Reading, Reading] | None:
     return None
 
 
+def _read_priority(lines: Lines) -> int:
+    value = lines.front_value("priority").lower()
+    return _PRIORITIES.get(value, int(value) if re.fullmatch(r"[0-9]{1,5}", value) else NO_PRIORITY)
+
+
 def _about_text(lines: Lines, reading: Reading) -> Iterator[Remark]:
+    if (field := lines.find_field("priority")) and _read_priority(lines) == NO_PRIORITY:
+        known = f"a number, 1 before 2, or {', '.join(_PRIORITIES)}"
+        yield Remark(field.at + 1, f"the queue cannot read priority: {field.value}; write {known}")
     if lines.texts[0] == "---" and not lines.front:
         yield Remark(1, "the front matter is never closed by a line ---; it is ignored")
     if lines.open_fence >= 0:

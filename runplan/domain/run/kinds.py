@@ -116,6 +116,7 @@ class WaitKind(StrEnum):
     HOST = "host"  #: of a fleet, with labels
     CRASHED = "crashed"  #: a person, after a defect of runplan itself
     CLAIM = "claim"  #: of the daemon: another process works on the run
+    QUEUE = "queue"  #: of the daemon: it begins further plans of the queue
 
 
 ANSWERED = (WaitKind.APPROVAL, WaitKind.SIGN_OFF)  #: waits that `approve` and `reject` end

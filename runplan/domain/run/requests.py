@@ -1,10 +1,12 @@
 """Run requests, and the answers to commands that failed."""
 
+from math import inf
 from typing import TypeAlias
 
 from msgspec import Struct
 
 from runplan.domain.errors import Exit, RunplanError
+from runplan.domain.names import QUEUE
 from runplan.domain.run.events import Answered, QuestionAnswered, RunStarted
 from runplan.domain.run.planning_events import ProposalMade
 from runplan.domain.run.rows import Answer
@@ -35,6 +37,19 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     @property
     def reply(self) -> Reply | None:
         return self.answer or self.answered or self.edited
+
+
+class QueueWork(Struct, frozen=True, kw_only=True):
+    """A request to work on plans of the queue; it is under way as long as its row is stored."""
+
+    started: RunStarted  #: like each of its runs
+    begun: tuple[str, ...] = ()  #: its plans so far
+
+    @property
+    def left(self) -> float:
+        """How many more plans it may begin."""
+        most = self.started.plan.removeprefix(QUEUE)
+        return (inf if most == "all" else int(most)) - len(self.begun)
 
 
 def refused(error: RunplanError, host: str = "") -> Answer:

@@ -40,6 +40,8 @@ EFFECTS = {
     "stop": "Stop requested: its work is kept.",
     "pause": "Pause requested: the current step finishes.",
     **dict.fromkeys(("start", "retry", "resume", "now"), "Accepted: the work goes on, now or at its time."),
+    "work": "Accepted: ready plans are worked on, one after the other.",
+    "queue": "The queue has the new order.",
     "forget": "Forgotten: agents are not told it again.",
     "tell": "Told: the next agent of the run reads it first.",
 }
@@ -78,6 +80,8 @@ def list_actions(
     run = facts.run
     if facts.queued:
         return ()
+    if facts.wait is not None and facts.wait.kind == WaitKind.QUEUE:
+        return (make_action("stop", plan),)
     if run is not None and run.is_active:
         actions = _actions_of_run(plan, run, facts, is_stuck=is_stuck)
         actions += [action for action in _actions_of_schedule(plan, facts.schedule) if action.verb != "now"]

@@ -1,9 +1,36 @@
-"""The state of a phase, and its words. Cheap to import."""
+"""Outlines of plans and phases; the state of a phase, and its words. Cheap to import."""
 
 from collections.abc import Sequence
 from enum import StrEnum
 
+from msgspec import Struct
+
 from runplan.domain.run.rows import Work, wait_of
+
+
+class PhaseOutline(Struct, frozen=True):
+    id: str
+    title: str
+    status: str
+    commit: str | None
+    depends: tuple[str, ...]
+    hindrance: str = ""  #: why an open phase cannot be worked now
+
+
+class PlanOutline(Struct, frozen=True, kw_only=True):
+    """A plan without its texts; one that cannot be parsed has an error and no phases."""
+
+    title: str = ""
+    status: str = ""
+    complete: bool = False
+    phases: tuple[PhaseOutline, ...] = ()
+    error: str = ""
+    is_page: bool = False  #: the error is that it is no plan
+    issues: tuple[int, ...] = ()
+    priority: int = 0
+    created: str = ""
+    after: tuple[str, ...] = ()
+    subplans: tuple[str, ...] = ()  #: plans that phases of it have done
 
 
 class PhaseState(StrEnum):

@@ -304,14 +304,15 @@ def describe_link(file: Path, path: str, verb: str) -> str:
 
 
 def plan_or_watch(context: RepositoryContext, word: str) -> str:
-    if not word.startswith(names.WATCH):
+    if not word.startswith(names.WATCHES):
         return plan_path(context, word)
-    watches = [row.plan for row in context.store().list_schedules() if row.plan.startswith(names.WATCH)]
+    watches = [plan for plan in context.store().list_active_plans() if plan.startswith(names.WATCHES)]
     if word not in watches:
         label = word.removeprefix(names.WATCH) or "LABEL"
-        make = f"make one: {command('runplan', 'watch-issues', '--label', label, 'every', '10m')}"
+        make = command("runplan", "watch-issues", "--label", label, "every", "10m")
+        make = command("runplan", "work", "all") if word.startswith(names.QUEUE) else make
         there_are = f"there are: {', '.join(watches)}"
-        raise NotFound(f"{word}: no such watch; {there_are if watches else make}")
+        raise NotFound(f"{word}: no such watch; {there_are if watches else f'make one: {make}'}")
     return word
 
 
@@ -320,7 +321,7 @@ def known_plans(context: RepositoryContext, active: Iterable[str]) -> list[str]:
     files = (path for ending in SUFFIXES for path in directory.rglob(f"*{ending}") if path.is_file())
     paths = {path.relative_to(context.root).as_posix() for path in files}
     paths = paths.union(plans_on_target(context), active)
-    return sorted(path for path in paths if names.is_plain(path) and not path.startswith(names.WATCH))
+    return sorted(path for path in paths if names.is_plain(path) and not path.startswith(names.WATCHES))
 
 
 def spec_plans(root: Path) -> list[str]:

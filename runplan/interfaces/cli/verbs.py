@@ -103,6 +103,12 @@ _CHECK = (
 _MEMORY = (
     [_value("forget this lesson", "--forget", metavar="ID", default=""), _flag("forget all of them", "--clear"), _JSON],
 )
+_QUEUE = (
+    _value("instead of a list", "action", choices=("move", "pin", "unpin"), nargs="?"),
+    _value("a plan of the queue", "plan", metavar="PLAN", nargs="?", default=""),
+    _value("its new number, for move", "to", metavar="N", type=int, nargs="?"),
+    _JSON,
+)
 _INIT = (_flag("write a /run-plan skill for the agent you talk to, instead", "--skill"),)
 _DAEMON = (_value("stop or restart the running daemon", "action", nargs="?", choices=("stop", "restart")),)
 _SERVICE = (
@@ -148,6 +154,8 @@ GROUPS: dict[str, dict[str, Verb]] = {
             requests.StartRequest, [_HERE, _WAIT, _flag("show what would be done and change nothing", "--dry-run")]
         ),
         "plan": _operation(requests.PlanRequest, *_GOAL),
+        "work": _operation(requests.WorkRequest),
+        "queue": Verb("cli.show.report", "List the plans that work takes, in order; move or pin one", _QUEUE),
         "watch-issues": _operation(requests.WatchIssuesRequest),
         "stop": _operation(requests.StopRequest),
         "pause": _operation(requests.PauseRequest),
@@ -200,7 +208,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
     },
 }
 VERBS = {name: verb for group in GROUPS.values() for name, verb in group.items()}
-#: The verbs that are refused to agents; `gc`, `memory`, `uninstall` and `service` are refused for some arguments.
+#: The verbs that are refused to agents; `gc`, `memory`, `queue`, `uninstall` and `service` for some arguments.
 CHANGING = (
     *(name for name, verb in VERBS.items() if verb.module == "cli.control"),
     *("web", "mcp", "init", "daemon", "demo", "notify"),
@@ -222,6 +230,15 @@ EXAMPLES = {
   runplan plan --issue 42                               the text of an issue is quoted, never obeyed
   runplan plan "add a cache" --then "finish auto pr"    goal in, pull request out
   runplan plan --revise plans/X.md 2 -m "use sqlite"    revise a phase; finished phases stay as they are""",
+    "work": """\
+  runplan work                             the first ready plan of the queue, each phase after your approval
+  runplan work 3 auto                      three plans, one after the other
+  runplan work all auto pr                 until no plan is ready
+  runplan work all every day at 22:00      every night; stop it: runplan stop queue:all""",
+    "queue": """\
+  runplan queue                            the open plans, and why one is not ready
+  runplan queue move plans/X.md 1          work on it first
+  runplan queue pin plans/X.md             keep it before all others; undo both: runplan queue unpin plans/X.md""",
     "watch-issues": "  runplan watch-issues --label runplan every 10m    the issues, one after the other",
     "stop": """\
   runplan stop                      everything in this repository

@@ -40,6 +40,8 @@ class Form(Struct, frozen=True, kw_only=True):
     goal: str = ""  #: of a plan to be written
     quick: str = ""
     fresh: str = ""
+    action: str = ""  #: on the queue
+    to: str = ""  #: the new number of a plan in it
 
     @property
     def effect(self) -> str:
@@ -59,7 +61,10 @@ async def read_form(request: Request) -> Form:
 
 
 #: The operations that a form may ask for, and the fields that their requests need here.
-ACTIONS = ("approve", "reject", "answer", "start", "plan", "retry", "stop", "pause", "resume", "now", "tell", "forget")
+ACTIONS = (
+    *("approve", "reject", "answer", "start", "plan", "work", "queue", "retry", "stop", "pause", "resume", "now"),
+    *("tell", "forget"),
+)
 NEEDED = ("plan", "tree", "id", "text", "goal")
 
 
@@ -74,6 +79,7 @@ def read_request(form: Form) -> object:
     text = form.text.strip()
     values = {**asdict(form), "text": text, "why": text, "options": options}
     values |= {"goal": form.goal.strip(), "quick": bool(form.quick), "fresh": bool(form.fresh)}
+    values["to"] = int(form.to) if form.to.isdecimal() and len(form.to) < 9 else None
     kind = OPERATIONS[form.verb][1]
     names = [field.name for field in fields(kind) if field.name in values]
     if missing := [name for name in names if name in NEEDED and not values[name]]:
@@ -97,6 +103,8 @@ async def act(request: Request) -> Response:
     known = await run_in_threadpool(find_known, site.env, form.repo)
     outcome = await run_in_threadpool(carry_out, form, Path(known.root), site.env, "page")
     plan = (isinstance(outcome.answer, Accepted) and outcome.answer.plan) or form.plan
+    if isinstance(outcome.answer, Accepted) and form.verb == "queue":
+        return RedirectResponse("/#queue", 303)
     if isinstance(outcome.answer, Accepted) and plan:
         return RedirectResponse(link("/plan", repo=form.repo, plan=plan, done=form.effect), 303)
     back = link("/plan", repo=form.repo, plan=plan) if plan else "/inbox"

@@ -41,7 +41,7 @@ def read_todos(lines: Lines) -> Iterator[Reading]:
             text=f"## Todo {todo['id'].value}\n\n{todo['content'].value}\n",
             context="\n" + lines.text_between(lines.front + 1, len(lines.texts)),
         )
-        tasks.append(Task(place, status.value if status else "", _list_values(lines, waits) if waits else None))
+        tasks.append(Task(place, status.value if status else "", list_values(lines, waits) if waits else None))
     reading = read_list(tasks, lines, ("cursor", "Cursor todos"), ("completed", "pending"))
     yield replace(reading, title=lines.front_value("title") or lines.front_value("name"))
 
@@ -73,7 +73,7 @@ def _unquote(text: str) -> str:
     return " ".join((text[1:-1] if is_quoted else text).split())
 
 
-def _list_values(lines: Lines, field: Field) -> list[str]:
+def list_values(lines: Lines, field: Field) -> list[str]:
     """The values of `key: [a, b]` and of the entries `- a` below a key."""
     text = " ".join((lines.texts[field.at][field.begin :], *lines.texts[field.at + 1 : field.below]))
     return [word for word in re.split(r"[\s,\[\]\"']+", text) if word.strip("-")]
@@ -104,7 +104,7 @@ def read_backlog(lines: Lines) -> Iterator[Reading]:
                 spots=(_word_spot(part, status, offset), *boxes),
                 text=f"# {id_.value}: {title.value}\n{part.text_between(part.front + 1, len(part.texts))}",
             )
-            tasks.append(Task(place, status.value, _list_values(part, waits)))
+            tasks.append(Task(place, status.value, list_values(part, waits)))
             parents.append(id_key(part.front_value("parent_task_id")))
         elif files:
             remarks.append(Remark(offset, f"{path} is no task of Backlog.md and is left out"))

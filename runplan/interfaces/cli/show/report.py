@@ -1,4 +1,4 @@
-"""runplan report: a plan, or all repositories since a moment, as Markdown, HTML or JSON; inbox; memory."""
+"""runplan report: a plan, or all repositories since a moment, as Markdown, HTML or JSON; inbox; memory; queue."""
 
 import argparse
 import sys
@@ -8,8 +8,11 @@ from pathlib import Path
 from msgspec import to_builtins
 
 from runplan.app.operations.model import Caller
-from runplan.app.operations.requests import ForgetRequest
+from runplan.app.operations.queue import queue
+from runplan.app.operations.requests import ForgetRequest, QueueRequest
 from runplan.app.operations.upkeep import forget, list_lessons
+from runplan.app.views.board import read_queue_view
+from runplan.app.views.plans import read_plans
 from runplan.app.views.reports import News, PlanReport, read_news, read_report
 from runplan.app.views.repositories import read_all_inboxes
 from runplan.domain.decoding import as_json
@@ -82,3 +85,26 @@ def run_memory(args: argparse.Namespace) -> None:
         print(plain(f"{lesson.id}  {lesson.last[:10]}  {lesson.source}{times}: {lesson.text}"))
     if not lessons:
         print("Nothing yet. Runs teach by rejections, answers, failures that were mended, and what agents hand over.")
+
+
+def run_queue(args: argparse.Namespace) -> None:
+    caller = Caller(say=say, warn=warn)
+    if args.action:
+        queue(caller, QueueRequest(action=args.action, plan=args.plan, to=args.to))
+        return
+    with caller.open(lenient=True) as context:
+        views, host = read_plans(context, "", datetime.now(UTC), warn=warn)
+        view = read_queue_view(context, views)
+    if args.json:
+        print(as_json(view))
+        return
+    width = max((len(plan.plan) for plan in view.plans), default=0)
+    for number, plan in enumerate(view.plans, 1):
+        print(plain(f"{number:>3}  {plan.plan:<{width}}  {'pinned, ' * plan.is_pinned}{plan.words}"))
+    style = Style.of(sys.stdout)
+    lines = [f"Forecast of what is ready: {view.forecast}"] if view.forecast else []
+    lines += [f"{work.plan}: {work.words}" for work in view.works]
+    lines += [host.error] if host else []
+    print(*([""] if lines and view.plans else []), *(style.wrap(plain(line), "  ") for line in lines), sep="\n")
+    if not view.plans:
+        print("No plan is open.")

@@ -1,0 +1,98 @@
+"""The queue: which plan is worked next, and why a plan has to wait."""
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from runplan.domain.names import is_named
+from runplan.domain.plan.marks import PlanStatus
+from runplan.domain.run.kinds import RunStatus, WaitKind
+from runplan.domain.run.rows import PlanFacts, RunRow
+from runplan.domain.standing.phases import PlanOutline
+from runplan.domain.text import command, counted
+
+PINNED = 0  #: the place of a plan that is before all others
+
+
+class QueueEntry(Struct, frozen=True, kw_only=True):
+    plan: str
+    title: str
+    issues: tuple[int, ...] = ()
+    phases: int = 0  #: that are open
+    why: str = ""  #: why it is not worked now; "" for one that is ready
+    is_pinned: bool = False
+
+    @property
+    def words(self) -> str:
+        return self.why or "ready"
+
+
+def order_queue(
+    outlines: Mapping[str, PlanOutline], facts: Mapping[str, PlanFacts], places: Mapping[str, int]
+) -> tuple[QueueEntry, ...]:
+    """The open plans: by priority, then by age, then by name, except those that persons have put elsewhere.
+
+    A plan with a schedule of its own, and one that a phase of another has done, is not in the queue.
+    """
+    within = {path for outline in outlines.values() if not outline.complete for path in outline.subplans}
+    listed = [
+        path
+        for path, outline in outlines.items()
+        if outline.status in ("", PlanStatus.ACTIVE)
+        and not (outline.error or outline.complete or path in within or facts.get(path, PlanFacts()).schedule)
+    ]
+    listed.sort(key=lambda path: (outlines[path].priority, outlines[path].created or "~", path))
+    order = [path for path in listed if places.get(path) == PINNED]
+    pinned = len(order)
+    order += [path for path in listed if path not in places]
+    for path in sorted((path for path in listed if places.get(path)), key=lambda path: places[path]):
+        order.insert(max(places[path] - 1, pinned), path)
+    return tuple(
+        QueueEntry(
+            plan=path,
+            title=outlines[path].title,
+            issues=outlines[path].issues,
+            phases=sum(phase.status != "done" for phase in outlines[path].phases),
+            why=describe_delay(path, outlines, facts.get(path, PlanFacts())),
+            is_pinned=places.get(path) == PINNED,
+        )
+        for path in order
+    )
+
+
+def describe_delay(path: str, outlines: Mapping[str, PlanOutline], facts: PlanFacts) -> str:
+    """Why the plan is not begun now; "" for nothing."""
+    run = facts.run
+    if run is not None and run.is_active:
+        return f"waits for you: {run.waiting_for}" if run.needs_person else "is worked on"
+    if facts.queued:
+        return f"queued: {facts.queued}"
+    refused_at, verb, refused = facts.refused
+    if refused and (run is None or refused_at > run.started):
+        return f"its last {verb} was refused: {refused}"
+    if run is not None and run.state in (RunStatus.FAILED, RunStatus.STOPPED):
+        return f"its last run {run.state}; again: {command('runplan', 'retry', path)}"
+    for name in outlines[path].after:
+        named = [name] if name in outlines else [other for other in outlines if is_named(name, other)]
+        if len(named) != 1:
+            return f"after {name}, which names {counted(len(named), 'plan')} on the target"
+        if not outlines[named[0]].complete:
+            return f"after {named[0]}"
+    phases = [phase for phase in outlines[path].phases if phase.status != "done"]
+    if phases and all(phase.hindrance for phase in phases):
+        return f"phase {phases[0].id} {phases[0].hindrance}"
+    return ""
+
+
+def move_plan(order: list[str], places: Mapping[str, int], plan: str, to: int) -> dict[str, int]:
+    """The places after a person has put the plan at `to`; others that were put somewhere stay in their order."""
+    moved = [path for path in order if path != plan]
+    moved.insert(to - 1, plan)
+    return {path: n for n, path in enumerate(moved, 1) if path == plan or places.get(path)} | {
+        path: PINNED for path in moved if path != plan and places.get(path) == PINNED
+    }
+
+
+def holds_up(run: RunRow) -> bool:
+    """Whether the queue waits for the run: it works, or would lack a key as the next one does."""
+    return run.is_active and (not run.needs_person or run.waiting_for == WaitKind.KEY)

@@ -1,0 +1,95 @@
+"""`runplan work` works through the ready plans of the queue."""
+
+from pathlib import Path
+
+import pytest
+
+import runplan
+from tests.support.cli import Project, a_plan, a_project, until
+from tests.support.daemons import kill_daemon, schedules, states, until_runs_are
+
+A = "plans/A.md"
+B = "plans/B.md"
+X = "plans/X.md"
+
+
+def queued(project: Project) -> list[tuple[str, str]]:
+    return [(plan["plan"], plan["why"]) for plan in project.runplan("queue", "--json").json["plans"]]
+
+
+def add(project: Project, name: str, phase: str, front: str = "") -> None:
+    project.plan(a_plan(phase, front=front), name=name)
+
+
+@pytest.mark.promise
+def test_work_begins_plan_after_plan_and_one_that_waits_for_a_person_stops_nothing(project: Project) -> None:
+    add(project, A, "1", front="after: X")
+    add(project, B, "2", front="priority: 1")
+    assert queued(project) == [(B, ""), (A, f"after {X}"), (X, "")]
+    ran = project.runplan("work", "2")  # not auto: each waits for approval
+    assert ran.code == 0, ran.err
+    assert ran.last == f"runplan: Accepted as queue:2; follow it: runplan logs {B} -f"
+    until_runs_are(project, "waiting", plan=B)
+    until_runs_are(project, "waiting", plan=X)
+    until(lambda: not project.runplan("queue", "--json").json["works"])
+    assert queued(project)[0] == (B, "waits for you: approval")
+    assert states(project, A) == []
+    again = project.runplan("work", "all")
+    assert again.code == 0
+    assert again.last.startswith("runplan: no plan of the queue is ready: plans/B.md waits for you")
+
+
+@pytest.mark.promise
+def test_a_killed_daemon_goes_on_with_the_queue_exactly_once(tmp_path: Path) -> None:
+    project = a_project(tmp_path, "1", "2", "3")
+    add(project, A, "1", front="priority: 1")
+    add(project, B, "2", front="after: A")
+    add(project, X, "3", front="after: B")
+    assert project.runplan("work", "all", "auto").code == 0
+    kill_daemon(project)
+    assert project.runplan("daemon", "restart").code == 0
+    for plan in (A, B, X):
+        until_runs_are(project, "done", plan=plan)
+    until(lambda: not project.runplan("queue", "--json").json["works"])
+    assert queued(project) == []
+
+
+def test_a_person_moves_pins_and_unpins(project: Project) -> None:
+    add(project, A, "1")
+    add(project, B, "2")
+    moved = project.runplan("queue", "move", "X", "1")
+    assert (moved.code, moved.last) == (0, f"runplan: {X} is number 1 of 3 in the queue")
+    assert project.runplan("queue", "pin", "B").code == 0
+    shown = project.runplan("queue").out.splitlines()
+    assert shown[:3] == [f"  1  {B}  pinned, ready", f"  2  {X}  ready", f"  3  {A}  ready"]
+    forecast = "no history yet: two agents and up to two fix cycles a phase"
+    assert shown[4] == f"Forecast of what is ready: {forecast}"
+    assert project.runplan("queue", "unpin", "B").code == 0
+    assert [plan for plan, _ in queued(project)] == [X, A, B]
+    assert project.runplan("queue", "move", "nothing", "1").code == 3
+    assert project.runplan("queue", "move", "X").code == 2
+    assert [entry.plan for entry in runplan.open(project.path, env=project.env).queue()] == [X, A, B]
+
+
+def test_the_queue_has_a_schedule_and_is_stopped(project: Project) -> None:
+    ran = project.runplan("work", "all", "every", "day", "at", "22:00")
+    assert (ran.code, "Scheduled queue:all every day at 22:00, first at " in ran.last) == (0, True), ran.err
+    assert [row.plan for row in schedules(project)] == ["queue:all"]
+    assert "All ready plans of the queue" in project.runplan("status").out
+    assert project.runplan("now").code == 0
+    until_runs_are(project, "done")
+    stopped = project.runplan("stop", "queue:all")
+    assert stopped.last == "runplan: Cancelled the schedule of queue:all (every day at 22:00)"
+    assert project.runplan("work", "two").code == 2
+
+
+def test_a_stop_ends_the_work_and_its_runs(project: Project) -> None:
+    add(project, A, "1")
+    assert project.runplan("work", "all").code == 0
+    until_runs_are(project, "waiting", plan=A)
+    until_runs_are(project, "waiting")
+    add(project, B, "2", front="after: A")
+    assert project.runplan("stop").code == 0
+    for plan in (A, X):
+        until_runs_are(project, "stopped", plan=plan)
+    assert states(project, B) == []
