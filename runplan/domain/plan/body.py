@@ -22,7 +22,7 @@ HOST_LABEL = r"[a-z0-9][a-z0-9_.-]{0,39}"  #: of a host of a fleet
 LONGEST_HEAD = 40  #: lines of a phase that are searched for unknown keys
 LIKENESS = 0.76  #: of a key to a known one: Touch, Depend on and Execution mode are like one, Cost and Notes are not
 QUOTED = "> >"  #: begins a line of a foreign text, as of an issue: it is no label, and permits nothing
-KEYS = ("Touches", "Allows", "Host", "Depends", "Depends on", "Dependencies", "Execution", "Sign-off")
+KEYS = ("Touches", "Allows", "Host", "Depends", "Depends on", "Blocked by", "Dependencies", "Execution", "Sign-off")
 CODE_KEYS = ("Agent", "Verifier", "Model", "Effort", "Tests", "Pull-request")  #: with a value in backticks
 _LABEL = (
     r"(?is)[ \t]*(?:[-*>+][ \t]+)?(?:#{3,6}[ \t]+)?[*_]{0,2}"
@@ -32,8 +32,8 @@ _LABEL = (
 _KEY = r"(?:[-*>+][ \t]+)?(?:\*\*)?([A-Z][a-z]{3,}(?:[ -][a-z]+)?)(?:\*\*:|:\*\*|:)[ \t]+(\S.*)"
 #: An item that is a paragraph: `**WI 3.1** text`, `**WI 1a.n** text`, `4.0 **Title** text`.
 _PARAGRAPH = r"(?i)\*\*(?:WI|Work item)[ \t#-]?[A-Z]?[0-9]|[0-9]{1,3}\.[0-9]{1,3}[ \t]+\*\*"
-#: A row of a table of tasks, `| T001 | text |`, and its header.
-_ROW = r"\|[ \t]*[*`]*[A-Za-z]{0,6}[-.]?[0-9][\w.-]{0,8}[*`]*[ \t]*\|"
+#: A row of a table of tasks, `| T001 | text |` or `| **1.1** text |`, and its header.
+_ROW = r"\|[ \t]*(?:[*`]*[A-Za-z]{0,6}[-.]?[0-9][\w.-]{0,8}[*`]*[ \t]*\||[*`]*[0-9]{1,3}\.[0-9]{1,3}[*`]*[ \t])"
 _ROW_HEADER = r"(?i)\|[ \t]*\**(?:#|id|no\.?|nr|task(?: id)?)\**[ \t]*\|"
 _WORK = (
     r"(?i)work items?|deliverables?|(?:tasks|steps)\b(?! [0-9])"
@@ -228,9 +228,10 @@ def entry_text(body: Body, entry: Entry) -> str:
 
 
 def _headed_items(body: Body, part: range) -> dict[int, str]:
-    """The sub-headings `#### 1.1 Title` of a part."""
+    """The sub-headings `#### 1.1 Title` or `#### T-01 Title` of a part."""
     titled = [h for h in marks_within(body.lines.headings, part.start, part.stop) if h.name.title]
-    return {h.at: h.text for h in titled if h.name.id[0].isdigit() and (h.name.strong or "." in h.name.id)}
+    ids = r"[0-9].*\..*|[A-Za-z]{1,3}(?:-[0-9]+[0-9.]*|[0-9]+\.[0-9.]+)"
+    return {h.at: h.text for h in titled if re.fullmatch(ids, h.name.id) or (h.name.strong and h.name.id[0].isdigit())}
 
 
 def _headings_without_work(body: Body, work: Iterable[int], without: set[int]) -> dict[int, str]:

@@ -25,8 +25,8 @@ _LEFT = (
     r"(?i)\b(?:remaining|outstanding|rework|known gaps?|unfinished|still open|open (?:items|tasks|work)|left to do"
     r"|to[ -]?do|pending|not (?:yet )?(?:done|started|implemented))\b|доработ|осталось|pend[ie]+nte|待办|待完成"
 )
-_LATER = r"futur|later|ideas?\b|nice[- ]to[- ]have|op[tc]ional|stretch|backlog"
-_CHECKS = r"\btest|pre-?requis|指标|验收|风险|标准"
+_LATER = r"futur|later|ideas?\b|nice[- ]to[- ]have|op[tc]ional|stretch"
+_CHECKS = r"backlog|\btest|pre-?requis|指标|验收|风险|标准"
 _PROSE = r"option|example|scenario|case|appendix|version|question"  #: words that count something else than work
 _OVER = r"(?i)[✅✔☑]|~~|[*_(]*(?:none|n/a)\b"
 #: `Phase 3`, `M4`, `v0.2` anywhere in a heading.

@@ -40,6 +40,7 @@ class Phases(Struct, frozen=True):
     has_dots: bool  #: some ids are like 3.5; without them, 2.5 in prose is a number
 
 
+_LABELS = ("depends", "depends on", "blocked by")
 _ID = r"[A-Za-z0-9]{1,6}(?:[.-][A-Za-z0-9]{1,4}){0,4}(?![A-Za-z0-9])"
 _LINK = r" ?(?:, ?(?:and\b|or\b)?|and\b|or\b|&|\+|/|–|-|to\b|through\b|\.\.) ?"
 _LIST = rf"{_ID}(?:{_LINK}(?:[Pp]hases? )?{_ID})*+"
@@ -117,6 +118,10 @@ def read_depends(bodies: Mapping[str, Body], reading: Reading) -> dict[str, Depe
     for id_ in bodies:
         if number := re.match("[0-9]+(?=[A-Za-z])", id_):
             meant.setdefault(number[0], []).append(id_)
+    for id_, body in bodies.items():  # `### T-01` in a phase is a part of it
+        for key in {id_key(part.name.id) for part in body.parts if re.search("[0-9].*[.-]|[.-].*[0-9]", part.name.id)}:
+            meant.setdefault(key, []).append(id_)
+    meant = {key: ids for key, ids in meant.items() if len(ids) == 1 or key.isdigit()}
     meant |= {id_key(id_): [id_] for id_ in bodies}
     order = {id_: n for n, id_ in enumerate(bodies)}
     phases = Phases([*bodies], order, meant, reading.unit, reading.aliases, any("." in id_ for id_ in bodies))
@@ -125,7 +130,7 @@ def read_depends(bodies: Mapping[str, Body], reading: Reading) -> dict[str, Depe
     for place in (place for place in reading.places if not place.text):
         phase_id = place.id
         body = bodies[phase_id]
-        line = next((body.labels[label] for label in ("depends", "depends on") if label in body.labels), None)
+        line = next((body.labels[label] for label in _LABELS if label in body.labels), None)
         paragraphs = [line] if line is not None else list(_list_paragraphs(body))
         left -= sum(len(text) for _, text in paragraphs) + sum(map(len, place.prose))
         if left < 0:
@@ -186,7 +191,9 @@ def _read_line(index: int, value: str, phase_id: str, phases: Phases) -> Depends
         listed = re.match(_LIST, words)
         ids, strangers = _resolve_ids(listed[0], phases) if listed else ([], [])
         strangers = [id_ for id_ in strangers if not re.match("v[0-9]", id_)]  # a version
-        others = (id_ for id_ in ids if id_ != phase_id or (listed and listed[0] == words))  # "Phase 6 dims after 1"
+        is_part = id_key(words) in phases.meant.keys() - {id_key(phase_id)}
+        is_itself = listed and listed[0] == words and not is_part  # not "Phase 6 dims after 1"
+        others = (id_ for id_ in ids if id_ != phase_id or is_itself)
         (depends.soft if re.search(_SOFT, entry) else depends.hard).extend(others)
         if ids and listed:
             _read_prose(words[listed.end() :], index, phase_id, phases, depends)

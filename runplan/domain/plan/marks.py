@@ -22,8 +22,8 @@ _ID = re.compile(
 _PHASE = r"fase|faza|fas|faz|fáze|vaihe|tahap|aşama|giai đoạn|étape|etapa|etap|этап|фаза|阶段|階段|단계|フェーズ"
 _WEEK = r"semana|semaine|settimana|woche|неделя"
 _UNIT = re.compile(
-    rf"(?:user )?({'|'.join(UNITS)})(?:(?<=week)s)?[ \t]+#?|(?:(?:{_PHASE})[ \t]+|阶段|階段|段階|단계|フェーズ)#?"
-    rf"|((?:{_WEEK})[ \t]+|[周週])",
+    rf"(?:user )?({'|'.join(UNITS)})(?:(?<=week)s)?(?:[ \t]+#?|-(?=[0-9]))"
+    rf"|(?:(?:{_PHASE})[ \t]+|阶段|階段|段階|단계|フェーズ)#?|((?:{_WEEK})[ \t]+|[周週])",
     re.IGNORECASE,
 )
 #: `第1阶段`, `第十二阶段`, `阶段一`, `1단계`, which count after or with numerals.
@@ -34,7 +34,7 @@ _CHINESE = re.compile(
 )
 _NUMERALS = "零一二三四五六七八九"
 COLON = "[:：]"
-_SEPARATOR = re.compile(rf"[*_`]*[ \t]*(?:—|–|-+|{COLON}|\.(?![0-9])|\))[*_`]*[ \t]*")
+_SEPARATOR = re.compile(rf"[*_`]*[ \t]*(?:—|–|·|-+|{COLON}|\.(?![0-9])|\))[*_`]*[ \t]*")
 #: Several units at once: `Week 1–2: Title`.
 _RANGE = re.compile(rf"([0-9]{{1,4}})[ \t]*[—–-][ \t]*([0-9]{{1,4}})(?=[*_`]*[ \t]*(?:\Z|[—–(-]|{COLON}))")
 _LINK = r"(?s)\A\[(.+?)\]\(.*"
@@ -163,7 +163,7 @@ _SET_ASIDE = r"(?i)[\W_]*(?:deferred|postponed|on hold|cancell?ed|skipped|droppe
 #: Negates a "done" after it.
 _NOT_YET = r"(?i)(?:\b(?:not|never|almost|nearly|mostly|half|partly|partially|to be)\b|n't\b|%)"
 _TODO = frozenset(
-    {"", "-", "–", "—", "not started", "not done", "not yet done", "incomplete", "not complete", "unfinished"}
+    {"", "-", "–", "—", "0%", "not started", "not done", "not yet done", "incomplete", "not complete", "unfinished"}
     | {"ready", "todo", "to do", "pending", "planned", *_TODO_ELSEWHERE}
 )
 _HASH = r"`([0-9a-f]{7,40})`|(?<![\w`])(?=[a-f]*[0-9])([0-9a-f]{7,40})(?![\w`])"
@@ -185,7 +185,7 @@ def read_mark(written: str, note: str = "") -> Mark:
         return Mark(status, note=_read_note(written, note, status))
     if glyph is None and re.match(_SET_ASIDE, text):
         return Mark(Status.BLOCKED, note=written.strip(" *_"))
-    if glyph is None and re.match(_FINISHED, text):
+    if glyph is None and (re.match(_FINISHED, text) or re.fullmatch(r"\W*100 ?%\W*", text)):
         return Mark(Status.DONE)
     if word is not None and word[0].lower() != "blocked" and re.search(_NOT_YET, text[: word.start()]):
         word = None
@@ -237,7 +237,7 @@ def read_plan_status(text: str) -> PlanStatus | None:
 
 
 def _strip_marks(text: str) -> str:
-    return text.strip(" \t\r*_`.[]").lower()
+    return text.strip(" \t\r*_`.[]░").lower()
 
 
 def read_commit(text: str) -> str:
@@ -280,8 +280,8 @@ NOT_WORK = (
 MANUAL = r"(?i)manual (?:verif|test)"
 #: Another field after the value.
 NEXT_FIELD = re.compile(rf"\*\*[A-Za-z ]{{1,30}}(?:{COLON}\*\*|\*\*{COLON})")
-#: A heading that says done: `## Phase 1 — Parser ✅`, `… (done in 4a6075d)`, `… — Done`, `… (COMPLETED - Feb 2026)`;
-#: not `… (complete rewrite)`.
+#: A heading that says done: `## Phase 1 — Parser ✅`, `… (done in 4a6075d)`, `… — Done`, `… (COMPLETED - Feb 2026)`,
+#: `## M1: DONE — Title`; not `… (complete rewrite)`.
 _DONE = rf"(?:done|completed?|finished|implemented|shipped|merged|{_DONE_ELSEWHERE})"
 _MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
 _DONE_WORD = (
@@ -289,15 +289,20 @@ _DONE_WORD = (
     rf"(?:[`#v]?[0-9a-f][\w.:#-]{{0,40}}`?|(?:PR|commit|release|sprint|{_MONTH})[ \t][\w #.,]{{1,20}}))?"
     r"[)）\]]?[ \t]*\Z"
     rf"|[(\[]{_DONE}[ \t]*[,:;—–-][^()\[\]]{{1,60}}[)\]][ \t]*\Z"
+    rf"|[:：—–][ \t]+(?:(?-i:(?:DONE|COMPLETED?)\b(?![ \t]+[A-Z]{{2}}))|\*\*{_DONE}\*\*)"
 )
 #: A mark beside another word says something else: `Rebuild issue ✅ CONFIRMED`.
 DONE_TITLE = (
     r"(?i)[✅✔☑](?![ \t*_(\[]*(?:confirmed|approved|accepted|agreed|decided|planned|ready)\b)"
     rf"|\[[xX]\]|{_DONE_WORD}"
 )
+#: The text of a box that says done: `- [ ] **Parser** ✅ DONE (2026-02-27)`.
+DONE_BOX = rf"(?i)[✅✔☑]\ufe0f?[ \t*_(]*(?:\Z|{_DONE}\b)|{_DONE_WORD}"
 #: A heading above sections that may be done, and one above a list of what is done.
 DONE_ABOVE = rf"{DONE_TITLE}|\A\W*(?:completed|done|finished|shipped|{_DONE_ELSEWHERE})\b"
 DONE_LABEL = rf"(?i)[\W_]*{_DONE}(?: (?:phases|work|items|tasks|steps))?[\W_]*"
+#: The beginning of one with more words: `**Completed in this repository:**`, not `**Done when:**`.
+DONE_START = rf"(?i)[\W_]*{_DONE}\b(?! (?:when|if|means|by|criteria)\b)"
 #: A sentence about phases: "Phases 1–3 are complete".
 CLAIM = (
     r"(?i:\bUNITs?[ \t]+([0-9]{1,3})(?:[ \t]*(?:[—–-]|to|through)[ \t]*([0-9]{1,3}))?[ \t*]+(?:is |are )?"

@@ -383,7 +383,7 @@ def _about_body(phase: Phase, body: Body) -> Iterator[Remark]:
 
 
 def _about_boxes(lines: Lines, reading: Reading) -> Iterator[Remark]:
-    """The optional boxes of phases, and the open ones of done phases.
+    """The optional boxes of phases, the open ones of done phases, and those whose texts say done.
 
     A tracker and a commit say done without ticks; then the open boxes count only where others are ticked. A heading or
     a status line that says done beside boxes of both kinds is a contradiction.
@@ -404,6 +404,9 @@ def _about_boxes(lines: Lines, reading: Reading) -> Iterator[Remark]:
             message = f"phase {place.id} counts as done, but has open boxes"
             says_done = place.spots[:1] == () or place.spots[0].slot in ("line", "brackets")
             is_error = says_done and not place.commit and place.id in partly and box.indent <= 3
+        elif place.mark.status is Status.TODO and not box.ticked and re.search(marks.DONE_BOX, box.text):
+            message = f"open boxes of phase {place.id} say done in their texts"
+            is_error = True
         else:
             continue
         lines_by_remark.setdefault((message, is_error), []).append(box.at)

@@ -38,10 +38,10 @@ _MEASURE = (
     r"|(?:recommended |suggested |implementation |execution )+order)\W*"
 )
 _BEFORE_NAME = r"\A[\s#|>+-]*(?:\*[ \t])?(?:\[[xX]\]|[✅✔☑]\ufe0f?)?[ \t]*"  #: `- [x] Phase 1`, `## ✅ Phase 1`
-#: `Étape 1 : Title`, `阶段1：Title`; a Latin word needs the blank, as P0 and v1 are none.
+#: `Étape 1 : Title`, `阶段1：Title`, `AUTH-PR-1: Title`; a Latin word needs the blank, as P0 and v1 are none.
 _COUNTED = (
-    rf"[\W_]*([^\W\d_]{{3,20}}(?=[ \t])|[^\W\d_a-zA-Z]{{1,20}})[ \t]*([0-9]{{1,3}}(?:\.[0-9]{{1,3}}){{0,2}})"
-    rf"[ \t]*(?:\Z|[\]*)—–-]+|{marks.COLON}|\.(?![0-9]))"
+    r"[\W_]*([^\W\d_]{3,20}(?=[ \t])|[A-Z][A-Z-]{2,20}(?=-[0-9])|[^\W\d_a-zA-Z]{1,20})[ \t-]*"
+    rf"([0-9]{{1,3}}(?:\.[0-9]{{1,3}}){{0,2}})[ \t]*(?:\Z|[\]*)—–-]+|{marks.COLON}|\.(?![0-9]))"
 )
 _OUTLINED = r"[0-9]{1,3}[.)][ \t]+(?=([A-Z]{1,2})[0-9])"  #: `2. M0: Title`
 _RESERVED = rf"{marks.RESERVED}|[0-9] (?:day|week)"
@@ -298,7 +298,8 @@ def list_claims(lines: Lines, unit: str, inside: Container[int]) -> Iterator[tup
         name = read_name(text) if text and i not in inside else None
         if name is None or name.unit != unit:
             ends_list = line.startswith(("#", "**")) or line.rstrip("* ").endswith((":", "："))
-            is_below = (is_below and not ends_list) or (len(line) < 80 and bool(re.fullmatch(marks.DONE_LABEL, line)))
+            is_label = re.match(marks.DONE_START, line) if ends_list else re.fullmatch(marks.DONE_LABEL, line)
+            is_below = (is_below and not ends_list) or (len(line) < 80 and is_label is not None)
         elif (is_below or re.search(marks.DONE_TITLE, line)) and not re.search(_RESERVED, text):
             yield i, [name.id]
 

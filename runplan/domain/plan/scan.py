@@ -18,7 +18,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from runplan.domain.errors import PlanUnreadable
-from runplan.domain.plan.marks import BOX_WORD, COLON, UNNAMED, Named, Status, read_mark, read_name
+from runplan.domain.plan.marks import BOX_WORD, COLON, UNITS, UNNAMED, Named, Status, read_mark, read_name
 
 MAX_MB = 5
 MAX_LINES = 20_000
@@ -32,7 +32,10 @@ _ENTRY = re.compile(
 )
 #: A text that is struck through, and perhaps the reason; "~~old~~ new" is work.
 _STRUCK = r"(~~?)(?:(?!\1).)+\1[ \t]*(?:\Z|[(\[<—–:.-])"
-_STATUS = r"(?:\[[^\[\]]{1,20}\]|[^\w\s(\[`*~]{1,3})?[ \t]*(?:\**[A-Z][A-Z ]{2,20}[ \t]*[:—–-](?=[ \t]))?[ \t]+"
+_STATUS = (
+    r"(?:\[[^\[\]]{1,20}\]|[^\w\s(\[`*~]{1,3})?[ \t]*"
+    rf"(?:\**(?!(?i:{'|'.join(UNITS)})\b)[A-Z][A-Z ]{{2,20}}[ \t]*[:—–-](?=[ \t]))?[ \t]+"
+)
 #: An outline number: `## 38.1 Phase 1: Title`, `## IV. Phase 2: Title`, `## 二、Phase 0：Title`.
 _OUTLINE = (
     r"\W*(?:[0-9]{1,3}(?:\.[0-9]{1,3}){0,3}[.)]?|[IVX]{1,5}[.)]|[一二三四五六七八九十]{1,3}[、.．])[ \t]*(?![0-9])"

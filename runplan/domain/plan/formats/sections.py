@@ -32,7 +32,8 @@ _WORK = r"(?i)implement|steps?\b|tasks?\b|changes|\bplan\b|approach|milestones|s
 _COLUMN = (
     r"(?i)\W*(?:active|backlog|blocked|completed?|doing|done|in progress|next(?: up)?|pending|planned|to[ -]?do)\W*"
 )
-_COUNTS_WORK = r"[mpwtsvfe]|wp|version|release"  #: milestones, phases, waves, tasks, sprints, versions and features
+#: Milestones, phases, waves, tasks, sprints, versions, features and pull requests.
+_COUNTS_WORK = r"[mpwtsvfe]|wp|(?:.*-)?pr|version|release"
 _COUNTS_ELSE = (
     r"option|example|scenario|case|appendix|question|risk|riesgo|risiko|test|problem|section|chapter|layer|level|tier"
     r"|rule|principle|decision|gap|finding|lesson|figure|table|goal|tool|pattern|bug"
@@ -185,7 +186,7 @@ def _are_work(lines: Lines, sections: Sequence[Heading]) -> bool:
     first = sections[0]
     above = [h.text for h in lines.headings if h.at < first.at < h.end and 1 < h.level < first.level]
     places = section_places(lines, sections)
-    stated = [place for place in places if place.spots or list_task_rows(lines, range(place.first, place.end))]
+    stated = [p for p in places if not p.is_bare or list_task_rows(lines, range(p.first, p.end))]
     return any(re.search(_WORK, title) for title in above) or 2 * len(stated) > len(sections)
 
 
@@ -259,7 +260,7 @@ def read_checklist(lines: Lines) -> Iterator[Reading]:
         yield read_boxes(lines, listed)
     elif work := _work_boxes(lines) or (_work_boxes(lines, set()) if lines.front_value("format") else []):
         names, remarks = reading.own_or_numbered([(box.at, box.text, read_name(box.text) or UNNAMED) for box in work])
-        yield replace(read_boxes(lines, list(zip(work, names, strict=True))), remarks=remarks)
+        yield replace(read_boxes(lines, list(zip(work, names, strict=True))), unit="task", remarks=remarks)
 
 
 def read_boxes(lines: Lines, listed: Sequence[tuple[Entry, Named]], sections: Sequence[Heading] = ()) -> Reading:

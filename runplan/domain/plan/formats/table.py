@@ -37,6 +37,9 @@ def read_tracker(lines: Lines) -> Iterator[Reading]:
     if not rows:
         raise lines.error_at(header, "the tracker lists no phase; add rows like | 1 — Title | ⬚ | | |")
     listed = {id_key(name.id) for _, name, _ in rows}
+    if listed != {id_key(section.name.id) for section in sections}:  # the table may say Phase for each Milestone
+        series = (find_sections(lines, unit) for unit in UNITS)
+        sections = next((s for s in series if listed == {id_key(section.name.id) for section in s}), sections)
     listed_sections = [section for section in sections if section.name.strong or id_key(section.name.id) in listed]
     message = "this tracker row does not begin with a phase id; it is ignored"
     remarks = [Remark(line + 1, message) for line, name, _ in table if name is None]
@@ -58,7 +61,8 @@ def read_tracker(lines: Lines) -> Iterator[Reading]:
         cells = [lines.texts[line][slice(*cell)].strip() for cell in _cell_columns(lines.texts[line])]
         mark = read_mark(texts["cell"], "; ".join(cells[number] for number in noted if number < len(cells)).strip("; "))
         places.append(replace(place, mark=mark, commit=commit, spots=spots, prose=tuple(cells[depends:][:1])))
-    yield Reading("tracker", "tracker table", tuple(places), header, remarks=tuple(remarks))
+    unit = sections[0].name.unit if sections else "phase"
+    yield Reading("tracker", "tracker table", tuple(places), header, unit, tuple(remarks))
 
 
 def find_table(lines: Lines, sections: Sequence[Heading]) -> tuple[int, list[Row]] | None:

@@ -1,0 +1,80 @@
+"""Plans as people write them: each rule with the smallest plan that was answered wrongly without it."""
+
+import pytest
+
+from runplan.domain.plan.model import Plan, parse_plan
+
+
+def read(text: str) -> Plan:
+    return parse_plan(text.encode(), path="plans/p.md")
+
+
+def outline(plan: Plan) -> str:
+    """Each phase with its status, what it waits for and the number of its work items."""
+    rows = []
+    for phase in plan.phases:
+        count = sum(item.id.startswith("W") for item in phase.items)
+        rows.append(" ".join([phase.id, phase.status, *(f"<{id_}" for id_ in phase.depends), f"W{count}"]))
+    return ", ".join(rows)
+
+
+def errors(plan: Plan) -> list[str]:
+    return [f"{remark.line}: {remark.text}" for remark in plan.remarks if remark.is_error]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("# P\n## 🧥 EPIC A — Shop\n### HU-7.1 · Add\n- a\n## 🎨 EPIC B — Cart\n### HU-7.2 · Pay\n- b\n", "A W1, B W1"),
+        ("# P\n## TASK-001: Parse\n- [ ] a\n## TASK-002: Write\n- [ ] b\n", "001 W1, 002 W1"),
+        ("# P\n## 1. Scope\nWhy.\n## 2. Parts\n### AUTH-PR-1 — A\n- a\n### AUTH-PR-2 — B\n- b\n", "1 W1, 2 W1"),
+        ("# P\n## Phase 1 — A\n### T-01 Parse\nHow.\n### T-02 Write\nHow.\n## Phase 2 — B\nHow.\n", "1 W2, 2 W0"),
+        ("## Phase 1 — A\n| Task | Size |\n|---|---|\n| **1.1** Parse | S |\n| **1.2** Write | M |\n", "1 W2"),
+    ],
+)
+def test_ids_of_work_are_read(text: str, expected: str) -> None:
+    assert outline(read(text)).replace(" todo", "") == expected
+
+
+def test_the_word_behind_an_id_is_its_status() -> None:
+    done = "## M1: DONE — Parse\n- a\n## M2: COMPLETE 2025-10-02 - Write\n- b\n## M3: **Done** Lint\n- c\n"
+    plan = read(f"# P\n{done}## M4: COMPLETE REWRITE\n- [ ] d\n## M5: Sort\n- [ ] e\n")
+    assert [phase.status for phase in plan.phases] == ["done", "done", "done", "todo", "todo"]
+
+
+def test_a_phase_waits_for_what_the_parts_of_others_are_in() -> None:
+    first = "## Phase 1 — A\n### M-1.1 — Parse\nHow.\n### M-1.2 — Sort\n**Depends on:** M-1.1 (the parser)\n"
+    plan = read(f"{first}## Phase 2 — B\n### M-2.1 — Write\n**Depends on:** M-1.2\n")
+    assert outline(plan) == "1 todo W2, 2 todo <1 W1"
+
+
+def test_a_task_waits_for_what_blocks_it() -> None:
+    boxes = "- [ ] 1. Parse\n  - **Blocks**: Tasks 2\n  - **Blocked By**: None\n- [ ] 3. Sort\n"
+    plan = read(f"# P\n{boxes}- [ ] 2. Write\n  - **Blocked By**: Tasks 1, 3 (their types)\n")
+    assert outline(plan) == "1 todo W0, 3 todo W0, 2 todo <1 <3 W0"
+
+
+def test_an_open_box_whose_text_says_done_asks() -> None:
+    plan = read("## Phase 1 — A\n- [ ] **Parse** ✅ DONE (2026-02-27)\n- [ ] Show ✅ beside the name\n")
+    assert errors(plan) == ["2: open boxes of phase 1 say done in their texts (1); correct one of the two"]
+
+
+@pytest.mark.parametrize(
+    ("label", "count"), [("**Completed in this repository:**", 1), ("**Done when:**", 0), ("**Shipped so far**", 1)]
+)
+def test_a_label_says_done_of_the_phases_below_it(label: str, count: int) -> None:
+    plan = read(f"# P\n{label}\n\n- Phase 1: the parser\n\n## Phase 1 — A\n1. a\n## Phase 2 — B\n1. b\n")
+    assert len(errors(plan)) == count
+
+
+def test_open_boxes_of_a_backlog_leave_no_plan_complete() -> None:
+    backlog = "## Backlog\n- [ ] sort\n"
+    assert errors(read(f"## Phase 1 — A\n- [x] a\n## Phase 2 — B\n- [x] b\n{backlog}"))
+    assert not errors(read(f"## Phase 1 — A\n- [x] a\n## Phase 2 — B\n- [ ] b\n{backlog}"))
+
+
+def test_a_table_lists_the_sections_that_have_its_ids() -> None:
+    sections = "## Milestone 1: A\n- [x] a\n## Milestone 2: B\n- [ ] b\n**Dependencies**: Requires Milestone 1\n"
+    rows = "| Phase | Progress |\n|---|---|\n| Phase 1: A | ██ 100% |\n| Phase 2: B | ░░ 0% |\n"
+    plan = read(f"# P\n{sections}# Rollout\n## Phase 1: Beta\nNobody knows.\n# Progress\n{rows}")
+    assert (outline(plan), errors(plan)) == ("1 done W1, 2 todo <1 W1", [])
