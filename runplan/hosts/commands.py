@@ -200,8 +200,15 @@ class Executor:
     def _execute_tell(self, command: Command) -> Answer | None:
         if self._owner.adopt(command.plan) is not None and not self._begins:
             return None
-        told = self._owner.record(command.plan, e.Told(text=command.arguments["text"], by=command.arguments["by"]))
-        return Answer(lines=(f"Told {command.plan}: the next agent of its run reads it first",) if told else ())
+        text = command.arguments["text"]
+        if not self._owner.record(command.plan, e.Told(text=text, by=command.arguments["by"])):
+            return Answer(lines=())
+        reads = (
+            "its agent reads it now"
+            if self._owner.tell_agents(command.plan, text)
+            else "the next agent of its run reads it first"
+        )
+        return Answer(lines=(f"Told {command.plan}: {reads}",))
 
     def _execute_resume(self, command: Command) -> Answer:
         """Resume the plan and its schedule; a run that lost its keys needs them from this caller."""

@@ -10,10 +10,12 @@ from typing import Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
+from runplan.adapters.agents.prompts import TOLD_NOW
 from runplan.adapters.store.journal import Journal
 from runplan.domain.errors import CallEnded, Crashed, Exit, Fenced, GitFailed, RefusedEarly, RunplanError
 from runplan.domain.run import events as e
 from runplan.domain.run.actions import Decision
+from runplan.domain.run.attempts import running_dispatch
 from runplan.domain.run.decide import decide, is_ending, pending_answer
 from runplan.domain.run.dispatch import GRACE_S
 from runplan.domain.run.kinds import FOR_ANSWER, Reason, RunStatus, WaitKind
@@ -408,6 +410,16 @@ class RunOwner:
             for child in [path for path, run in self.runs.items() if run.state.options.parent == active.id]:
                 self.record(child, event)
         return True
+
+    def tell_agents(self, plan: str, text: str) -> bool:
+        """Tell the running agents of the plan's run, but no verifier; whether one takes messages while it runs."""
+        active = self.runs[plan]
+        message = f"{TOLD_NOW}\n\n{text}"
+        running = [running_dispatch(state.attempt) for _, state in open_states(active.state)]
+        ids = [each.id for each in running if each is not None and (each.role.is_writer or each.role.is_planner)]
+        told = [self.repository.dispatches.tell(id_, message) for id_ in ids]
+        children = [path for path, run in self.runs.items() if run.state.options.parent == active.id]
+        return any([*told, *(self.tell_agents(child, text) for child in children)])
 
     def begin(self, request: RunRequest) -> Answer | None:
         """Begin a run, or resume one that waits; None while another run of the plan has to end first.

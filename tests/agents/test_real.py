@@ -210,6 +210,21 @@ def test_an_agent_with_a_full_context_hands_over(tmp_path: Path, cli: Cli, recor
 
 
 @pytest.mark.parametrize("cli", ["claude"], indirect=True)
+def test_claude_is_told_to_write_its_notes_while_it_runs(
+    tmp_path: Path, cli: Cli, record: Callable[[str, How], None]
+) -> None:
+    """The message reaches the model with the result of the tool that runs, and the program ends after its work."""
+    done = (Run("sleep 2"), Write("1.txt", "one\n"), Say("Phase 1 is done."))
+    with ModelServer(work(implement=done)) as server:
+        project = a_project(tmp_path, cli, server, limits=LIMITS, more="context = 1900\n")
+        how = carried(project)
+    record("told", how)
+    assert how.outcome == "landed", how.output
+    warned = [b"file named by RUNPLAN_NOTES now" in each.body for each in server.seen if each.part == IMPLEMENT]
+    assert warned == [False, True, True]
+
+
+@pytest.mark.parametrize("cli", ["claude"], indirect=True)
 def test_claude_gets_of_the_project_what_it_gets_in_a_terminal(tmp_path: Path, cli: Cli) -> None:
     """Memory, skills and agents reach the model; hooks, helpers, servers and the address of the repository do not."""
     touched = f"touch {tmp_path}/RAN"

@@ -1,5 +1,6 @@
 """Agents ask, a person answers, and the work continues."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from tests.support.cli import (
     work,
     writes,
 )
-from tests.support.daemons import kill_daemon, run_of, until_runs_are, user_settings
+from tests.support.daemons import kill_daemon, none_left, run_of, until_runs_are, user_settings
 
 
 def asks(words: str, mark: str) -> tuple[str, str]:
@@ -113,6 +114,26 @@ def test_independent_phases_go_on_while_one_waits_for_a_person(project: Project,
     done = project.runplan(*(("answer", "X", "8080") if is_question else ("approve", "X")))
     assert done.code == 0, done.err
     assert project.landed() == ["2", "1", "3"]
+
+
+@pytest.mark.promise
+def test_a_running_agent_that_takes_messages_hears_a_person_at_once(tmp_path: Path) -> None:
+    project = a_project(tmp_path, "1")
+    full = "tell = {context = 110000, window = 200000}"
+    project.agent(steps('run = "true"', full, 'hear = "main:.git/notes"', 'hear = "main:.git/heard"') + work())
+    with none_left(tmp_path / "home"):
+        assert project.runplan("start", "X", "auto").code == 0
+        until((project.path / ".git/notes").exists)
+        shown = project.runplan("status", "X").out
+        assert ", context 55 % full, 1 tool call, last output" in shown
+        run = project.runplan("status", "X", "--json").json["run"]
+        assert (run["context"], run["tools"]) == (55, 1)
+        told = project.runplan("tell", "X", "use tabs")
+        assert (told.code, told.last) == (0, "runplan: Told plans/X.md: its agent reads it now")
+        until_runs_are(project, "done")
+    notes = json.loads((project.path / ".git/notes").read_text())
+    assert notes.startswith("Your context is 50 per cent full. Write to the file named by RUNPLAN_NOTES now")
+    assert json.loads((project.path / ".git/heard").read_text()).endswith("Take it in, and go on.\n\nuse tabs")
 
 
 @pytest.mark.promise

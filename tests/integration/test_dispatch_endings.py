@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -399,6 +400,38 @@ def test_an_agent_with_a_full_context_is_asked_to_end_and_then_killed(on: Stage)
 
     assert (outcome.ending, outcome.signal) == (Ending.CONTEXT, signal.SIGKILL)
     assert signals(on) == ["SIGTERM"]
+
+
+HALF = """print('runplan:tell {"context":104000,"window":200000}', flush=True)\n"""
+LISTENS = "import json, sys, time\nprompt = json.loads(sys.stdin.readline())\n"
+
+
+def test_an_agent_that_talks_is_warned_once_and_then_hears_what_it_is_told(on: Stage) -> None:
+    """S8: at 52 per cent it writes its notes and goes on."""
+    (on.path / "prompt").write_text("Do it.")
+    hears = "print(json.loads(sys.stdin.readline()), flush=True)\n"
+    talks: dict[str, Any] = {"talks": True, "stdin": str(on.path / "prompt"), "reader": "script"}
+    program = f"{LISTENS}print(prompt)\n{HALF}{HALF}{hears}open('warned', 'w')\n{hears}"
+    dispatch = on.python(program, **talks, warn_at=50, warning="Write your notes.", hand_over_at=60)
+    until((on.path / "warned").exists)
+    assert on.dispatches.tell(dispatch, "Use tabs.")
+    outcome = on.outcome(dispatch)
+    assert (outcome.ending, outcome.code) == (Ending.EXITED, 0)
+    assert outcome.message == "Do it.\nWrite your notes.\nUse tabs.\n"
+    assert (on.dispatches.directory(dispatch) / "progress.log").read_text() == "52 0\n"
+    assert not on.dispatches.tell(dispatch, "Too late.")
+
+
+@pytest.mark.parametrize(("warn_at", "signal_"), [(0, None), (50, signal.SIGKILL)], ids=["not warned", "warned"])
+def test_an_agent_with_a_full_context_has_time_to_save_unless_it_was_warned(
+    on: Stage, warn_at: int, signal_: int | None
+) -> None:
+    saves = "import signal, sys, time\ndef save(*_):\n    time.sleep(0.5)\n    sys.exit(3)\nsignal.signal(15, save)\n"
+    (on.path / "prompt").write_text("")
+    limits: dict[str, Any] = {"hand_over_at": 60, "warn_at": warn_at, "save_s": PATIENCE_S, "grace_s": 0.1}
+    program = f"{saves}{FULL_CONTEXT}{STAYS}"
+    outcome = on.outcome(on.python(program, reader="script", talks=True, stdin=str(on.path / "prompt"), **limits))
+    assert (outcome.ending, outcome.signal) == (Ending.CONTEXT, signal_)
 
 
 @pytest.mark.rest

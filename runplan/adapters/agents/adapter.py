@@ -99,6 +99,10 @@ class Agent:
     def role_arguments(self, task: Task) -> tuple[str, ...]:
         return self.writing if task.writes else self.reading
 
+    def encode_message(self, text: str) -> bytes:  # noqa: ARG002
+        """The text as a line of standard input, for a program that takes messages while it runs; else b""."""
+        return b""
+
     def read_line(self, line: bytes) -> tuple[AgentEvent, ...]:
         """The events that a line of its output reports."""
         if not self.prints_json:

@@ -49,6 +49,14 @@ in your last message. `bullet` counts the acceptance criteria whose first line h
     PLAN-TEXT-DRIFT: phase={phase} bullet=<k> field=<name> plan=<as stated> actual=<number>
 """
 
+#: A message to an agent at limits.context_warning.
+SAVE_NOTES = """Your context is {} per cent full. Write to the file named by RUNPLAN_NOTES now, in at most 40
+lines: what is done, what comes next, what you decided, and what did not work. Another agent may continue from it. Then
+go on."""
+
+#: Before a message of a person to an agent that runs.
+TOLD_NOW = "A person says this about your work. It counts more than what you were told before. Take it in, and go on."
+
 SMALL_DIFF = 20_000  #: characters of a diff that is also in the prompt
 _HEAD = 48  #: characters of an item whose text is in the prompt
 _MOST_FILES = 200  #: of a large diff that are listed

@@ -21,6 +21,7 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from runplan.adapters import processes
+from runplan.adapters.agents.clis import agent_of
 from runplan.adapters.agents.environment import own_environment
 from runplan.adapters.clock import until
 from runplan.adapters.configuration.load import environment
@@ -30,7 +31,7 @@ from runplan.adapters.store.outputs import StoredOutputs
 from runplan.adapters.supervise.output import DispatchFiles
 from runplan.domain.errors import Unreachable
 from runplan.domain.names import run_of
-from runplan.domain.run.dispatch import OWN, DispatchStanding, Ending, Launch, NeverStarted, Outcome, Running
+from runplan.domain.run.dispatch import OWN, TOLD, DispatchStanding, Ending, Launch, NeverStarted, Outcome, Running
 
 SPAWNER = "runplan.adapters.supervise.shim"
 
@@ -195,6 +196,18 @@ class Dispatches:
                 self._shims[launch.id] = shim
             return True
         return False
+
+    def tell(self, dispatch: str, text: str) -> bool:
+        """Give a message to the agent of a running dispatch; False when it takes none while it runs."""
+        files = self._files(dispatch)
+        kind = files.shim().reader if self._is_running(dispatch) else ""
+        if not kind or not agent_of(kind).encode_message(text):
+            return False
+        make_below(files.directory, files.directory / TOLD)
+        publish(files.directory / TOLD / f"{time.time_ns()}.txt", text.encode("utf-8", "surrogateescape"), sync=False)
+        if shim := self._shim(dispatch):
+            processes.send(shim, signal.SIGURG)
+        return True
 
     def standing(self, dispatch: str) -> DispatchStanding:
         """Whether the dispatch runs, never started, or how it ended; Unreachable while the repository is missing."""

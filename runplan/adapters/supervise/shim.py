@@ -31,7 +31,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.adapters import processes
-from runplan.adapters.agents.budgets import has_reached, is_estimate, meter_usage
+from runplan.adapters.agents.budgets import context_percent, has_reached, is_estimate, meter_usage
 from runplan.adapters.agents.clis import agent_of
 from runplan.adapters.processes import MARK, Process
 from runplan.adapters.sandbox.proxy import Proxy
@@ -40,7 +40,18 @@ from runplan.adapters.supervise.output import MISREAD, CappedLog, DispatchFiles,
 from runplan.domain.checks.secrets import secret_values
 from runplan.domain.decoding import convert
 from runplan.domain.errors import is_shortage, refused_by_system
-from runplan.domain.run.dispatch import LOGS, OWN, SCRATCH, TEMPORARY, Ending, Launch, Outcome, Usage
+from runplan.domain.run.dispatch import (
+    LOGS,
+    OWN,
+    PROGRESS,
+    SCRATCH,
+    TEMPORARY,
+    TOLD,
+    Ending,
+    Launch,
+    Outcome,
+    Usage,
+)
 
 #: A request to a shim is the length of its text, with the lock's descriptor, then the text. The answer is its pid.
 HEADER = struct.Struct("!I")
@@ -134,9 +145,15 @@ def supervise(launch: Launch, files: DispatchFiles, *, me: str) -> None:
     os.close(held)
 
 
-def _start(launch: Launch) -> tuple[int, list[int]]:
+def _start(launch: Launch) -> tuple[int, int, list[int]]:
+    """Its pid, the descriptor of messages to it or -1, and those of its outputs."""
     with contextlib.ExitStack() as stack:
-        stdin = os.open(launch.stdin or os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        talk = -1
+        if launch.talks:
+            stdin, talk = os.pipe()
+            os.set_blocking(talk, False)
+        else:
+            stdin = os.open(launch.stdin or os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         stack.callback(os.close, stdin)
         pipes = []
         for _ in (*STREAMS, *launch.logs):
@@ -161,7 +178,7 @@ def _start(launch: Launch) -> tuple[int, list[int]]:
             start_new_session=True,
         )
     agent.returncode = 0  # the shim waits for every child itself; Popen must not
-    return agent.pid, [read_end for read_end, _ in pipes]
+    return agent.pid, talk, [read_end for read_end, _ in pipes]
 
 
 class _Signals:
@@ -177,6 +194,7 @@ class _Signals:
         signal.set_wakeup_fd(self._write_end, warn_on_full_buffer=False)
         signal.signal(signal.SIGTERM, self._on_term)
         signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGURG, lambda *_: None)  # there is a message; without a handler it has no effect
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # deliver requests that came before
         return self
 
@@ -205,7 +223,7 @@ class _Supervision:
         paths = (files.out, files.err, *(files.directory / name for name in launch.logs))
         self._logs = [CappedLog(path, cap=launch.log_cap, secrets=secrets) for path in paths]
         self._started = time.monotonic()  # before the start: from there on the agent can stop the shim
-        self._agent, outputs = _start(launch)
+        self._agent, self._talk, outputs = _start(launch)
         self._status: int | None = None
         self._ending: Ending | None = None
         self._measure_at = self._started if launch.memory else math.inf
@@ -220,6 +238,13 @@ class _Supervision:
         self._selector.register(signals.descriptor, selectors.EVENT_READ, None)
         for output, log in zip(outputs, self._logs, strict=True):
             self._selector.register(output, selectors.EVENT_READ, log)
+        self._sent: set[str] = set()  #: names of the messages that were sent
+        self._outgoing = bytearray()
+        self._is_warned = False
+        self._progress = (0, 0)
+        if launch.talks:
+            self._send((read_file(Path(launch.stdin)) or b"").decode(errors="replace"))
+            self._send_told()
 
     def run(self) -> Outcome:
         while self._status is None:
@@ -228,10 +253,14 @@ class _Supervision:
                 if key.data is None:
                     self._signals.clear()
                     self._reap()
+                    self._send_told()
+                elif key.fd == self._talk:
+                    self._flush()
                 else:
                     self._read(key)
             if self._status is None:
                 self._check(time.monotonic())
+        self._close_talk()
         # The rest fits into the pipe, so a grandchild that keeps printing cannot hold the shim.
         for key in [key for key in self._selector.get_map().values() if key.data is not None]:
             rest = PIPE_SIZE
@@ -284,7 +313,55 @@ class _Supervision:
         key.data.write(chunk)
         if key.data is self._logs[0]:
             self._events.feed(chunk)
+            if self._launch.reader:
+                self._note_progress()
         return len(chunk)
+
+    def _note_progress(self) -> None:
+        tally = self._events.tally
+        percent = context_percent(tally, self._launch)
+        if (percent, tally.uses) != self._progress:
+            self._progress = (percent, tally.uses)
+            with contextlib.suppress(OSError), (self._files.directory / PROGRESS).open("a") as file:
+                file.write(f"{percent} {tally.uses}\n")
+        if self._talk < 0 or self._ending:
+            return
+        if not self._is_warned and has_reached(self._launch.warn_at, tally, self._launch):
+            self._is_warned = True
+            self._send(self._launch.warning)
+        if tally.finished is not None and not self._outgoing:
+            self._close_talk()  # it waits for a further message, and ends without one
+
+    def _send_told(self) -> None:
+        """Send the messages that came since the last time."""
+        told = sorted(path for path in (self._files.directory / TOLD).glob("*.txt") if path.name not in self._sent)
+        for path in told if self._talk >= 0 else ():
+            self._sent.add(path.name)
+            self._send((read_file(path) or b"").decode(errors="replace"))
+
+    def _send(self, text: str) -> None:
+        if not self._outgoing:
+            self._selector.register(self._talk, selectors.EVENT_WRITE, self._outgoing)
+        self._outgoing += agent_of(self._launch.reader).encode_message(text)
+
+    def _flush(self) -> None:
+        try:
+            del self._outgoing[: os.write(self._talk, self._outgoing)]
+        except BlockingIOError:
+            return
+        except OSError:  # it has closed its standard input
+            self._close_talk()
+            return
+        if not self._outgoing:
+            self._selector.unregister(self._talk)
+            self._note_progress()
+
+    def _close_talk(self) -> None:
+        if self._talk >= 0:
+            if self._outgoing:
+                self._selector.unregister(self._talk)
+            os.close(self._talk)
+            self._talk = -1
 
     def _deadline(self) -> float:
         if self._ending:
@@ -347,7 +424,9 @@ class _Supervision:
             family = [process for process in family if processes.session(process.pid) == self._agent]
         for process in family:
             processes.send(process, number)
-        self._kill_at = time.monotonic() + self._launch.grace_s  # finding its processes took some time
+        is_full = ending is Ending.CONTEXT and not self._is_warned  # it may have notes to write
+        grace_s = (self._launch.save_s if is_full else 0) or self._launch.grace_s
+        self._kill_at = time.monotonic() + grace_s  # finding its processes took some time
 
     def _family(self) -> Iterator[Process]:
         return processes.family(self._launch.id, shim=os.getpid(), leader=self._agent)

@@ -167,10 +167,10 @@ class AnswerRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class TellRequest:
-    """Tell the agents of a run something; the next one reads it first."""
+    """Tell the agents of a run something; a running claude reads it at once, else the next agent first."""
 
     plan: NamedPlan
-    text: Annotated[str, Help("the words of the user, for the agents that begin from now on", "TEXT")]
+    text: Annotated[str, Help("the words of the user", "TEXT")]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,7 @@
 """The plans of a repository with their phases, runs and schedules, as `status` shows them."""
 
 import json
+import re
 from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
 from datetime import UTC, datetime
@@ -15,6 +16,7 @@ from runplan.app.views.status import HostView, Look, PlanState, PlanView, Schedu
 from runplan.domain.errors import RefusedEarly, RunplanError, Unreachable
 from runplan.domain.names import QUEUE, WATCHES, describe_watch
 from runplan.domain.plan.marks import PlanStatus
+from runplan.domain.run.dispatch import PROGRESS
 from runplan.domain.run.kinds import Mode, RunStatus, WaitKind
 from runplan.domain.run.rows import OwnerState, PlanFacts, Work
 from runplan.domain.standing.phases import PlanOutline
@@ -33,6 +35,7 @@ from runplan.hosts.daemon.state import read_holder
 
 W = TypeVar("W", bound=Work)
 
+LONGEST_PROGRESS = 64  #: bytes of the newest line on the progress of an agent
 ANSWER_S = 1.0  #: to ask the daemon
 ABSENT = (
     "No daemon is running, so nobody works on the queue. Start it: runplan daemon restart; "
@@ -108,9 +111,13 @@ class PlanReader:
         """The work with the last output of its process, or without a process that has ended."""
         if work.dispatch is None:
             return work
-        is_running, written = self._context.outputs(self._store).get_standing(work.dispatch)
+        outputs = self._context.outputs(self._store)
+        is_running, written = outputs.get_standing(work.dispatch)
         if not is_running:
             return replace(work, dispatch=None, agent=None, version=None, dispatched=None, gates=())
+        _, _, line = outputs.read(work.dispatch, PROGRESS, -LONGEST_PROGRESS)[0].rstrip().rpartition(b"\n")
+        if match := re.fullmatch(rb"(\d+) (\d+)", line):
+            work = replace(work, context=int(match[1]) or None, tools=int(match[2]))
         return replace(work, output=iso(datetime.fromtimestamp(written, UTC)) if written else None)
 
     def _read_outline(self, path: str, facts: PlanFacts) -> PlanOutline:

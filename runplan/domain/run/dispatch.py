@@ -17,6 +17,8 @@ TEMPORARY = {"/tmp": "tmp", "/var/tmp": "var-tmp", "/run": "run"}  # noqa: S108 
 RETURN = f"{OWN}/return.json"
 NOTES = f"{OWN}/notes.md"  #: of a writer, for the agent that continues its work
 EVERY_PHASE = "all"  #: the phase of the verifier that judges all phases together
+TOLD = "told"  #: the folder of a dispatch with the messages for its agent, a file each
+PROGRESS = "progress.log"  #: a line `context% tools` for each change
 LOGS = "RUNPLAN_LOGS"  #: has the descriptors of `Launch.logs`
 
 
@@ -270,17 +272,21 @@ class Launch(Struct, frozen=True, kw_only=True):
     boxed: bool = False  #: it runs in a sandbox, so it needs a folder for temporary files
     hosts: tuple[str, ...] = ()  #: the only ones that it may reach, through a proxy of the shim; empty: no proxy
     stdin: str = ""  #: path of the file given as standard input; "" for none
+    talks: bool = False  #: its standard input stays open for messages; `stdin` is the first one
     reader: str = ""  #: module of agents/clis that reads the output lines; "" for none
     wall_s: float
     silence_s: float = 0  #: 0 = no silence limit
     log_cap: int = 16 * 1024 * 1024  #: bytes kept of each output; the rest is counted and dropped
     logs: tuple[str, ...] = ()  #: names of further logs; the process writes to the descriptors that LOGS has
     grace_s: float = 5.0  #: between asking the process to end and killing it
+    save_s: float = 0.0  #: the same at a hand-over, of an agent that was not warned; 0 = grace_s
     tokens: int = 0  #: limit, sent and received; 0 = none
     usd: float = 0.0  #: limit in dollars; 0 for none
     memory: int = 0  #: limit of all its processes together, in bytes; 0 for none
     prompt: int = 0  #: characters of the prompt and the program's own instructions, for an estimate
     hand_over_at: int = 0  #: per cent at which it is stopped, so that a fresh agent continues; 0 = never
+    warn_at: int = 0  #: per cent at which an agent that talks gets `warning`; 0 = never
+    warning: str = ""
     window: int = 0  #: tokens of its context; 0 = as it reports, or by the model's name
     model: str = ""
     usd_in: float = 0.0  #: dollars per million tokens, for an agent that reports no cost; 0 = unknown

@@ -23,6 +23,8 @@ class Work(Struct, frozen=True, kw_only=True):
     version: str | None = None  #: of the agent's program
     dispatched: str | None = None
     output: str | None = None  #: its last output, added by `status`
+    context: int | None = None  #: per cent of its agent's context that are full, likewise; None if unknown
+    tools: int | None = None  #: calls of tools by its agent, likewise
     gates: tuple[str, ...] = ()  #: names of the checks that it runs
     retries: int = 0  #: fix cycles, hand-overs and repeated dispatches of the phase
     tokens: int = 0  #: sent and received, by agents that have ended

@@ -247,6 +247,9 @@ class LimitSettings(Struct, frozen=True, kw_only=True):
     handover_size: Annotated[int, "largest pack and sum of large files of an agent's work, in bytes"] = 2_000_000_000
     handover_entries: Annotated[int, "most files and directories that an agent's work may change"] = 200_000
     context_critical: Annotated[int, "per cent of context at which a fresh agent continues; 0: never", percentage] = 60
+    context_warning: Annotated[
+        int, "per cent at which an agent that takes messages is told to write its notes; 0: never", percentage
+    ] = 50
     tokens: Annotated[int, "tokens per dispatch, sent and received; 0 for no limit"] = 0
     usd: Annotated[float, "dollars per dispatch, as reported or by its price; 0 for no limit"] = 0.0
     memory: Annotated[int, "memory of all processes of a dispatch, tests too, in bytes; 0 for no limit"] = 0

@@ -43,7 +43,7 @@ EFFECTS = {
     "work": "Accepted: ready plans are worked on, one after the other.",
     "queue": "The queue has the new order.",
     "forget": "Forgotten: agents are not told it again.",
-    "tell": "Told: the next agent of the run reads it first.",
+    "tell": "Told: a running agent that takes messages reads it now, else the next one first.",
 }
 
 

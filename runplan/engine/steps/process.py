@@ -35,6 +35,7 @@ CHANGE = "change.diff"  #: that a fixer continues or a verifier judges
 FINGERPRINT = "fingerprint.json"  #: of the user's repository before the dispatch
 RETRY = timedelta(minutes=1)  #: wait while running agents may use all that is left
 EARLIER = timedelta(days=2)  #: an agent that was started this long before midnight may still run
+SAVE_S = 60.0  #: for an agent whose context is full to write its notes, unless it was told to before
 LATE_S = 300.0  #: the end of a dispatch is recorded this long after its time limit, or its runner died
 
 
@@ -197,6 +198,7 @@ def launch_agent(
     )
     table = context.settings.agents.agent(started.agent)
     limits = context.settings.limits
+    agent = agent_of(table.kind)
     return d.Launch(
         id=started.id,
         argv=argv,
@@ -205,13 +207,17 @@ def launch_agent(
         cwd=str(path),
         env=env,
         stdin=str(prompt),
+        talks=bool(agent.encode_message(text)),
         reader=reader,
         wall_s=started.seconds,
         silence_s=limits.silence_s,
         tokens=started.tokens,
         usd=started.usd,
-        prompt=sent_at_first(agent_of(table.kind), text),
+        prompt=sent_at_first(agent, text),
+        save_s=SAVE_S if started.role.is_writer else 0,
         hand_over_at=limits.context_critical if started.role.is_writer else 0,
+        warn_at=limits.context_warning if started.role.is_writer else 0,
+        warning=prompts.SAVE_NOTES.format(limits.context_warning),
         window=table.context,
         model=started.model or table.model,
         usd_in=table.usd_per_mtok_in,

@@ -268,7 +268,7 @@ EXAMPLES = {
     "reject": """\
   runplan reject plans/X.md                                   end the run; its work is kept
   runplan reject plans/X.md -m "the flag must be optional"    a fixer changes the work, then you are asked again""",
-    "tell": '  runplan tell plans/X.md "use the existing parser"      the next agent of the run reads it first',
+    "tell": '  runplan tell plans/X.md "use the existing parser"      the agents of the run read it first',
     "attach": "  runplan attach plans/X.md      what its agents do, until the run ends; Ctrl-C leaves it running",
     "memory": """\
   runplan memory                     what agents of this repository are told, with ids

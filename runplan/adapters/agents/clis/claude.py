@@ -36,7 +36,10 @@ class Claude(Agent):
     program = "claude"
     install = "npm install -g @anthropic-ai/claude-code"
     #: Without the source `project` it reads no nested CLAUDE.md, skill or agent; without `local` no CLAUDE.local.md.
-    base = ("-p", "--output-format", "stream-json", "--verbose", "--setting-sources", "user,project,local")
+    base = (
+        *("-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose"),
+        *("--setting-sources", "user,project,local"),
+    )
     writing = ("--dangerously-skip-permissions", "--disallowedTools", ",".join(_USELESS))
     #: Bash is needed to look at the diff: without a bypass only commands that change nothing are allowed.
     reading = ("--permission-mode", "default", "--tools", "Read,Grep,Glob,Bash")
@@ -104,6 +107,10 @@ class Claude(Agent):
     def find_key(self, table: AgentTable, caller: Mapping[str, str]) -> str:  # noqa: ARG002
         """It prefers a key in the environment to its login."""
         return first_set(caller, "ANTHROPIC_AUTH_TOKEN", *self.keys)
+
+    def encode_message(self, text: str) -> bytes:
+        message = {"role": "user", "content": [{"type": "text", "text": text}]}
+        return json.dumps({"type": "user", "message": message}).encode() + b"\n"
 
     def read_event(self, event: f.JsonObject) -> Iterable[d.AgentEvent]:
         match f.get_text(event, "type"), f.get_text(event, "subtype"):

@@ -31,7 +31,7 @@ LOOK_S = 0.02  #: how often it looks
 _LOOK = f"n=$((n + 1)); test $n -lt {int(BOUND_S / LOOK_S)} || break; sleep {LOOK_S}"
 
 #: Keys whose value is a path; "main:" before it means the main checkout.
-PATHS = ("write", "append", "delete", "wait_for", "once")
+PATHS = ("write", "append", "delete", "hear", "wait_for", "once")
 
 #: Keys that a step may have besides the one that names it.
 MODIFIERS = frozenset(("text", "date", "all", "summary", "evidence", "demanded_by", "once"))
@@ -40,6 +40,8 @@ MODIFIERS = frozenset(("text", "date", "all", "summary", "evidence", "demanded_b
 _CHANGED = re.compile(r"^diff --git a/.+ b/(.+)\n(deleted)?", re.MULTILINE)
 _LISTED = re.compile(r"^- (.+): \+\d+ -\d+, lines \d+ to \d+$", re.MULTILINE)  #: a file of a diff that is too large
 _TOOL = b"runplan:tool "
+#: Waits for the next message, and prints it as JSON.
+_HEAR = 'test "$prompt" || IFS= read -r prompt <&3; IFS= read -r heard <&3 && printf "%s\\n" "$heard"'
 _TELL = b"runplan:tell "
 
 
@@ -47,7 +49,12 @@ class Script(Agent):
     def build_argv(self, task: Task) -> tuple[str, ...]:
         """A shell with the steps of this dispatch. A step fails as a whole; one with `once` is played by one agent."""
         script = task.directory / "steps.sh"
-        lines = [f"main={quote(str(task.root))}", 'tool() { printf \'runplan:tool %s %s\\n\' "$1" "$2"; }']
+        # Steps read the prompt; the messages of a person, of which the first one is the prompt, are for `hear`.
+        lines = [
+            'exec 3<&0 <"$RUNPLAN_PROMPT"',
+            f"main={quote(str(task.root))}",
+            'tool() { printf \'runplan:tool %s %s\\n\' "$1" "$2"; }',
+        ]
         for step in steps_for(load_script(task.root / task.table.script), task):
             in_main = [key for key in PATHS if str(step.get(key, "")).startswith("main:")]
             step |= {key: str(task.root / step[key].removeprefix("main:")) for key in in_main}
@@ -58,6 +65,9 @@ class Script(Agent):
             lines.append(once or command)
         publish(script, "\n".join([*lines, ""]).encode(errors="surrogateescape"), sync=False)
         return ("/bin/sh", str(script))
+
+    def encode_message(self, text: str) -> bytes:
+        return json.dumps(text).encode() + b"\n"
 
     def read_line(self, line: bytes) -> tuple[AgentEvent, ...]:
         """The events of the steps; every other line is a part of the message."""
@@ -135,6 +145,7 @@ STEPS: dict[str, Callable[[Any, Step, Task], str]] = {
     "return": lambda value, _, __: _write_return(value),
     "pass_all": lambda _, step, task: _write_verdict([], step, task),
     "fail": _write_verdict,
+    "hear": lambda path, _, __: f"{_HEAR} >>{quote(path)}",
     "sleep": lambda seconds, _, __: f"sleep {seconds}",
     "wait_for": lambda path, _, __: f"n=0; until test -e {quote(path)}; do {_LOOK}; done; test -e {quote(path)}",
     "exit": lambda code, _, __: f"exit {code}",
