@@ -77,6 +77,10 @@ class NotAllowed(Unreachable):
     """A forge does not accept the token, the token may not do this, or it is not possible."""
 
 
+class TokenRefused(NotAllowed):
+    """The token has expired or was revoked."""
+
+
 class NotThere(NotAllowed):
     """It does not exist, or the token may not read it; a forge does not say which."""
 

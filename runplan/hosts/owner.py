@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from runplan.adapters.agents.prompts import TOLD_NOW
 from runplan.adapters.store.journal import Journal
-from runplan.domain.errors import CallEnded, Crashed, Exit, Fenced, GitFailed, RefusedEarly, RunplanError
+from runplan.domain.errors import CallEnded, Crashed, Exit, Fenced, GitFailed, RefusedEarly, RunplanError, TokenRefused
 from runplan.domain.run import events as e
 from runplan.domain.run.actions import Decision
 from runplan.domain.run.attempts import running_dispatch
@@ -249,7 +249,8 @@ class RunOwner:
             return None
         lane = active.journal.lane(error.lane) if error.lane else active.journal
         if not isinstance(error, Crashed):
-            until = self._in_s(delay_s(lane.state.waits + 1))
+            waits = 0 if isinstance(error, TokenRefused) else lane.state.waits  # a new token is seen soon
+            until = self._in_s(delay_s(waits + 1))
             active.journal.append(e.Paused(kind=WaitKind.UNREACHABLE, until=until, words=str(error)), lane=error.lane)
         decision = self._tell_waits(plan, active)
         return self.step(plan) if error.lane and decide(lane.state).waiting else decision

@@ -18,7 +18,7 @@ from runplan.adapters.forge.model import (
     PullRequest,
 )
 from runplan.adapters.forge.protocol import Forge
-from runplan.domain.errors import NotAllowed, NotFound, NotThere
+from runplan.domain.errors import NotAllowed, NotFound, NotThere, TokenRefused
 from tests.support.github.hub import Hub
 from tests.support.memory_forge import MemoryForge
 
@@ -286,9 +286,9 @@ def test_what_is_not_there_or_not_allowed_is_a_named_error(host: Host) -> None:
     with pytest.raises(NotFound):
         host.forge.read_issue(number + 7)
     host.hub.tokens.clear()
-    with pytest.raises(NotAllowed):
+    with pytest.raises(TokenRefused):
         host.forge.read_pull_request(number)
-    with pytest.raises(NotAllowed):
+    with pytest.raises(TokenRefused):
         host.forge.require_may_open("main")
 
 

@@ -1,21 +1,26 @@
 """The GitHub client through the real PyGithub, against a stand-in on a real repository."""
 
 import json
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from github import Auth, GithubIntegration
 from requests import ReadTimeout
 
-from runplan.adapters.forge.github import GitHub
+from runplan.adapters.forge.access import parse_remote
+from runplan.adapters.forge.github import GitHub, open_forge
 from runplan.adapters.forge.github_calls import TIMEOUT_S, GitHubCalls
 from runplan.adapters.forge.model import CheckState, Merge, NotMerged, PullRequest
+from runplan.adapters.git.command import Git
 from runplan.domain.errors import NotAllowed, RateLimited, Unreachable
 from tests.forge.conftest import BRANCH
 from tests.support.github.described import EXCERPT, described, faults
 from tests.support.github.hub import Hub
-from tests.support.github.server import Fault, StandIn, an_app
+from tests.support.github.server import Fault, StandIn, an_app, environment
+from tests.support.tls import make_certificate
 
 PASSED, FAILED, PENDING = CheckState.PASSED, CheckState.FAILED, CheckState.PENDING
 
@@ -208,6 +213,31 @@ def test_checks_that_graphql_hides_from_a_token_are_read_by_rest(forge: GitHub, 
     assert len(activity.messages) == 1
 
 
+@pytest.mark.parametrize(
+    ("lacks", "seen", "unread"),
+    [
+        ({"checks"}, ["ci", "build"], ("checks other than jobs of GitHub Actions",)),
+        ({"checks", "actions"}, ["build"], ("checks other than jobs of GitHub Actions", "jobs of GitHub Actions")),
+        ({"checks", "actions", "statuses"}, None, ()),
+    ],
+    ids=["actions", "statuses", "nothing"],
+)
+def test_a_token_without_the_permission_for_checks_reads_what_it_may(
+    forge: GitHub, hub: Hub, lacks: set[str], seen: list[str] | None, unread: tuple[str, ...]
+) -> None:
+    head = opened(forge).head
+    hub.lacks, hub.hides_checks = lacks, True
+    for commit in (head, hub.tip("main")):
+        hub.check(commit, "ci", "failure")
+        hub.set_status(commit, {"context": "build", "state": "success"})
+    if seen is None:
+        with pytest.raises(NotAllowed, match="read access to Actions"):
+            forge.read_target("main")
+        return
+    assert [check.name for check in forge.read_activity(1, head).checks] == seen
+    assert forge.read_target("main").unread == unread
+
+
 def test_an_unchanged_pull_request_costs_no_rate_limit(forge: GitHub, stand_in: StandIn, hub: Hub) -> None:
     opened(forge)
     states = [forge.read_pull_request(1) for _ in range(3)]
@@ -245,6 +275,22 @@ def test_a_rate_limit_names_its_end_and_is_not_slept_through(
         read(forge)
     assert caught.value.until == 1000.0 + wait_s
     assert slept == []
+
+
+def test_a_token_that_a_server_repeats_is_redacted(forge: GitHub, stand_in: StandIn) -> None:
+    stand_in.faults.append(Fault(call="GET .*", kind="before", status=403, message="bad header: token t0ken"))
+    with pytest.raises(NotAllowed, match=r"403 bad header: token \[redacted\]"):
+        forge.may_write("bob")
+
+
+def test_the_authorities_that_git_trusts_are_trusted(stand_in: StandIn, tmp_path: Path) -> None:
+    certificate, key = make_certificate(tmp_path)
+    stand_in.use_tls(certificate, key)
+    with Git(tmp_path, env=dict(os.environ)) as git:
+        address = parse_remote(stand_in.remote)
+        assert address is not None
+        env = environment(stand_in) | {"GIT_SSL_CAINFO": certificate}
+        assert open_forge(git, address, env).read_repository().can_push
 
 
 #: docs.github.com/en/rest/using-the-rest-api/rate-limits-for-the-rest-api: no further call before that time.

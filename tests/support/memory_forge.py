@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.adapters.forge import model as m
-from runplan.domain.errors import NotAllowed, NotFound, NotThere
+from runplan.domain.errors import NotAllowed, NotFound, NotThere, TokenRefused
 
 STATES = {"success": m.CheckState.PASSED, None: m.CheckState.PENDING}
 
@@ -101,7 +101,7 @@ class MemoryForge:
 
     def _require_token(self) -> None:
         if not self.tokens:
-            raise NotAllowed("the token has expired")
+            raise TokenRefused("the token has expired")
 
     def git_settings(self) -> tuple[str, ...]:
         return ()

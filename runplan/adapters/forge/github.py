@@ -25,8 +25,9 @@ from runplan.adapters.forge.github_calls import (
     describe_error,
     ignore_status,
     is_refusal,
+    note_refusal,
 )
-from runplan.adapters.forge.retry import Calls, OwnComment, repeatable
+from runplan.adapters.forge.retry import CERTIFICATES, Calls, OwnComment, repeatable
 from runplan.adapters.git.command import Git
 from runplan.domain.errors import NotAllowed, NotFound, RefusedEarly
 from runplan.domain.gitfacts import Oid
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from github.IssueComment import IssueComment
     from github.PullRequest import PullRequest
     from github.PullRequestComment import PullRequestComment
+    from github.WorkflowJob import WorkflowJob
+    from github.WorkflowRun import WorkflowRun
 
 
 STATES = {m.CheckState.PASSED: "success", m.CheckState.FAILED: "failure", m.CheckState.PENDING: "pending"}
@@ -56,16 +59,19 @@ def open_forge(git: Git, address: m.Address, env: Mapping[str, str]) -> GitHub:
         name = "GH_TOKEN" if _is_cloud(address.host) else "GH_ENTERPRISE_TOKEN"
         raise RefusedEarly(f"there is no token for {address.host}; set {name}, or run: gh auth login")
     api = env.get("GITHUB_API_URL", "") or api_address(address.host)
-    auth = _find_installation(address, token.app, token.value, api) if token.app else Auth.Token(token.value)
-    return GitHub(address, auth, token, api=api)
+    verify = env.get(CERTIFICATES, "") or True
+    auth = _find_installation(address, token.app, token.value, api, verify) if token.app else Auth.Token(token.value)
+    return GitHub(address, auth, token, api=api, verify=verify)
 
 
 @functools.cache  # each signature with the key takes 0.2 s
-def _find_installation(address: m.Address, app: str, file: str, api: str) -> Auth.AppInstallationAuth:
+def _find_installation(
+    address: m.Address, app: str, file: str, api: str, verify: str | bool
+) -> Auth.AppInstallationAuth:
     """The installation of a GitHub App on this repository; PyGithub renews its token, which lives for an hour."""
     try:
         signed = Auth.AppAuth(app, Path(file).read_text(encoding="ascii") or "-")
-        apps = GithubIntegration(auth=signed, base_url=api, **CLIENT)
+        apps = GithubIntegration(auth=signed, base_url=api, verify=verify, **CLIENT)
         installation = GitHubCalls().attempt(
             "find the app", lambda: apps.get_repo_installation(address.owner, address.repository)
         )
@@ -106,7 +112,14 @@ class GitHub:
     """One repository on GitHub or GitHub Enterprise; the methods of a `Forge` are described there."""
 
     def __init__(
-        self, address: m.Address, auth: Auth.Auth, token: Token, *, api: str, calls: Calls | None = None
+        self,
+        address: m.Address,
+        auth: Auth.Auth,
+        token: Token,
+        *,
+        api: str,
+        verify: str | bool = True,
+        calls: Calls | None = None,
     ) -> None:
         logging.getLogger("github").setLevel(logging.CRITICAL)  # else it writes to standard error
         self.calls = calls or GitHubCalls()
@@ -114,7 +127,8 @@ class GitHub:
         self.token_source = token.source
         self._auth = auth  #: its token may be renewed at any time
         self._is_gits = token.is_gits  #: git finds the token by itself
-        self._client = Github(auth=auth, base_url=api, **CLIENT)
+        self._client = Github(auth=auth, base_url=api, verify=verify, **CLIENT)
+        self.unread: tuple[str, ...] = ()  #: kinds of checks that the token may not read
         self._pulls: dict[int, PullRequest] = {}  #: as they were read last
         self._repo = self._client.get_repo(address.full_name)
 
@@ -156,6 +170,9 @@ class GitHub:
         except NotAllowed:  # private repositories of a free plan have none
             rules = {}
         classic = (facts.get("ref") or {}).get("refUpdateRule") or {}
+        tip = ((facts.get("ref") or {}).get("target") or {}).get("oid")
+        if IS_PARTIAL in facts and tip and not number:
+            self.list_checks(tip)  # what the token may read instead
         allowed = {"merge": "mergeCommitAllowed", "rebase": "rebaseMergeAllowed", "squash": "squashMergeAllowed"}
         linear = "required_linear_history" in rules or classic.get("requiresLinearHistory")
         methods = {name for name, key in allowed.items() if facts.get(key) is not False} - (
@@ -178,6 +195,7 @@ class GitHub:
             strict=any(rule.get("strict_required_status_checks_policy") for rule in checks),
             reviews=max([*reviews, classic.get("requiredApprovingReviewCount") or 0]),
             queue="merge_queue" in rules,
+            unread=self.unread,
             objections=tuple(
                 f.author_login(opinion["author"]) for opinion in opinions if opinion["state"] == "CHANGES_REQUESTED"
             ),
@@ -404,21 +422,36 @@ class GitHub:
 
     @repeatable("read the checks")
     def list_checks(self, head: Oid) -> tuple[m.PullCheck, ...]:
-        """Check runs and commit statuses; a repository may use either."""
+        """Check runs and commit statuses; a repository may use either.
+
+        A fine-grained token has no permission for checks: the jobs of GitHub Actions have the names of its checks.
+        """
         commit = self._repo.get_commit(head)
         facts: list[tuple[str, str, str, str, datetime | None]] = []
-        for run in commit.get_check_runs():
-            conclusion = "success" if run.conclusion in f.GOOD else "failure"
-            state = conclusion if run.status == "completed" else "pending"
-            changed = run.completed_at or run.started_at
-            facts.append((run.name, state, run.html_url, run.output.summary, changed))
-        combined = commit.get_combined_status()
-        facts += [
-            (status.context, status.state, status.target_url, status.description, status.updated_at)
-            for status in combined.statuses
-        ]
-        if combined.total_count > len(combined.statuses):  # it lists a page of them, and sums up all
-            facts.append(("all statuses", combined.state, "", "", None))
+        unread: list[str] = []
+        with note_refusal(unread, "checks other than jobs of GitHub Actions"):
+            for run in commit.get_check_runs():
+                changed = run.completed_at or run.started_at
+                facts.append((run.name, f.run_state(run), run.html_url, run.output.summary, changed))
+        if unread:
+            with note_refusal(unread, "jobs of GitHub Actions"):
+                for workflow in self._repo.get_workflow_runs(head_sha=head):
+                    jobs: list[WorkflowJob | WorkflowRun] = [*workflow.jobs()]
+                    for job in jobs or [workflow]:
+                        changed = getattr(job, "completed_at", None) or workflow.updated_at
+                        facts.append((job.name, f.run_state(job), job.html_url, "", changed))
+        with note_refusal(unread, "commit statuses"):
+            combined = commit.get_combined_status()
+            facts += [
+                (status.context, status.state, status.target_url, status.description, status.updated_at)
+                for status in combined.statuses
+            ]
+            if combined.total_count > len(combined.statuses):  # it lists a page of them, and sums up all
+                facts.append(("all statuses", combined.state, "", "", None))
+        self.unread = tuple(unread)
+        if not facts and len(unread) > 2:
+            needs = "it needs read access to Actions, and to commit statuses"
+            raise NotAllowed(f"the token may not read the checks of a commit; {needs}")
         states = {"success": m.CheckState.PASSED, "pending": m.CheckState.PENDING}
         return tuple(
             m.PullCheck(

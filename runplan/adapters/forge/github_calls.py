@@ -10,7 +10,7 @@ from github import GithubException
 from github.Requester import HTTPRequestsConnectionClass, HTTPSRequestsConnectionClass, Requester
 from requests import RequestException
 
-from runplan.adapters.forge.retry import Calls, Outage, limit_call, not_the_forge, refuse_call
+from runplan.adapters.forge.retry import Calls, Outage, limit_call, not_the_forge, redact_answer, refuse_call
 from runplan.domain.errors import RunplanError
 
 TIMEOUT_S = 15
@@ -76,6 +76,17 @@ def ignore_status(status: int) -> Iterator[None]:
             raise
 
 
+@contextmanager
+def note_refusal(refused: list[str], what: str) -> Iterator[None]:
+    """Add `what` to the list where the token lacks the permission for a call."""
+    try:
+        yield
+    except GithubException as error:
+        if error.status not in (403, 404) or read_pause(error, 0.0):
+            raise
+        refused.append(what)
+
+
 class CheckedAnswers:
     """Mixed into PyGithub's connections: follows redirects, and refuses answers that are not the forge's.
 
@@ -86,6 +97,7 @@ class CheckedAnswers:
     def getresponse(self: Any) -> Any:
         for _ in range(REDIRECTS):
             response = super().getresponse()  # type: ignore[misc]
+            redact_answer(response.response, self.headers.get("Authorization", ""))
             location = response.headers.get("location", "")
             if response.status not in (301, 302, 307, 308) or not location:
                 break

@@ -9,10 +9,13 @@ from runplan.adapters.forge import model as m
 from runplan.domain.times import parse_iso
 
 if TYPE_CHECKING:
+    from github.CheckRun import CheckRun
     from github.Issue import Issue
     from github.NamedUser import NamedUser
     from github.Organization import Organization
     from github.PullRequest import PullRequest
+    from github.WorkflowJob import WorkflowJob
+    from github.WorkflowRun import WorkflowRun
 
 
 Node = Mapping[str, Any]  #: an object of an answer
@@ -62,6 +65,7 @@ query($owner: String!, $name: String!, $branch: String!, $ref: String!, $number:
   repository(owner: $owner, name: $name) {
     mergeCommitAllowed squashMergeAllowed rebaseMergeAllowed autoMergeAllowed
     ref(qualifiedName: $ref) {
+      target { oid ... on Commit { statusCheckRollup { state } } }
       refUpdateRule { requiresLinearHistory requiredStatusCheckContexts requiredApprovingReviewCount }
     }
     pullRequests(states: MERGED, baseRefName: $branch, first: 5, orderBy: {field: UPDATED_AT, direction: DESC}) {
@@ -141,6 +145,13 @@ def to_pull_request(pull: PullRequest) -> m.PullRequest:
         merge_message=(facts.get("auto_merge") or {}).get("commit_message") or "",
         ended=pull.closed_at.timestamp() if pull.closed_at else 0.0,
     )
+
+
+def run_state(run: CheckRun | WorkflowJob | WorkflowRun) -> str:
+    """The state of a commit status that says the same."""
+    if run.status != "completed":
+        return "pending"
+    return "success" if run.conclusion in GOOD else "failure"
 
 
 def user_login(user: NamedUser | Organization | None) -> str:

@@ -14,7 +14,7 @@ from runplan.adapters.forge import gitlab_facts as f, model as m
 from runplan.adapters.forge.access import Ask, Token, ask_with, find_stored_token, header_settings
 from runplan.adapters.forge.gitlab_calls import TIMEOUT_S, CheckedSession, GitLabCalls, describe_error
 from runplan.adapters.forge.gitlab_facts import Facts
-from runplan.adapters.forge.retry import Calls, OwnComment, repeatable
+from runplan.adapters.forge.retry import CERTIFICATES, Calls, OwnComment, repeatable
 from runplan.adapters.git.command import Git
 from runplan.domain.errors import NotFound, RefusedEarly
 from runplan.domain.gitfacts import PLAN, Oid
@@ -39,7 +39,7 @@ def open_forge(git: Git, address: m.Address, env: Mapping[str, str]) -> "GitLab"
         job = ": CI_JOB_TOKEN may neither open merge requests nor read members" if env.get("CI_JOB_TOKEN") else ""
         needed = f"set {TOKENS[0]} to one with the scopes api and write_repository"
         raise RefusedEarly(f"there is no token for {address.host}{job}; {needed}")
-    return GitLab(address, token, url=server_address(address, env))
+    return GitLab(address, token, url=server_address(address, env), verify=env.get(CERTIFICATES, "") or True)
 
 
 def server_address(address: m.Address, env: Mapping[str, str]) -> str:
@@ -61,7 +61,9 @@ def find_token(address: m.Address, env: Mapping[str, str], ask: Ask) -> Token | 
 class GitLab:
     """One project on GitLab; the methods of a `Forge` are described there."""
 
-    def __init__(self, address: m.Address, token: Token, *, url: str, calls: Calls | None = None) -> None:
+    def __init__(
+        self, address: m.Address, token: Token, *, url: str, verify: str | bool = True, calls: Calls | None = None
+    ) -> None:
         self.calls = calls or GitLabCalls()
         self.address = address
         self.token_source = token.source
@@ -69,7 +71,13 @@ class GitLab:
         self._url = url
         # As a bearer both access tokens and those of OAuth are accepted.
         self._client = Gitlab(
-            url, oauth_token=token.value, timeout=TIMEOUT_S, per_page=100, session=CheckedSession(), keep_base_url=True
+            url,
+            oauth_token=token.value,
+            ssl_verify=verify,
+            timeout=TIMEOUT_S,
+            per_page=100,
+            session=CheckedSession(),
+            keep_base_url=True,
         )
         self._seen: dict[int, Facts] = {}  #: merge requests as they were read last
         self._messages: dict[int, str] = {}  #: of later merges that this process asked for

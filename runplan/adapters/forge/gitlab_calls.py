@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from gitlab.exceptions import GitlabError
 from requests import RequestException, Response, Session
 
-from runplan.adapters.forge.retry import Calls, Outage, limit_call, not_the_forge, refuse_call
+from runplan.adapters.forge.retry import Calls, Outage, limit_call, not_the_forge, redact_answer, refuse_call
 from runplan.domain.errors import RunplanError, Unreachable
 
 TIMEOUT_S = 15
@@ -29,6 +29,7 @@ class CheckedSession(Session):
 
     def send(self, request: Any, **named: Any) -> Response:
         response = super().send(request, **named)
+        redact_answer(response, request.headers.get("Authorization", ""))
         if response.status_code == 429 or (response.status_code >= 400 and "retry-after" in response.headers):
             raise TooManyRequests(response.headers)
         kind = response.headers.get("content-type", "")

@@ -50,6 +50,7 @@ class Target(Struct, frozen=True, kw_only=True):
     reviews: int = 0
     queue: bool = False
     rules: tuple[str, ...] = ()  #: further ones, in words
+    unread: tuple[str, ...] = ()  #: kinds of checks that the token may not read, in words
     objections: tuple[str, ...] = ()  #: accounts with write access whose newest review asks for changes
 
     @property

@@ -10,10 +10,14 @@ import time
 from collections.abc import Callable
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
+from requests import Response
+
 from runplan.adapters.forge.model import has_marker
-from runplan.domain.errors import NotAllowed, NotThere, RateLimited, RunplanError, Unreachable
+from runplan.domain.checks.secrets import REDACTED
+from runplan.domain.errors import NotAllowed, NotThere, RateLimited, RunplanError, TokenRefused, Unreachable
 from runplan.domain.text import in_words
 
+CERTIFICATES = "GIT_SSL_CAINFO"  #: the file of authorities that git and the forge's library trust
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -35,8 +39,15 @@ def refuse_call(action: str, status: int, said: str) -> RunplanError:
     if status >= 500:
         return Outage(f"cannot {action}: the forge answers {status}")
     if status == 401:
-        return NotAllowed(f"cannot {action}: the token has expired or was revoked (401 {said})")
+        return TokenRefused(f"cannot {action}: the token has expired or was revoked (401 {said})")
     return (NotThere if status in (404, 410) else NotAllowed)(f"cannot {action}: {status} {said}")
+
+
+def redact_answer(answer: Response, authorization: str) -> None:
+    """Take the token of the request out of its answer: a proxy or a server in debug mode repeats headers."""
+    secret = authorization.rpartition(" ")[2].encode()
+    if secret and secret in answer.content:
+        answer._content = answer.content.replace(secret, REDACTED.encode())  # noqa: SLF001 - requests has no other way
 
 
 def limit_call(action: str, wait_s: float, now: float) -> RateLimited:

@@ -22,7 +22,15 @@ NETWORK_S = 120.0  #: for one command
 PATIENCE_S = 30.0  #: for a command of another process, or one that outlived its process
 LOCK = "runplan/remote.flock"  #: inherited by each git that talks to a remote; not empty while one runs
 #: How the caller's own git reaches the remote; none of them selects a repository.
-PASSED = ("GIT_SSH", "GIT_SSH_COMMAND", "GIT_SSH_VARIANT", "GIT_ASKPASS", "SSH_ASKPASS", "GIT_PROXY_COMMAND")
+PASSED = (
+    "GIT_SSH",
+    "GIT_SSH_COMMAND",
+    "GIT_SSH_VARIANT",
+    "GIT_ASKPASS",
+    "SSH_ASKPASS",
+    "GIT_PROXY_COMMAND",
+    "GIT_SSL_CAINFO",
+)
 #: A connection that has died is noticed, also by an ssh whose git was killed.
 SSH = "ssh -o BatchMode=yes -o ConnectTimeout=30 -o ServerAliveInterval=30"
 _SPEED = ("http.lowSpeedLimit=1", "http.lowSpeedTime=60")

@@ -138,6 +138,8 @@ def require_mergeable(forge: Forge, settings: Settings) -> tuple[str, ...]:
         raise RefusedEarly(f"{why}: {rules}")
     if method != wanted and not target.queue:
         remarks.append(f"{run.target} does not allow {wanted}, so pull requests are merged by {method}")
+    if target.unread:
+        remarks.append(f"the token may not read {', '.join(target.unread)}: their results are not waited for")
     address = forge.address
     if there.name.lower() != address.full_name.lower():
         url = f"{address.web}/{there.name}.git" if address.web else f"git@{address.host}:{there.name}.git"

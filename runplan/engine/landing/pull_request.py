@@ -20,7 +20,7 @@ from runplan.adapters.git import remote as push
 from runplan.adapters.git.command import Git
 from runplan.adapters.git.objects import read_plan
 from runplan.adapters.git.remote import Remote
-from runplan.domain.errors import NotAllowed, Unreachable
+from runplan.domain.errors import NotAllowed, TokenRefused, Unreachable
 from runplan.domain.gitfacts import LANDING, PLAN, RUN, TAKEN_BY, UNDOES, Oid, read_trailers
 from runplan.domain.names import parked_under
 from runplan.domain.plan.marks import Status
@@ -150,6 +150,8 @@ class PullRequestLander(RemoteLander):
             done = (m.CheckState.PASSED, undo) if undo else description.status_of(self._read_plan(landing.new))
             self._set_status(landing.new, *done)
         except Unreachable as error:
+            if isinstance(error, TokenRefused):
+                self.forget()
             return f"the pull request does not show this phase yet: {error}"
         return "; ".join([f"{pull.name}: {pull.url}", *self._take_remarks()])
 

@@ -6,6 +6,7 @@ from typing import Any
 from tests.support.github.hub import Hub, Pull
 
 PAGE = 100  #: nodes of a connection in one answer
+FORBIDDEN = [{"type": "FORBIDDEN", "message": "Resource not accessible by personal access token"}]
 
 
 def activity(hub: Hub, values: dict[str, Any]) -> dict[str, Any]:
@@ -20,10 +21,9 @@ def activity(hub: Hub, values: dict[str, Any]) -> dict[str, Any]:
         "object": {"statusCheckRollup": rollup},
         "pullRequest": {name: page(nodes, values[name]) for name, nodes in shown.items()},
     }
-    errors = [{"type": "FORBIDDEN", "message": "Resource not accessible by personal access token"}]
     if hub.hides_checks:
         repository["object"] = None
-    return {"data": {"repository": repository}} | ({"errors": errors} if hub.hides_checks else {})
+    return {"data": {"repository": repository}} | ({"errors": FORBIDDEN} if hub.hides_checks else {})
 
 
 def page(nodes: Sequence[Any], cursor: str | None) -> dict[str, Any]:

@@ -89,6 +89,9 @@ class Hub:
         self.app: tuple[str, str] | None = None  #: id and public key of an installed GitHub App
         self.lives_s: list[int] = []  #: of the next tokens of the app; then an hour
         self.hides_checks = False  #: GraphQL shows no checks to the token; REST does
+        #: Permissions that a fine-grained token lacks. It never has "checks": there is none to choose in
+        #: docs.github.com/en/rest/authentication/permissions-required-for-fine-grained-personal-access-tokens
+        self.lacks = set[str]()
         self.scopes = ""  #: of a classic token, as its header lists them
         self.can_push = True
         self.methods = {"merge", "squash", "rebase"}
@@ -130,6 +133,10 @@ class Hub:
         if self.archived:
             return "Repository was archived so is read-only."
         return "Resource not accessible by personal access token" if token in self.read_only else ""
+
+    def require(self, permission: str) -> None:
+        if permission in self.lacks:
+            raise Answer(403, "Resource not accessible by personal access token")
 
     def may_write(self, login: str) -> bool:
         return self.permissions.get(login) in ("admin", "write")

@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import re
+import ssl
 import subprocess
 import threading
 import zlib
@@ -22,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from tests.support.cli import Project
-from tests.support.github.activity import activity, page
+from tests.support.github.activity import FORBIDDEN, activity, page
 from tests.support.github.hub import LONGEST_BODY, Answer, Hub, Issue, Pull
 
 
@@ -220,6 +221,7 @@ def reply(r: Request) -> tuple[int, Any]:
 
 
 def check_runs(r: Request) -> tuple[int, Any]:
+    r.hub.require("checks")
     runs = [
         {
             "id": number,
@@ -238,6 +240,7 @@ def check_runs(r: Request) -> tuple[int, Any]:
 
 
 def combined_status(r: Request) -> tuple[int, Any]:
+    r.hub.require("statuses")
     statuses = r.hub.statuses.get(r.words[0], [])
     states = {one["state"] for one in statuses}
     state = "failure" if states & {"failure", "error"} else "success" if states == {"success"} else "pending"
@@ -245,25 +248,48 @@ def combined_status(r: Request) -> tuple[int, Any]:
 
 
 def workflow_runs(r: Request) -> tuple[int, Any]:
+    """The checks of a commit are the jobs of one run of a workflow."""
+    r.hub.require("actions")
     sha = r.query.get("head_sha", "")
-    url = f"{r.root}/repos/{r.hub.owner}/{r.hub.name}/actions/runs/1"
+    number = int(sha[:8], 16)  # its id; the runs of a commit are found by it
+    url = f"{r.root}/repos/{r.hub.owner}/{r.hub.name}/actions/runs/{number}"
+    checks = r.hub.runs.get(sha, [])
+    is_over = sha in r.hub.logs or all(check["conclusion"] for check in checks)
+    is_good = sha not in r.hub.logs and all(check["conclusion"] == "success" for check in checks)
     run = {
-        "id": 1,
+        "id": number,
+        "name": "CI",
         "head_sha": sha,
-        "status": "completed",
-        "conclusion": "failure",
+        "status": "completed" if is_over else "in_progress",
+        "conclusion": ("success" if is_good else "failure") if is_over else None,
+        "html_url": f"https://github.test/actions/{number}",
+        "updated_at": r.hub.now(),
         "url": url,
         "jobs_url": f"{url}/jobs",
     }
-    runs = [run] if sha in r.hub.logs else []
+    runs = [run] if checks or sha in r.hub.logs else []
     return 200, {"total_count": len(runs), "workflow_runs": runs}
 
 
 def jobs(r: Request) -> tuple[int, Any]:
-    sha = next(iter(r.hub.logs))
+    sha = next(sha for sha in (*r.hub.runs, *r.hub.logs) if int(sha[:8], 16) == r.number)
     url = f"{r.root}/repos/{r.hub.owner}/{r.hub.name}/actions/jobs/1"
-    job = {"id": 1, "name": "test", "head_sha": sha, "status": "completed", "conclusion": "failure", "url": url}
-    return 200, {"total_count": 1, "jobs": [job]}
+    failed = {"name": "test", "conclusion": "failure", "at": r.hub.now()}
+    checks = r.hub.runs.get(sha, []) + ([failed] if sha in r.hub.logs else [])
+    jobs = [
+        {
+            "id": number,
+            "name": check["name"],
+            "head_sha": sha,
+            "status": "completed" if check["conclusion"] else "in_progress",
+            "conclusion": check["conclusion"],
+            "html_url": f"https://github.test/jobs/{number}",
+            "completed_at": check["at"] if check["conclusion"] else None,
+            "url": url,
+        }
+        for number, check in enumerate(checks, 1)
+    ]
+    return 200, {"total_count": len(jobs), "jobs": jobs}
 
 
 def job_logs(r: Request) -> tuple[int, Any]:
@@ -440,14 +466,17 @@ def _queried(hub: Hub, query: str, values: dict[str, Any]) -> dict[str, Any]:
         "squashMergeAllowed": "squash" in hub.methods,
         "rebaseMergeAllowed": "rebase" in hub.methods,
         "autoMergeAllowed": hub.allow_auto_merge,
-        "ref": {"refUpdateRule": rule if hub.linear else None},
+        "ref": {
+            "target": {"oid": hub.tip(values["branch"]), "statusCheckRollup": None},
+            "refUpdateRule": rule if hub.linear else None,
+        },
         "pullRequests": {"nodes": [_rollup(hub, pull.sha) for pull in merged[-5:]]},
     }
     if values["isOpen"]:
         opinions = hub.opinions(hub.pulls[values["number"]])
         nodes = [{"state": state, "author": {"login": login}} for login, state in opinions.items()]
         repository["pullRequest"] = {"latestOpinionatedReviews": {"nodes": nodes}}
-    return {"data": {"repository": repository}}
+    return {"data": {"repository": repository}} | ({"errors": FORBIDDEN} if hub.hides_checks else {})
 
 
 def _history(issue: Issue) -> dict[str, Any]:
@@ -639,6 +668,14 @@ class StandIn:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+
+    def use_tls(self, certificate: str, key: str) -> None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key)
+        self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+        self.address = self.address.replace("http:", "https:")
+        self.api = f"{self.address}/api/v3"
+        self.remote = f"{self.address}/{self.hub.owner}/{self.hub.name}.git"
 
     def answer(self, method: str, path: str, query: str, body: bytes, headers: Any) -> tuple[int, Any, dict[str, str]]:
         hub, api = self.hub, "/api/v3"
