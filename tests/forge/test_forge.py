@@ -11,7 +11,8 @@ from github import Auth, GithubIntegration
 from requests import ReadTimeout
 
 from runplan.adapters.forge.access import parse_remote
-from runplan.adapters.forge.github import GitHub, open_forge
+from runplan.adapters.forge.github import GitHub
+from runplan.adapters.forge.github_access import open_forge
 from runplan.adapters.forge.github_calls import TIMEOUT_S, GitHubCalls
 from runplan.adapters.forge.model import CheckState, Merge, NotMerged, PullRequest
 from runplan.adapters.git.command import Git

@@ -3,7 +3,7 @@
 import pytest
 
 from runplan.adapters.forge.access import parse_remote
-from runplan.adapters.forge.github import api_address, find_token
+from runplan.adapters.forge.github_access import api_address, find_token
 from runplan.adapters.forge.model import Address, open_conflicts
 
 REMOTES = {

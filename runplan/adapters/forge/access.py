@@ -25,7 +25,7 @@ _LOOPBACK = ("localhost", "127.0.0.1")  #: a token reaches them without TLS, and
 #: Names under which a forge serves ssh or its pages, and its own.
 _ALIASES = {"ssh.github.com": "github.com", "www.github.com": "github.com", "altssh.gitlab.com": "gitlab.com"}
 PROGRAM_S = 15  #: time limit of a program that is asked for a token
-MODULES = {"github": "runplan.adapters.forge.github", "gitlab": "runplan.adapters.forge.gitlab"}
+MODULES = {"github": "runplan.adapters.forge.github_access", "gitlab": "runplan.adapters.forge.gitlab"}
 
 
 def find_forge(git: Git, *, remote: str, env: Mapping[str, str]) -> Forge:
