@@ -117,7 +117,6 @@ def test_a_stop_reaches_a_foreground_run_in_another_terminal(project: Project, m
     until(lambda: set(processes_of(project.home)) <= {daemon_of(project)})
 
 
-@pytest.mark.promise
 def test_runs_beyond_max_parallel_are_queued_until_it_is_raised_or_one_ends(
     project: Project, meanwhile: Meanwhile
 ) -> None:
@@ -203,7 +202,6 @@ def test_a_foreground_run_that_waits_is_continued_by_the_daemon(project: Project
     assert project.landed() == ["1", "2"]
 
 
-@pytest.mark.promise
 def test_an_interrupted_start_wait_says_that_the_run_continues(project: Project, meanwhile: Meanwhile) -> None:
     project.agent(work(*meanwhile.pause("agent")))
     with project.running("start", "X", "1", "auto", "--wait") as waits:

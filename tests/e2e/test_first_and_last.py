@@ -43,6 +43,7 @@ def test_start_needs_no_name_where_one_plan_is_open(tmp_path: Path) -> None:
     assert (done.code, done.last.startswith("runplan: no plan under plans/ is open")) == (3, True)
 
 
+@pytest.mark.rest
 def test_uninstall_keeps_work_that_did_not_land(tmp_path: Path) -> None:
     project = a_project(tmp_path, "1", "2")
     project.agent(work())
@@ -74,6 +75,7 @@ def test_uninstall_keeps_work_that_did_not_land(tmp_path: Path) -> None:
     assert [ref for ref in project.repo.refs() if "runplan" in ref] == []
 
 
+@pytest.mark.rest
 def test_uninstall_leaves_the_home_to_other_repositories(tmp_path: Path) -> None:
     project = a_project(tmp_path, "1")
     project.agent(work())

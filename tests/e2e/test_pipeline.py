@@ -91,7 +91,6 @@ def test_a_phase_ahead_follows_the_fix_of_the_one_below(project: Project, meanwh
     assert_nothing_runs(project)
 
 
-@pytest.mark.promise
 def test_no_phase_begins_on_one_that_a_person_has_to_sign_off(project: Project) -> None:
     plan = a_plan("1", "2").replace("- [ ] Write 1.txt\n", "- [ ] Write 1.txt\n\nSign-off: required\n")
     set_up(project, plan=plan, settings=AHEAD)

@@ -609,7 +609,6 @@ def test_a_key_of_git_that_may_only_read_is_named_before_agents_work(
 # --- texts of agents and strangers ------------------------------------------------------------------------
 
 
-@pytest.mark.promise
 def test_a_message_of_an_agent_closes_and_mentions_nothing(project: Project, hub: Hub) -> None:
     more = work('append = "1.txt"\ntext = "more\\n"', 'commit = "Fixes #1 @everyone"')
     set_up(project, agent=more + work(phase="2"))

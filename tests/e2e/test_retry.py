@@ -146,7 +146,7 @@ def test_a_rejection_stands_until_a_fixer_has_changed_something(project: Project
 
 
 @pytest.mark.promise
-@pytest.mark.parametrize("is_moved", [False, True])
+@pytest.mark.parametrize("is_moved", [False, pytest.param(True, marks=pytest.mark.rest)])
 def test_a_rejected_change_lands_only_with_a_person_who_is_told_of_the_rejection(
     project: Project, is_moved: bool
 ) -> None:

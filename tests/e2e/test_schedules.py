@@ -143,7 +143,6 @@ def test_a_schedule_runs_one_phase_at_once_with_now_and_ends_when_its_plan_is_co
     assert (again.code, schedules(project)) == (0, [])
 
 
-@pytest.mark.promise
 def test_a_failed_phase_pauses_the_schedule_until_retry(project: Project) -> None:
     project.agent(steps("exit = 3"))
     scheduled(project, "now")

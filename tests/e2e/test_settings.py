@@ -143,7 +143,6 @@ def test_a_start_uses_the_committed_settings_and_says_so(project: Project) -> No
     assert ("as-started" in shown.out, "edited" in shown.out) == (True, False)
 
 
-@pytest.mark.promise
 def test_an_uncommitted_settings_file_is_used_and_stored_with_the_run(project: Project) -> None:
     """There is no other version; who first tries runplan need not commit its settings."""
     project.repo.git("rm", "-q", "--cached", "runplan.toml")

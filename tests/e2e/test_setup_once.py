@@ -52,7 +52,6 @@ READS = {"do.sh": "cat $(git ls-files src) >made.o", "src/__init__.py": "good\n"
 EDIT = 'write = "src/__init__.py"\ntext = "bad"'
 
 
-@pytest.mark.promise
 def test_set_up_runs_again_where_a_file_of_setup_inputs_changed(project: Project) -> None:
     """As for `pip install .`: a stale copy of the sources would pass the test that is to fail."""
     prepare(project, "sh do.sh", test="grep -q good made.o", more='setup_inputs = ["src/**"]\n', **READS)

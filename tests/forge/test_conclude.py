@@ -177,7 +177,6 @@ def test_a_base_that_was_modified_during_the_merge_is_tried_again(conclude: Conc
 # --- rules of the repository -------------------------------------------------------------------------------
 
 
-@pytest.mark.promise
 def test_a_draft_of_runplans_own_is_marked_ready_when_the_plan_is_complete(conclude: Conclude, hub: Hub) -> None:
     pull = hub.create(BRANCH, "main", "Mine", f"Above\n\n{BEGIN}{DRAFT}\n{END}\nBelow", draft=True)
     waits(conclude(1), "merge")
@@ -308,7 +307,6 @@ def test_a_check_that_fails_on_the_target_too_is_passed_by_if_so_set(
         assert "lint failed, on main too" in merged(conclude(), hub)
 
 
-@pytest.mark.promise
 def test_auto_merge_is_asked_for_where_a_rule_is_not_met_yet(conclude: Conclude, stand_in: StandIn, hub: Hub) -> None:
     hub.reviews = 1
     waits(conclude(4), "merge")
@@ -318,14 +316,13 @@ def test_auto_merge_is_asked_for_where_a_rule_is_not_met_yet(conclude: Conclude,
     assert "PUT /pulls/1/merge" not in stand_in.requests
 
 
-@pytest.mark.promise
 def test_a_merge_queue_is_used_where_there_is_one(conclude: Conclude, hub: Hub) -> None:
     hub.merge_queue = True
     merged(conclude(), hub)
 
 
 @pytest.mark.promise
-@pytest.mark.parametrize("method", ["squash", "rebase"])
+@pytest.mark.parametrize("method", ["squash", pytest.param("rebase", marks=pytest.mark.rest)])
 def test_a_method_that_the_repository_allows_is_used(conclude: Conclude, hub: Hub, method: str) -> None:
     hub.methods = {method}
     assert f"it was merged by {method}: main does not allow merge" in merged(conclude(), hub)
@@ -589,7 +586,7 @@ def test_a_closed_pull_request_is_a_failure_that_keeps_the_commits(conclude: Con
 
 
 @pytest.mark.promise
-@pytest.mark.parametrize("default", ["main", "trunk"])
+@pytest.mark.parametrize("default", ["main", pytest.param("trunk", marks=pytest.mark.rest)])
 def test_issues_of_the_plan_are_closed_with_one_comment(
     conclude: Conclude, hub: Hub, issues: list[int], default: str
 ) -> None:
@@ -601,7 +598,6 @@ def test_issues_of_the_plan_are_closed_with_one_comment(
     assert (issue.state, len(issue.comments)) == ("closed", 1)
 
 
-@pytest.mark.promise
 def test_a_renamed_repository_is_followed(conclude: Conclude, hub: Hub) -> None:
     hub.renamed_from, hub.name = hub.name, "product"
     merged(conclude(), hub)

@@ -154,6 +154,7 @@ def test_metrics_are_those_of_hosts_queue_and_repositories(fleet: Fleet) -> None
     } <= {*lines}
 
 
+@pytest.mark.rest
 def test_doctor_names_the_database_and_its_workers(fleet: Fleet) -> None:
     def check(dsn: str) -> dict[str, str]:
         ran = fleet.project.runplan("doctor", "--json", RUNPLAN_FLEET_DSN=dsn, RUNPLAN_RUN_LANDING="direct")

@@ -87,6 +87,7 @@ def test_a_change_is_approved_on_the_board_and_the_terminal_is_given_back(tmp_pa
         assert termios.tcgetattr(board.terminal) == board.modes
 
 
+@pytest.mark.rest
 def test_a_plan_that_starts_elsewhere_appears_and_its_log_is_left_with_q(tmp_path: Path) -> None:
     project = a_project(tmp_path, "1")
     go = tmp_path / "go"

@@ -58,6 +58,7 @@ def test_the_report_names_who_approved_on_the_page(project: Project, link: Link)
     assert f"- Approved by Uma User (page) on tree `{link.tree}`" in project.runplan("report", "X").out
 
 
+@pytest.mark.rest
 def test_the_page_has_words_for_agents_and_forgets_what_was_learned(project: Project, link: Link) -> None:
     with signed_in(project.env) as browser:
         fields = {"csrf": browser.csrf, "repo": link.repo, "plan": link.plan}

@@ -22,6 +22,7 @@ def test_every_night_keeps_the_promises(tmp_path: Path) -> None:
     play_nights(range(FIRST, FIRST + NIGHTS), tmp_path)
 
 
+@pytest.mark.rest
 def test_a_night_doubles_an_agent_without_the_fence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     checked = Store._append
 
@@ -34,6 +35,7 @@ def test_a_night_doubles_an_agent_without_the_fence(tmp_path: Path, monkeypatch:
         play_nights(range(40), tmp_path)
 
 
+@pytest.mark.rest
 def test_a_night_doubles_an_agent_without_the_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PostgresStore, "get_owner_state", lambda _store, _owner: OwnerState.GONE)
     with pytest.raises(Broken, match="two agents"):
@@ -50,6 +52,7 @@ def test_a_claim_whose_answer_was_lost_is_given_back(tmp_path: Path) -> None:
     assert night.claims == []
 
 
+@pytest.mark.rest
 def test_a_worker_keeps_no_descriptor_of_plans_that_it_has_left(tmp_path: Path) -> None:
     play_nights([1], tmp_path / "first")  # imports open files
     gc.collect()
