@@ -23,11 +23,13 @@ class WorkerHost(Struct, frozen=True):
     slots: int
     seen_s: float  #: since its last heartbeat
     draining: bool
+    sick: str  #: why it takes no plans, by its own check
+    free: int  #: bytes on its disk
     dead: bool
 
     @property
     def takes_plans(self) -> bool:
-        return not (self.dead or self.draining)
+        return not (self.dead or self.draining or self.sick)
 
 
 class AccountLimit(Struct, frozen=True):

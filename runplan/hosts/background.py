@@ -161,7 +161,7 @@ class BackgroundHost:
             self.trouble = Closed(root=self.root, error=str(trouble), since=since, again=iso(wake))
             self.reporter.log.warning("closed", error=str(trouble), again=iso(wake))
             self.limit.release_permit(self.root)  # else an unplugged one would hold up the others
-            self._refuse_starts(trouble)
+            self.refuse_starts(trouble)
         if wake is not None:
             self.wake_at(wake)
 
@@ -228,7 +228,7 @@ class BackgroundHost:
                 moments.append(parse_iso(row.next))
         return min([*moments, *([wake] if wake else [])], default=None)
 
-    def _refuse_starts(self, trouble: RunplanError) -> None:
+    def refuse_starts(self, trouble: RunplanError) -> None:
         """Refuse the commands that begin something; stop and pause stay queued."""
         if not store_exists(self._journal):  # the repository is gone; do not create it
             return

@@ -39,6 +39,7 @@ class Services(Struct, frozen=True, kw_only=True):
     clock: SystemClock
     environment: Mapping[str, str]  #: of commands that bring none
     may_begin: Callable[[], bool]
+    is_sick: Callable[[], bool]  #: whether this machine has trouble by itself, by a check now
     open_repository: Callable[[str, int], AbstractContextManager[tuple[RepositoryContext, OpenRepository]]]
 
 

@@ -265,6 +265,30 @@ def test_a_start_returns_when_it_is_stored_though_every_host_is_busy(fleet: Flee
     until(lambda: fleet.states() == {"1": "done", "2": "done"})
 
 
+def test_a_sick_host_hands_back_its_job_and_a_healthy_one_does_it(fleet: Fleet, tmp_path: Path) -> None:
+    begin(fleet, "1", "2", "3", agent=holding(tmp_path) + writes("2", "3"))
+    fleet.start_worker("b", "--slots", "1")
+    fleet.start("1", "finish", "auto")
+    until(lambda: dispatched(tmp_path))
+    fails = 'case "$*" in *fetch*|*ls-remote*) echo "Permission denied" >&2; exit 128;; esac'
+    write_script(tmp_path / "bin/git", f'[ ! -e {tmp_path}/sick ] || {fails}\nexec {shutil.which("git")} "$@"')
+    (tmp_path / "sick").touch()
+    fleet.start_worker("a", PATH=f"{tmp_path}/bin:{os.environ['PATH']}")
+    fleet.start("2", "finish", "auto")
+    until(lambda: fleet.runplan("fleet", "status", "a").out.startswith("a  sick "))
+    assert "Permission denied" in fleet.runplan("fleet", "status").out
+    assert 'runplan_fleet_host_sick{host="a"} 1' in fleet.runplan("fleet", "metrics").out
+    (tmp_path / "on").touch()
+    until(lambda: fleet.states() == {"1": "done", "2": "done"})
+    takers = "SELECT DISTINCT split_part(body::jsonb->>'owner', '/', 1) FROM events WHERE type='ClaimTaken'"
+    assert fleet.rows(takers) == [("b",)]
+    fleet.kill("b")
+    (tmp_path / "sick").unlink()
+    until(lambda: fleet.runplan("fleet", "status", "a").out.startswith("a  up "))
+    fleet.start("3", "finish", "auto")
+    until(lambda: fleet.states()["3"] == "done")
+
+
 def write_script(path: Path, lines: str) -> None:
     path.parent.mkdir(exist_ok=True)
     path.write_text(f"#!/bin/sh\n{lines}\n")

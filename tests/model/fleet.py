@@ -27,6 +27,7 @@ from runplan.adapters.store.claims import Claims
 from runplan.adapters.store.location import FleetLocation
 from runplan.adapters.store.postgres import PostgresStore
 from runplan.adapters.store.sqlite import TABLES
+from runplan.domain.errors import Unreachable
 from runplan.domain.plan.model import Status
 from runplan.domain.run import actions as a, events as e
 from runplan.domain.run.attempt_parts import HostChanged, WorkPushed
@@ -70,7 +71,8 @@ URL = "example.com/acme/app"
 FLEET_TABLES = """
 CREATE TABLE version (version); INSERT INTO version VALUES (1);
 CREATE TABLE repositories (schema);
-CREATE TABLE workers (owner TEXT PRIMARY KEY, seen REAL, draining BOOLEAN DEFAULT false, labels TEXT DEFAULT '');
+CREATE TABLE workers (owner TEXT PRIMARY KEY, seen REAL, draining BOOLEAN DEFAULT false,
+    sick TEXT DEFAULT '', labels TEXT DEFAULT '');
 CREATE TABLE permits (schema, plan, owner, works);
 CREATE TABLE outputs (dispatch, name, start, content, place, written);
 CREATE VIEW all_events AS SELECT * FROM events;
@@ -351,6 +353,7 @@ class Worker:
         self.is_dead = False
         self.is_disturbed = False  #: it was cut off or frozen, and has not been seen since
         self.cut_until = 0.0
+        self.sick_until = 0.0  #: it can open no repository
         self.frozen_until = 0.0
         self.hosts: dict[str, tuple[NightHost, Job | None]] = {}
         self._beat_at = self._look_at = 0.0
@@ -360,6 +363,10 @@ class Worker:
     @property
     def is_up(self) -> bool:
         return not self.is_dead and self.frozen_until <= self.night.now
+
+    @property
+    def is_sick(self) -> bool:
+        return self.sick_until > self.night.now
 
     @property
     def due(self) -> float:
@@ -376,7 +383,12 @@ class Worker:
             else:
                 self.beat()
         self._look_at = night.now + POLL_S
-        while not is_cut and len(self.hosts) < SLOTS and (job := night.database.take_job(self.me)) is not None:
+        while (
+            not is_cut
+            and not self.is_sick
+            and len(self.hosts) < SLOTS
+            and (job := night.database.take_job(self.me)) is not None
+        ):
             self.begin(job.plan, job)
 
     def beat(self) -> None:
@@ -408,13 +420,15 @@ class Worker:
             links=cast(Any, SimpleNamespace(link_to_page=lambda *_: "", link_to_answer=lambda *_: "")),
             clock=cast(Any, night.clock),
             environment={},
-            may_begin=lambda: not self.is_dead,
+            may_begin=lambda: not self.is_dead and not self.is_sick,
+            is_sick=lambda: self.is_sick,
             open_repository=cast(Any, self._open_repository),
         )
         root = night.place / self.machine.name
         host = NightHost(plan, root, services, self.location, left)
         host._me = self.me
         host.owner.rules = SimulatedRules()
+        host.owner.repository = cast(Any, SimpleNamespace(dispatches=MachineAgents(self.machine)))
         host.owner._open_run = cast(Any, self._open_run)
         host.owner._advance_run = lambda journal, run, may_begin: advance(journal, run, may_begin, self._act)
         self.hosts[plan] = (host, job)
@@ -430,6 +444,8 @@ class Worker:
 
     @contextlib.contextmanager
     def _open_repository(self, _root: str, _wakeup: int) -> Iterator[tuple[Any, Any]]:
+        if self.is_sick:
+            raise Unreachable("the disk is full")
         store = PostgresStore(self.location)
         claims = Claims(store, self.machine.locks)
         claims.me = self.me
@@ -464,6 +480,8 @@ class Worker:
         )
 
     def _act(self, action: a.Action, state: RunState, context: Any) -> Iterator[e.Event]:
+        if self.is_sick:
+            raise Unreachable("the disk is full")
         if action.step == "push-work":
             left = context.world.branches.get(state.work.chosen.phase)
             yield WorkPushed(head=left.change if left else "")
@@ -605,12 +623,14 @@ class Night:
         name = self.chance.choice(HOSTS)
         worker = self.workers[name]
         seconds = self.chance.choice([2.0, 20.0, 100.0])
-        match self.chance.choice(["cut", "freeze", "kill"]):
+        match self.chance.choice(["cut", "freeze", "kill", "sick"]):
             case "cut":
                 worker.cut_until = max(worker.cut_until, self.now + seconds)
                 worker.is_disturbed = True
             case "freeze":
                 self._freeze(worker)
+            case "sick":
+                worker.sick_until = self.now + seconds
             case "kill":
                 worker.die()
                 for task in [task for task in self.tasks if task.worker is worker]:

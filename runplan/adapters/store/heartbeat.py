@@ -24,7 +24,7 @@ WHERE NOT EXISTS (
     SELECT FROM workers AS other LEFT JOIN mine ON true
     WHERE host=%(host)s AND machine<>%(machine)s AND seen > now() - lease()
       AND (other.started, owner) < (coalesce(mine.started, 'infinity'), %(owner)s))
-ON CONFLICT (owner) DO UPDATE SET seen=now() RETURNING draining"""
+ON CONFLICT (owner) DO UPDATE SET seen=now(), sick=%(sick)s, free=%(free)s RETURNING draining"""
 #: Of Procrastinate. Another worker deletes it while this one is frozen.
 _BEAT_QUEUE = """
 INSERT INTO procrastinate_workers (id, last_heartbeat) OVERRIDING SYSTEM VALUE VALUES (%s, now())
@@ -63,11 +63,11 @@ class Heartbeat:
         ((lease_s,),) = self._db.execute("SELECT extract(epoch FROM lease())").fetchall()
         return float(lease_s)
 
-    def beat(self, queue: int | None) -> bool:
+    def beat(self, queue: int | None, *, sick: str = "", free: int = 0) -> bool:
         """Show that the worker lives, also to the queue that knows it by a number; whether it is to drain."""
         if queue is not None:
             self._db.execute(_BEAT_QUEUE, (queue,))
-        row = self._db.execute(_BEAT, asdict(self._row)).fetchone()
+        row = self._db.execute(_BEAT, {**asdict(self._row), "sick": sick, "free": free}).fetchone()
         if row is None:
             raise NameTaken(
                 f"another machine works in this fleet as {self._row.host}; choose another name: --host NAME"

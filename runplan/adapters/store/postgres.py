@@ -121,9 +121,9 @@ class PostgresStore(Store):
             is_alive = self._read_now("SELECT seen > now() - lease() FROM workers WHERE owner=?", owner) == [(True,)]
         return OwnerState.RUNNING if is_alive else OwnerState.GONE
 
-    def list_host_labels(self) -> list[tuple[str, ...]]:
-        living = "SELECT labels FROM workers WHERE seen > now() - lease() AND NOT draining"
-        return [tuple(labels) for (labels,) in self._read_now(living)]
+    def list_host_labels(self, *, without: str = "") -> list[tuple[str, ...]]:
+        living = "SELECT labels FROM workers WHERE seen > now() - lease() AND NOT draining AND sick='' AND owner<>?"
+        return [tuple(labels) for (labels,) in self._read_now(living, without)]
 
     def announce_command(self, plan: str) -> None:
         self.queue_plan(plan)

@@ -85,6 +85,9 @@ def collect_fleet_samples(state: FleetState) -> Iterator[Sample]:
     for host in state.hosts:
         about = (("host", host.name),)
         yield Sample("runplan_fleet_host_up", "1 for a host that takes plans", about, host.takes_plans)
+        sick = bool(host.sick and not host.dead)
+        yield Sample("runplan_fleet_host_sick", "1 for a host that fails its own check", about, sick)
+        yield Sample("runplan_fleet_disk_free_bytes", "Free bytes on the disk of a host", about, host.free)
         yield Sample("runplan_fleet_heartbeat_age_seconds", "Time since the last heartbeat", about, host.seen_s)
         yield Sample("runplan_fleet_slots", "Plans that a host works on at the same time", about, host.slots)
         yield Sample("runplan_fleet_plans", "Plans that a host has in hand", about, len(host.plans))

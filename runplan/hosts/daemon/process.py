@@ -106,6 +106,7 @@ class DaemonProcess:
             clock=self._clock,
             #: Without settings variables, which would apply to the runs of every caller.
             environment={name: value for name, value in env.items() if name not in setting_variables(env)},
+            is_sick=lambda: False,
             may_begin=lambda: not self._end_requests,
             open_repository=self._open_repository,
         )

@@ -17,6 +17,7 @@ REMOTE = "origin"
 BRANCHES = f"+refs/heads/*:refs/remotes/{REMOTE}/*"
 HEAD = f"refs/remotes/{REMOTE}/HEAD"
 LOCKED_S = 1.0  #: a lock of git that is as old was left by one that was killed
+LEAST_FREE = 16 << 20  #: bytes of its disk that a host needs to take plans
 FIRST_S = 3600.0  #: for the first fetch, of the whole history
 
 
@@ -63,6 +64,30 @@ def _fetch(git: Git, remote: Remote) -> None:
     remote.fetch_ref(BRANCHES)
     if (tip := git.tip(HEAD)) and git.tip("HEAD") != tip:
         git.run("checkout", "-q", "--force", "--detach", tip)
+
+
+def find_sickness(remotes: Mapping[str, str], directory: Path, env: Mapping[str, str]) -> str:
+    """Why this machine can work on no plan: its disk is full, or it fetches from none of the remotes; "" if it can.
+
+    A remote that alone does not answer is not the fault of the machine. `remotes` are by schema.
+    """
+    if why := find_full_disk(directory):
+        return why
+    clones = {directory / "repositories" / schema: remote for schema, remote in remotes.items()}
+    why = ""
+    for clone in sorted(clones, key=lambda path: not path.exists()):  # a fetch is cheaper than a clone
+        try:
+            open_clone(clones[clone], clone, env)
+        except (RunplanError, OSError) as error:
+            why = str(error)
+        else:
+            return ""
+    return why
+
+
+def find_full_disk(directory: Path) -> str:
+    free = shutil.disk_usage(directory).free
+    return f"its disk has {free >> 20} MB left, and {LEAST_FREE >> 20} MB are needed" if free < LEAST_FREE else ""
 
 
 def read_default(git: Git) -> str:

@@ -64,6 +64,7 @@ class FleetHost(BackgroundHost):
         self._kept = {plan: left} if left else {}  #: runs, by plan, that it owned before it was opened
         self.lost: frozenset[str] = frozenset()  #: plans that another host has taken over
         self._is_declined = False  #: another host owns the plan
+        self._is_sick = False  #: this machine was, at the last trouble
 
     def is_mine(self, plan: str) -> bool:
         return not self._is_declined and (plan == self.only or plan in self.owner.runs or plan in self._kept)
@@ -113,6 +114,8 @@ class FleetHost(BackgroundHost):
         plan = active.context.plan
         if active.state.ended is not None:
             return
+        if running := list_running(active.state):  # it could not be waited for; another host may start the same one
+            self.owner.repository.dispatches.end(running, grace_s=0.0)
         decision = decide(active.state)
         wake = parse_iso(decision.wake) if decision.wake else None
         if decision.waiting is WaitKind.SUBPLAN and wake is None:
@@ -154,14 +157,35 @@ class FleetHost(BackgroundHost):
         with contextlib.suppress(RunplanError, OSError):  # the next end of a run removes them
             remove_dropped_logs(self.owner.context, self._store)
 
+    def refuse_starts(self, trouble: RunplanError) -> None:
+        """Leave the commands to a healthy host, if this one is sick and there is another."""
+        self._is_sick = self.services.is_sick()
+        if self._is_sick:
+            with contextlib.suppress(Unreachable), contextlib.closing(PostgresStore(self._fleet)) as store:
+                if store.list_host_labels(without=self._me):
+                    return
+        super().refuse_starts(trouble)
+
     def wake_at(self, moment: datetime) -> None:
-        """After trouble: try again here with a plan in hand, or without the database; else on any host."""
+        """After trouble: try again here with a plan in hand, or without the database; else on any host.
+
+        A sick host hands back its plans, too, as far as no agent of theirs runs.
+        """
         with contextlib.suppress(Unreachable), contextlib.closing(PostgresStore(self._fleet)) as store:
             owned = {plan for plan, owner in store.list_owners().items() if owner == self._me}
             in_hand = self._kept | {plan: active.id for plan, active in self.owner.runs.items()}
             lost = {run for plan, run in in_hand.items() if plan not in owned}
             if lost and hasattr(self.owner, "repository"):  # else the first opening ends them
                 _end_strays(self.owner.repository.dispatches, lost)
+            if self._is_sick:
+                is_open = hasattr(self.owner, "repository")
+                dispatches = self.owner.repository.dispatches if is_open else Dispatches(self.state / "dispatch")
+                live = dispatches.list_live().values()
+                for plan in [plan for plan, run in in_hand.items() if plan in owned and run not in live]:
+                    store.leave_plan(plan, run=in_hand[plan], owner=self._me, labels=())
+                    self._kept.pop(plan, None)
+                    self.owner.runs.pop(plan, None)
+                    owned.remove(plan)
             if not owned & {self.only, *in_hand}:
                 store.wake_plan_at(self.only, moment)
                 return

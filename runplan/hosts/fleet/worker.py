@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import functools
 import os
+import shutil
 import signal
 import threading
 import time
@@ -38,7 +39,7 @@ from runplan.engine.loop.repository import open_repository
 from runplan.engine.steps.context import OpenRepository
 from runplan.hosts.daemon import service
 from runplan.hosts.daemon.process import CLOSING_S, ENDING_S, NOTIFY_S
-from runplan.hosts.fleet.clones import REMOTE, open_clone, read_default
+from runplan.hosts.fleet.clones import REMOTE, find_full_disk, find_sickness, open_clone, read_default
 from runplan.hosts.fleet.host import FleetHost
 from runplan.hosts.fleet.queue import JobQueue
 from runplan.hosts.reports import Services
@@ -89,6 +90,8 @@ class FleetWorker:
         self._threads = ThreadPoolExecutor(max_workers=4 * row.slots + 4)
         self._end_requests = 0  #: 1 drains, 2 ends agents, 3 ends at once
         self._is_draining = False  #: by `runplan fleet drain`
+        self._sickness = ""  #: why this machine takes no plans
+        self._check = threading.Lock()  #: of the machine; one at a time
         self._refusal: RunplanError | None = None  #: why the fleet has no place for this worker any more
         self._steady_since = time.monotonic()  #: when the heartbeat last failed
         self._is_over = threading.Event()
@@ -165,7 +168,25 @@ class FleetWorker:
         self._is_over.set()
 
     def _may_begin(self) -> bool:
-        return not self._end_requests and not self._is_draining
+        return not self._end_requests and not self._is_draining and not self._sickness
+
+    def _is_sick(self) -> bool:
+        """Check this machine, unless it is known to be sick; then the heartbeat has it checked again and again."""
+        if not self._sickness:
+            self._examine()
+        return bool(self._sickness)
+
+    def _examine(self) -> None:
+        with self._check:
+            try:
+                remotes = {row.schema: row.remote for row in list_fleet(self._dsn)}
+            except RunplanError:  # the database is away, which says nothing about this machine
+                return
+            before = self._sickness
+            self._sickness = find_sickness(remotes, self._directory, self._env)
+        if bool(before) != bool(self._sickness):
+            self._log.warning("sick" if self._sickness else "well", why=self._sickness or before)
+            self._wake_all()
 
     async def _work(self, schema: str, plan: str) -> None:
         """Work on a plan in a thread; one that is in hand already looks at its commands."""
@@ -199,6 +220,7 @@ class FleetWorker:
             clock=self._clock,
             environment=self._env,
             may_begin=self._may_begin,
+            is_sick=self._is_sick,
             open_repository=functools.partial(self._open_repository, known.remote, fleet),
         )
         root = self._directory / "repositories" / schema
@@ -253,7 +275,10 @@ class FleetWorker:
                 self._steady_since = time.monotonic()
 
     def _beat(self, heartbeat: Heartbeat) -> None:
-        is_draining = heartbeat.beat(self._queue.worker_id)
+        if (self._sickness or find_full_disk(self._directory)) and not self._check.locked():
+            self._threads.submit(self._examine)
+        free = shutil.disk_usage(self._directory).free
+        is_draining = heartbeat.beat(self._queue.worker_id, sick=self._sickness, free=free)
         if is_draining != self._is_draining:
             self._is_draining = is_draining
             self._log.info("draining" if is_draining else "taking-plans")

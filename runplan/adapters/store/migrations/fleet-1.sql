@@ -24,7 +24,9 @@ CREATE TABLE workers (
     owner TEXT PRIMARY KEY, host TEXT NOT NULL, labels TEXT[] NOT NULL, slots INTEGER NOT NULL,
     version TEXT NOT NULL, started TIMESTAMPTZ NOT NULL DEFAULT now(), seen TIMESTAMPTZ NOT NULL DEFAULT now(),
     machine TEXT NOT NULL DEFAULT '',  -- each state directory has its own: two machines may have one name
-    draining BOOLEAN NOT NULL DEFAULT false
+    draining BOOLEAN NOT NULL DEFAULT false,
+    sick TEXT NOT NULL DEFAULT '',  -- why the machine takes no plans, by its own check
+    free BIGINT NOT NULL DEFAULT 0  -- bytes on the disk of its state directory
 );
 -- A worker that was not seen for so long counts as dead. It is seen six times in this time.
 CREATE FUNCTION lease() RETURNS INTERVAL LANGUAGE sql STABLE RETURN INTERVAL '30 s';

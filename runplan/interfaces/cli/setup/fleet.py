@@ -61,9 +61,10 @@ def _render_fleet(state: FleetState) -> str:
 
 
 def _render_host(host: WorkerHost, width: int) -> list[str]:
-    standing = "dead" if host.dead else "draining" if host.draining else "up"
+    standing = "dead" if host.dead else "draining" if host.draining else "sick" if host.sick else "up"
     parts = [f"{len(host.plans)} of {counted(host.slots, 'slot')} in use", f"seen {in_words(host.seen_s)} ago"]
     parts += [f"labels {', '.join(host.labels)}"] if host.labels else []
     parts.append(f"version {host.version}")
+    parts += [f"takes no plans: {host.sick}"] if host.sick and not host.dead else []
     plans = [f"  {claimed.plan} of {claimed.repository}" for claimed in host.plans]
     return [f"{host.name:<{width}}  {standing:<8}  {', '.join(parts)}", *plans]
