@@ -2,7 +2,9 @@
 
 import pytest
 
-from runplan.domain.plan.model import Plan, parse_plan
+from runplan.domain.errors import PlanUnreadable
+from runplan.domain.plan.model import Plan, Status, parse_plan
+from runplan.domain.plan.tracker import set_status
 
 
 def read(text: str) -> Plan:
@@ -78,3 +80,44 @@ def test_a_table_lists_the_sections_that_have_its_ids() -> None:
     rows = "| Phase | Progress |\n|---|---|\n| Phase 1: A | ██ 100% |\n| Phase 2: B | ░░ 0% |\n"
     plan = read(f"# P\n{sections}# Rollout\n## Phase 1: Beta\nNobody knows.\n# Progress\n{rows}")
     assert (outline(plan), errors(plan)) == ("1 done W1, 2 todo <1 W1", [])
+
+
+@pytest.mark.parametrize("value", [" First version implementada.", "\n\n- Started. The parser is there."])
+def test_a_status_in_other_words_asks(value: str) -> None:
+    plan = read(f"## Phase 1 — A\nStatus:{value}\n## Phase 2 — B\nStatus: queued\n")
+    assert errors(plan) == [
+        "2: phase 1 has a status that may mean done or begun; write its status into a line **Status:** below its heading"
+    ]
+
+
+def test_a_plan_that_is_set_aside_asks() -> None:
+    plan = read("# P\n**Status:** superseded by the new one\n## Phase 1 — A\n- [ ] a\n")
+    assert errors(plan) == ["2: the plan says here that it is set aside, but not done: 1"]
+
+
+def test_an_open_fence_that_hides_phases_asks() -> None:
+    hidden = "## Phase 1 — A\n- [ ] a\n```py\nx = 1\n## Phase {} — B\n- [ ] b\n"
+    assert errors(read(hidden.format(2))) == [
+        "3: this fence is never closed; the text after it is ignored and has phases"
+    ]
+    assert not errors(read(hidden.format(1)))
+
+
+def test_a_part_that_says_done_over_boxes_of_both_kinds_is_open() -> None:
+    part = "## Phase 1 — A\n### 1.1 Parse ✅\n- [x] a\n- [ ] b\n### 1.2 Sort ✅\n- [x] c\n"
+    assert [phase.status for phase in read(f"{part}## Phase 2 — B\n- [ ] d\n").phases] == ["todo", "todo"]
+
+
+def test_a_sign_at_the_end_of_a_heading_is_its_status() -> None:
+    text = "# P\n## Why\n- pasting works ✅\n## Plan\n### Étape 1 : Parse ⬜\nHow.\n### Étape 2 : Write ⬜\nHow.\n"
+    plan = read(text)
+    assert [(phase.id, phase.status) for phase in plan.phases] == [("1", "todo"), ("2", "todo")]
+    done = set_status(text.encode(), path="plans/p.md", phase="1", status=Status.DONE).decode()
+    assert done == text.replace("Parse ⬜", "Parse ✅")
+    assert [phase.status for phase in read(done).phases] == ["done", "todo"]
+
+
+def test_criteria_in_other_languages_are_no_work() -> None:
+    for label in ("Critérios de aceite", "Critères", "Критерии", "验收标准"):
+        with pytest.raises(PlanUnreadable, match="no phases found"):
+            read(f"# P\n## Body\nHow.\n**{label}:**\n- [ ] it shows\n- [ ] it scrolls\n")

@@ -159,7 +159,10 @@ _FINISHED = (
     rf"(?i)[\W_]*(?:fully )?(complete|completed|finished|implemented|shipped|merged|{_DONE_ELSEWHERE})\b(?! parcial)"
 )
 #: Words of a person who wants no work on it now.
-_SET_ASIDE = r"(?i)[\W_]*(?:deferred|postponed|on hold|cancell?ed|skipped|dropped)\b"
+SET_ASIDE = (
+    r"(?i)[\W_]*(?:deferred|postponed|on hold|cancell?ed|skipped|dropped|abandoned|archived|historical|obsolete"
+    r"|superseded)\b"
+)
 #: Negates a "done" after it.
 _NOT_YET = r"(?i)(?:\b(?:not|never|almost|nearly|mostly|half|partly|partially|to be)\b|n't\b|%)"
 _TODO = frozenset(
@@ -183,7 +186,7 @@ def read_mark(written: str, note: str = "") -> Mark:
         if status is Status.IN_PROGRESS and _strip_marks(re.sub(_GLYPH, "", text)) in _TODO - {""}:
             return Mark(Status.TODO)  # `⏳ Pending`
         return Mark(status, note=_read_note(written, note, status))
-    if glyph is None and re.match(_SET_ASIDE, text):
+    if glyph is None and re.match(SET_ASIDE, text):
         return Mark(Status.BLOCKED, note=written.strip(" *_"))
     if glyph is None and (re.match(_FINISHED, text) or re.fullmatch(r"\W*100 ?%\W*", text)):
         return Mark(Status.DONE)
@@ -273,11 +276,13 @@ UNKNOWN_BRACKETS = (
 )
 #: Headings above what is no work.
 NOT_WORK = (
-    r"(?i)accept|criteri|verif|definition of done|question|risk|(?<!term )(?<!stretch )goals|prerequisite"
+    r"(?i)accept|crit[eéè]r|критери|验收|verif|definition of done|question|risk|(?<!term )(?<!stretch )goals|prerequisite"
     r"|dependenc|checklist|review|test plan|\bmetrics\W*\Z|\bkpis?\b|\blegend\b|\bout of scope\b"
 )
 #: The part of a phase that a person verifies.
 MANUAL = r"(?i)manual (?:verif|test)"
+#: A value that runplan does not know, and that may mean done: "First version implemented".
+MAY_BE_DONE = rf"(?i)\b(?:done|finished|implemented|shipped|merged|{_DONE_ELSEWHERE})\b(?! parcial)"
 #: Another field after the value.
 NEXT_FIELD = re.compile(rf"\*\*[A-Za-z ]{{1,30}}(?:{COLON}\*\*|\*\*{COLON})")
 #: A heading that says done: `## Phase 1 — Parser ✅`, `… (done in 4a6075d)`, `… — Done`, `… (COMPLETED - Feb 2026)`,

@@ -328,7 +328,12 @@ def _about_text(lines: Lines, reading: Reading) -> Iterator[Remark]:
     if lines.texts[0] == "---" and not lines.front:
         yield Remark(1, "the front matter is never closed by a line ---; it is ignored")
     if lines.open_fence >= 0:
-        yield Remark(lines.open_fence + 1, "this fence is never closed; the text after it is ignored")
+        hidden = (text for text, inert in zip(lines.texts, lines.inert, strict=True) if inert and text.startswith("#"))
+        named = (marks.read_name(text.lstrip("# ")) for text in hidden)
+        ids = {place.id for place in reading.places}
+        is_error = any(name and name.strong and name.unit == reading.unit and name.id not in ids for name in named)
+        message = "this fence is never closed; the text after it is ignored"
+        yield Remark(lines.open_fence + 1, message + " and has phases" * is_error, is_error=is_error)
     if reading.format in ("kiro", "checklist") and (count := len(reading.places)) > MANY_BOXES:
         message = f"the boxes alone make {count} phases; headings above them would make them items of fewer phases"
         yield Remark(reading.decided_by + 1, message)
@@ -475,7 +480,9 @@ def _about_rest(lines: Lines, reading: Reading) -> Iterator[Remark]:
             index < reading.places[0].first and not text.startswith("status") and not is_part
         )  # of front matter
         says_done = line and read_mark(text[line.end() :]).status is Status.DONE and not re.search(marks.RESERVED, text)
-        if says_done and is_of_plan and left:
+        if line and is_of_plan and left and re.match(marks.SET_ASIDE, text[line.end() :]):
+            yield Remark(index + 1, f"the plan says here that it is set aside, but not done: {left}", is_error=True)
+        elif says_done and is_of_plan and left:
             is_error = all(place.mark.status is Status.TODO for place in reading.places)
             yield Remark(index + 1, f"the plan says here that it is done, but not done: {left}", is_error=is_error)
         elif line and is_unwritten and read_mark(text[line.end() :]).status is not Status.DONE:

@@ -199,7 +199,10 @@ def section_places(lines: Lines, sections: Iterable[Heading]) -> tuple[Place, ..
         if (spot := _status_line(lines, section.at, section.end)) is not None:
             value = lines.texts[spot.at][spot.begin : spot.end].strip()
             mark = read_mark(value)
-            mark = mark if mark.known or not re.search(marks.DONE_TITLE, section.text) else Mark(Status.DONE)
+            if not mark.known and re.search(marks.DONE_TITLE, section.text):
+                mark = Mark(Status.DONE)
+            elif _is_doubtful(lines, spot.at, value, mark):
+                mark = Mark(Status.TODO, known=False, note="has a status that may mean done or begun")
             place = replace(place, mark=mark, commit=read_commit(value), spots=(spot,))
         elif brackets:
             group = brackets.lastindex or 0
@@ -213,11 +216,15 @@ def section_places(lines: Lines, sections: Iterable[Heading]) -> tuple[Place, ..
             parts = marks_within(lines.parts, section.at, section.end)
             checked = [part for part in parts if re.match(marks.MANUAL, part.text)]
             manual = {box.at for part in checked for box in marks_within(lines.boxes, part.at, part.end)}
-            ticked = {box.at for part in done_parts for box in marks_within(lines.boxes, part.at, part.end)}
+            groups = [[b for b in boxes if part.at < b.at < part.end and b.indent < 2] for part in done_parts]
+            sure = [part for part, own in zip(done_parts, groups, strict=True) if len({b.ticked for b in own}) < 2]
+            ticked = {box.at for part in sure for box in marks_within(lines.boxes, part.at, part.end)}
             mark = mark_of_work([box for box in boxes if box.at not in ticked], manual)
             is_partly = any(not marks_within(lines.boxes, part.at, part.end) for part in left_parts)
             mark = Mark(Status.TODO, known=False) if mark.status is Status.DONE and is_partly else mark
             place = replace(place, mark=mark, spots=box_spots(boxes))
+        elif sign := re.search(r"[⬜⬚☐](?=\ufe0f?[*_ \t]*\Z)", lines.texts[section.at]):
+            place = replace(place, spots=(Spot("word", section.at, *sign.span(), ("✅", sign[0])),))
         elif done_parts:
             left = (Entry(part.at, 0, 0, "", optional=False, text=part.text) for part in left_parts)
             place = replace(place, mark=Mark(Status.TODO if left_parts else Status.DONE), entries=tuple(left))
@@ -230,6 +237,13 @@ def section_places(lines: Lines, sections: Iterable[Heading]) -> tuple[Place, ..
             place = replace(place, mark=Mark(Status.DONE) if is_struck else Mark(Status.TODO, known=False, note=note))
         places.append(place)
     return tuple(places)
+
+
+def _is_doubtful(lines: Lines, line: int, value: str, mark: Mark) -> bool:
+    """Whether a status is said by words that runplan does not know, or by a list below it."""
+    if value:
+        return not mark.known and re.search(marks.MAY_BE_DONE, value) is not None
+    return any(not entry.sign for entry in marks_within(lines.entries, line + 1, line + 3)[:1])
 
 
 def _split_parts(lines: Lines, section: Heading) -> tuple[list[Heading], list[Heading]]:
