@@ -184,7 +184,7 @@ def test_only_an_account_with_write_access_objects(host: Host) -> None:
 
 def test_the_activity_has_checks_and_messages_with_their_kinds(like_github: Host) -> None:
     forge, hub, opened = like_github.forge, like_github.hub, like_github.open()
-    assert forge.read_activity(opened.number, opened.head) == Activity(checks=(), messages=())
+    assert forge.read_activity(opened.number, opened.head) == Activity(checks=(), messages=(), is_open=True)
     hub.check(opened.head, "unit", None)
     hub.check(opened.head, "lint", "failure", "too long")
     hub.check(opened.head, "build")

@@ -17,6 +17,7 @@ from tests.support.cli import (
     Meanwhile,
     Project,
     Ran,
+    a_plan,
     a_project,
     end_processes_of,
     ended,
@@ -285,6 +286,27 @@ def test_commands_in_comments_retry_and_stop_the_run_once(project: Project, hub:
     assert "requested by the pull request's comment of reviewer" in project.runplan("logs", "X").out
     assert project.rows("SELECT count(*) FROM events WHERE type='RunResumed'") == [(1,)]
     assert project.start("finish", "auto", "pr").code == 4, "it counts once"
+
+
+def test_people_are_heard_between_two_phases(project: Project, hub: Hub, meanwhile: Meanwhile) -> None:
+    """Changes that are requested while phase 2 is worked come before phase 3, and a stop before phase 4."""
+    rename = fix('append = "1.txt"\ntext = "renamed\\n"', 'commit = "Rename"', *meanwhile.pause("there"), phase="")
+    second = work(*meanwhile.pause("here"), phase="2")
+    plan = a_plan("1", "2", "3", "4")
+    set_up(project, agent=work() + second + rename + work(phase="3") + work(phase="4"), plan=plan)
+    hub.mirror(project.path)
+    with project.running("start", "X", "finish", "auto", "pr", "--foreground") as running:
+        meanwhile.reached("here")
+        hub.review(1, "Please rename it.", by="bob", state="CHANGES_REQUESTED")
+        meanwhile.let_on("here")
+        meanwhile.reached("there")
+        hub.comment(1, "/runplan stop", by="bob")
+        meanwhile.let_on("there")
+        ran = ended(running)
+    assert project.dispatched() == ["implement", "verify", "implement", "verify", "fix", "verify"], ran.err
+    said = [comment["body"].partition("\n\n")[2] for comment in hub.pulls[1].comments[1:]]
+    code = hub.git("log", "--format=%h", "--abbrev=7", "-1", "--grep", "Rename", BRANCH)
+    assert [text.split(". ")[0].splitlines()[0] for text in said] == [f"Verified in {code}:", "Stopped"]
 
 
 # --- people ----------------------------------------------------------------------------------------------

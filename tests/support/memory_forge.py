@@ -224,7 +224,8 @@ class MemoryForge:
             for place, comment in enumerate(self._comments.get(number, ()))
         ]
         messages = sorted([*said, *comments], key=lambda message: message.changed)
-        return m.Activity(checks=self.list_checks(head), messages=tuple(messages))
+        is_open = self._pulls[number].is_open
+        return m.Activity(checks=self.list_checks(head), messages=tuple(messages), is_open=is_open)
 
     def answer_message(self, number: int, message: m.PullMessage, *, marker: str, text: str) -> None:
         if not message.thread:

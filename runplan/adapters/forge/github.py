@@ -328,7 +328,8 @@ class GitHub:
             cursors = {name: info.get("endCursor") or cursors[name] for name, info in infos.items()}
         # Some tokens may read checks by REST alone.
         checks = self.list_checks(head) if any(IS_PARTIAL in page for page in pages) else f.to_checks(pages)
-        return m.Activity(checks=checks, messages=f.to_messages(pages))
+        is_open = (pages[0].get("pullRequest") or {}).get("state") == "OPEN"
+        return m.Activity(checks=checks, messages=f.to_messages(pages), is_open=is_open)
 
     def answer_message(self, number: int, message: m.PullMessage, *, marker: str, text: str) -> None:
         if not message.thread:

@@ -39,6 +39,7 @@ query(
       }
     } } }
     pullRequest(number: $number) {
+      state
       reviews(first: 100, after: $reviews) {
         pageInfo { hasNextPage endCursor }
         nodes { fullDatabaseId state body createdAt author { login } }

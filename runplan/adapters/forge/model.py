@@ -151,6 +151,7 @@ class Activity(Struct, frozen=True, kw_only=True):
 
     checks: tuple[PullCheck, ...]
     messages: tuple[PullMessage, ...]
+    is_open: bool | None = None  #: None where the answer does not say it
 
 
 def has_marker(text: str, marker: str) -> bool:

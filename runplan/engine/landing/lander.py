@@ -86,6 +86,10 @@ class Commanded(Struct, frozen=True, kw_only=True):
     by: str
     is_stop: bool  #: else the run is to try again
 
+    @property
+    def origin(self) -> str:
+        return f"the pull request's comment of {self.by}"
+
 
 class Failed(Struct, frozen=True):
     """The landed phases do not reach the target, and no further attempt is made."""
@@ -112,6 +116,7 @@ class Sighting:
     def __init__(self) -> None:
         self.forge: Forge | None = None
         self.number = 0  #: of the pull request
+        self.pull: PullRequest | None = None  #: as it was when its description was shown last, if it was open
         self.people = 0  #: the pull request to which labels, assignees and reviewers were added
         self.status: tuple[Oid, str] | None = ("", "")  #: the newest commit status; None when the token may set none
         self.shown_at = 0.0  #: when the newest commit was made that the description shows, in seconds since the epoch

@@ -32,6 +32,7 @@ from runplan.engine.landing import description
 from runplan.engine.landing.conversation import describe_limit, find_due, handle_requests, is_command, missing_answers
 from runplan.engine.landing.direct import Direct, RemoteLander
 from runplan.engine.landing.lander import (
+    Commanded,
     Conclusion,
     DueMessages,
     Failed,
@@ -145,7 +146,9 @@ class PullRequestLander(RemoteLander):
     def _show_landing(self, landing: Landing, is_new: bool) -> str:
         """Open the pull request, or show the new phase in it; where it is, or that the forge does not answer."""
         try:
-            pull = self._publish_pull_request(landing.new, is_new=is_new)
+            known = None if is_new or self._is_description_due(landing.new) else self._seen.pull
+            pull = known or self._publish_pull_request(landing.new, is_new=is_new)
+            self.pull = f"{pull.sign}{pull.number} {pull.url}"
             undo = self._undo_of(landing.new)
             done = (m.CheckState.PASSED, undo) if undo else description.status_of(self._read_plan(landing.new))
             self._set_status(landing.new, *done)
@@ -174,7 +177,7 @@ class PullRequestLander(RemoteLander):
         if self.closed is not None:
             return self.closed
         activity = forge.read_activity(pull.number, pull.head)
-        due = self._converse(pull, activity.messages, progress) if activity.messages else DueMessages()
+        due = self._converse(pull.number, activity.messages, progress)
         if due.commands:
             return due.commands[0]
         if pull.base != self.target.branch:
@@ -253,11 +256,27 @@ class PullRequestLander(RemoteLander):
         rules = f"{pull.base} requires {target.requirements or 'more than its rules show'}"
         return Waiting(kind=WaitKind.CHECKS if missing else WaitKind.REVIEW, why=f"{pull.name}: {rules}: {pull.url}")
 
-    def _converse(self, pull: m.PullRequest, messages: Sequence[m.PullMessage], progress: Progress) -> DueMessages:
+    def look_at_messages(self, progress: Progress) -> Commanded | NeedsRepair | None:
+        """What people ask for on the pull request while phases are worked, by one call; None for nothing to do now."""
+        tip = self._git.tip(self.ref)
+        if tip is None or not self._seen.number:
+            return None
+        activity = self._forge().read_activity(self._seen.number, tip)
+        if not activity.is_open and not self._publish_pull_request(tip).is_open:
+            return None
+        due = self._converse(self._seen.number, activity.messages, progress)
+        if due.commands:
+            return due.commands[0]
+        asked = handle_requests(due, progress, plan=self._plan.path, name="")
+        return asked if isinstance(asked, NeedsRepair) else None
+
+    def _converse(self, number: int, messages: Sequence[m.PullMessage], progress: Progress) -> DueMessages:
         """Answer the messages that were handled, after asking for a new review; those that are due."""
+        if not messages:
+            return DueMessages()
         forge = self._forge()
         login = forge.own_login
-        self._answer(pull, messages, progress.answers)
+        self._answer(number, messages, progress.answers)
         asked = (messages, progress.answers, progress.began)
         if self._seen.due is None or self._seen.due[0] != asked:
             due = find_due(
@@ -266,23 +285,23 @@ class PullRequestLander(RemoteLander):
             self._seen.due = (asked, due)
             with suppress(NotAllowed):
                 for command_ in due.commands:
-                    forge.react_to(pull.number, command_.id)
+                    forge.react_to(number, command_.id)
         return self._seen.due[1]
 
     def answer_messages(self, answers: Mapping[str, str]) -> None:
         pull = self._find_landing()
         if pull is not None and pull.is_open:
-            self._answer(pull, self._forge().read_activity(pull.number, pull.head).messages, answers)
+            self._answer(pull.number, self._forge().read_activity(pull.number, pull.head).messages, answers)
 
-    def _answer(self, pull: m.PullRequest, messages: Sequence[m.PullMessage], answers: Mapping[str, str]) -> None:
+    def _answer(self, number: int, messages: Sequence[m.PullMessage], answers: Mapping[str, str]) -> None:
         forge = self._forge()
         missing = missing_answers(messages, answers, forge.own_login)
         reviewers = {message.author for message, _, _ in missing if not is_command(message)} - {forge.own_login}
         with suppress(NotAllowed):  # the conversation is locked
             if reviewers:
-                forge.request_review(pull.number, sorted(reviewers))
+                forge.request_review(number, sorted(reviewers))
             for message, marker, text in missing:
-                forge.answer_message(pull.number, message, marker=marker, text=text)
+                forge.answer_message(number, message, marker=marker, text=text)
 
     def _tell_limit(self, pull: m.PullRequest, due: DueMessages, activity: m.Activity, progress: Progress) -> None:
         """Say on the pull request that its requests wait for a person."""
@@ -394,8 +413,7 @@ class PullRequestLander(RemoteLander):
             self._add_people(pull)
             self._seen.shown_at = self._committed_at(tip)
         elif pull.is_open and body != before:
-            shown_s = self._committed_at(tip) - self._seen.shown_at
-            if plan.is_complete or not 0 <= shown_s < DESCRIBED_EVERY_S:
+            if self._is_description_due(tip):
                 forge.edit_pull_request(pull.number, body=body)
                 self._seen.shown_at = self._committed_at(tip)
         elif not pull.is_open and not pull.is_merged:
@@ -403,8 +421,12 @@ class PullRequestLander(RemoteLander):
             kept = f"its commits are kept at {self._park_tip(tip)}"
             self.closed = Failed(Reason.PR_CLOSED, f"{pull.name} was closed; {kept}; to start the plan over: {drop}")
         self._seen.number = pull.number
-        self.pull = f"{pull.sign}{pull.number} {pull.url}"
+        self._seen.pull = pull if pull.is_open else None
         return pull
+
+    def _is_description_due(self, tip: Oid) -> bool:
+        shown_s = self._committed_at(tip) - self._seen.shown_at
+        return self._is_complete(tip) or not 0 <= shown_s < DESCRIBED_EVERY_S
 
     def _committed_at(self, oid: Oid) -> float:
         return float(self._git.commit(oid).authored.split()[0])

@@ -19,7 +19,7 @@ from runplan.domain.run.actions import Action
 from runplan.domain.run.attempt_parts import MessagesHandled
 from runplan.domain.run.kinds import Mode, Reason, RunOutcome, WaitKind
 from runplan.domain.run.reasons import next_action
-from runplan.domain.run.state import RunState, failure
+from runplan.domain.run.state import RunState, failure, open_lanes
 from runplan.domain.text import bounded, command, inert
 from runplan.domain.times import delay_s, iso, parse_iso
 from runplan.engine.landing.conversation import to_repair
@@ -48,23 +48,9 @@ def _pull_request_lander(context: RunContext) -> PullRequestLander:
 
 def conclude(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
     now = context.clock.now()
-    landings = context.store.list_facts(e.Landed, plan=context.plan)
-    progress = Progress(
-        may_merge=state.options.auto,
-        repairs=state.repairs,
-        max_repairs=state.options.max_fix_cycles,
-        updates=state.updates,
-        pushed=tuple(fact.event.new for fact in context.store.list_facts(e.LandingStarted, plan=context.plan)),
-        pushed_at=max((parse_iso(landing.at).timestamp() for landing in landings), default=0.0),
-        reviews=state.reviews,
-        max_reviews=context.settings.pull_request.max_reviews,
-        answers=list_answers(context.store, context.plan),
-        shows_strangers=context.settings.issues.trust == "all",
-        began=parse_iso(context.store.list_facts(e.RunStarted, plan=context.plan)[-1].at).timestamp(),
-    )
     try:
         with landing_lock(context.claims.locks):
-            answer = _pull_request_lander(context).conclude(progress, now=now.timestamp())
+            answer = _pull_request_lander(context).conclude(_measure_progress(state, context), now=now.timestamp())
     except RateLimited as limit:
         yield e.Paused(kind=WaitKind.MERGE, until=iso(datetime.fromtimestamp(limit.until, UTC)), words=str(limit))
         return
@@ -80,21 +66,56 @@ def conclude(action: Action, state: RunState, context: RunContext) -> Iterator[e
             yield e.Paused(kind=kind, until=iso(now + timedelta(seconds=wait_s)), words=why)
         case NeedsRepair():
             yield _choose_repair(answer, context)
-        case Commanded(id=id_, by=by, is_stop=is_stop):
-            again = convert(state.options, e.RunResumed, from_attributes=True)
-            by = f"the pull request's comment of {by}"
-            yield e.StopRequested(by=by) if is_stop else replace(again, review=())
-            answers = ((id_, answer_command(context.plan, is_stop=is_stop)),)
-            yield MessagesHandled(review=(id_,), words=by, answers=answers)
-            if is_stop:
-                with suppress(Unreachable, RefusedEarly):
-                    _pull_request_lander(context).answer_messages(dict(answers))
-            else:  # the next look follows a wait, however short
-                yield e.Paused(kind=WaitKind.REVIEW, until=iso(now), words=f"tried again for {by}")
+        case Commanded():
+            yield from _heed_command(answer, state, context)
+            if not answer.is_stop:  # the next look follows a wait, however short
+                yield e.Paused(kind=WaitKind.REVIEW, until=iso(now), words=f"tried again for {answer.origin}")
         case Failed(reason=reason, why=why):
             yield e.Concluded(reason=reason, note=why)
         case unreachable:
             assert_never(unreachable)
+
+
+def _measure_progress(state: RunState, context: RunContext) -> Progress:
+    landings = context.store.list_facts(e.Landed, plan=context.plan)
+    return Progress(
+        may_merge=state.options.auto,
+        repairs=state.repairs,
+        max_repairs=state.options.max_fix_cycles,
+        updates=state.updates,
+        pushed=tuple(fact.event.new for fact in context.store.list_facts(e.LandingStarted, plan=context.plan)),
+        pushed_at=max((parse_iso(landing.at).timestamp() for landing in landings), default=0.0),
+        reviews=state.reviews,
+        max_reviews=context.settings.pull_request.max_reviews,
+        answers=list_answers(context.store, context.plan),
+        shows_strangers=context.settings.issues.trust == "all",
+        began=parse_iso(context.store.list_facts(e.RunStarted, plan=context.plan)[-1].at).timestamp(),
+    )
+
+
+def look_at_review(state: RunState, context: RunContext) -> Iterator[e.Event]:
+    """What people ask for on the pull request before its last phase; the forge need not answer."""
+    lander = context.lander
+    if not isinstance(lander, PullRequestLander) or not state.landed or state.is_lane:
+        return
+    try:
+        answer = lander.look_at_messages(_measure_progress(state, context))
+    except (Unreachable, RefusedEarly):
+        return
+    if isinstance(answer, Commanded):
+        yield from _heed_command(answer, state, context)
+    elif isinstance(answer, NeedsRepair) and not open_lanes(state):
+        yield _choose_repair(answer, context)
+
+
+def _heed_command(command: Commanded, state: RunState, context: RunContext) -> Iterator[e.Event]:
+    again = convert(state.options, e.RunResumed, from_attributes=True)
+    yield e.StopRequested(by=command.origin) if command.is_stop else replace(again, review=())
+    answers = ((command.id, answer_command(context.plan, is_stop=command.is_stop)),)
+    yield MessagesHandled(review=(command.id,), words=command.origin, answers=answers)
+    if command.is_stop:  # nobody looks again
+        with suppress(Unreachable, RefusedEarly):
+            _pull_request_lander(context).answer_messages(dict(answers))
 
 
 def answer_command(plan: str, *, is_stop: bool) -> str:

@@ -1,5 +1,6 @@
 """Reads the plan from the target's tip and records the next phases."""
 
+from collections.abc import Iterator
 from contextlib import suppress
 from itertools import count
 
@@ -17,12 +18,22 @@ from runplan.domain.run.rules.lanes import list_ahead, list_bases, list_startabl
 from runplan.domain.run.state import RunState, count_ahead, count_busy, open_lanes
 from runplan.engine.landing.direct import Direct
 from runplan.engine.landing.pull_request import PullRequestLander
+from runplan.engine.steps.conclude import look_at_review
 from runplan.engine.steps.context import RunContext
 
 MOST_OFF = 20  #: per cent; a phase whose own numbers differ by more is not worked on
 
 
-def read_plan(action: Action, state: RunState, context: RunContext) -> e.Event:  # noqa: ARG001
+def read_plan(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+    is_asked = False
+    for event in look_at_review(state, context):
+        is_asked = True
+        yield event
+    if not is_asked:
+        yield _choose_next(state, context)
+
+
+def _choose_next(state: RunState, context: RunContext) -> e.Event:
     started = state.options
     tip = context.lander.tip() or ""
     lander = context.lander

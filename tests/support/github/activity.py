@@ -19,7 +19,8 @@ def activity(hub: Hub, values: dict[str, Any]) -> dict[str, Any]:
     rollup = {"contexts": page(contexts, values["contexts"])} if contexts else None
     repository = {
         "object": {"statusCheckRollup": rollup},
-        "pullRequest": {name: page(nodes, values[name]) for name, nodes in shown.items()},
+        "pullRequest": {"state": "MERGED" if pull.merged else pull.state.upper()}
+        | {name: page(nodes, values[name]) for name, nodes in shown.items()},
     }
     if hub.hides_checks:
         repository["object"] = None
