@@ -328,10 +328,10 @@ def _about_text(lines: Lines, reading: Reading) -> Iterator[Remark]:
     if lines.texts[0] == "---" and not lines.front:
         yield Remark(1, "the front matter is never closed by a line ---; it is ignored")
     if lines.open_fence >= 0:
-        hidden = (text for text, inert in zip(lines.texts, lines.inert, strict=True) if inert and text.startswith("#"))
-        named = (marks.read_name(text.lstrip("# ")) for text in hidden)
+        fenced = (text for text, inert in zip(lines.texts, lines.inert, strict=True) if inert and text[:1] == "#")
+        hidden = filter(None, (marks.read_name(text.lstrip("# ")) for text in fenced))
         ids = {place.id for place in reading.places}
-        is_error = any(name and name.strong and name.unit == reading.unit and name.id not in ids for name in named)
+        is_error = any(name.strong and name.unit == reading.unit and name.id not in ids for name in hidden)
         message = "this fence is never closed; the text after it is ignored"
         yield Remark(lines.open_fence + 1, message + " and has phases" * is_error, is_error=is_error)
     if reading.format in ("kiro", "checklist") and (count := len(reading.places)) > MANY_BOXES:
