@@ -16,6 +16,7 @@ from tests.support.cli import Project, a_project, copied, end_processes_of, ende
 from tests.support.daemons import change_schedule, daemon_of, firings, in_foreground, kill_daemon, states
 from tests.support.github.hub import Hub
 from tests.support.github.server import Fault, StandIn, on_github
+from tests.support.planning import CONTENT, planner, planning_project
 
 WATCH = "issues:runplan"
 SIGNED_IN = f"Authorization: Basic {b64encode(b'git:t0ken').decode()}"
@@ -80,6 +81,51 @@ def test_an_issue_is_worked_on_as_a_plan_and_closed_by_its_pull_request(project:
     assert project.leftovers() == []
     again = project.runplan("start", "--issue", str(issue.number), "auto", "--foreground")
     assert (again.code, len(hub.pulls)) == (0, 1)
+
+
+PLANNED = """\
+# Issue 1 - Broken
+
+| Phase | Status | Commit | Notes |
+|---|---|---|---|
+| 1 — Solve issue 1 | ⬚ | | |
+| 2 — Describe it | ⬚ | | |
+
+## Phase 1 — Solve issue 1
+
+### Work Items
+
+- [ ] Write `1.txt`
+
+### Acceptance Criteria
+
+- [ ] `test -e 1.txt`
+
+## Phase 2 — Describe it
+
+### Work Items
+
+- [ ] Write `2.txt`
+
+### Acceptance Criteria
+
+- [ ] `test -e 2.txt`
+"""
+
+
+@pytest.mark.promise
+def test_an_issue_is_planned_first_and_its_plan_approved(project: Project, tmp_path: Path) -> None:
+    """With issues.plan."""
+    planning_project(project, planner(draft={"plan": PLANNED}, critique=CONTENT), "[issues]\nplan = true\n")
+    with on_github(project, tmp_path) as server:
+        issue = server.hub.add_issue("Broken", "It does not work.")
+        ran = project.runplan("start", "--issue", str(issue.number), "auto", "--foreground")
+        assert (ran.code, project.dispatched("plans/issue-1.md")[:2]) == (4, ["explore", "draft"]), ran.err
+        assert "It does not work." in project.prompts("draft", plan="plans/issue-1.md")[0]
+        approved = project.runplan("approve", "issue-1")
+        assert approved.code == 0, approved.err
+    assert (server.hub.merges, issue.state) == (1, "closed")
+    assert project.show("origin/main:2.txt") == "2"
 
 
 def test_the_text_of_an_issue_does_not_permit_a_change_by_naming_a_file(

@@ -51,6 +51,25 @@ def test_a_phase_that_does_not_fit_the_code_is_revised_and_the_run_continues(pro
     assert "with a bye" in text
 
 
+@pytest.mark.promise
+def test_a_phase_that_is_planned_first_becomes_a_proposal_before_it_is_worked(project: Project) -> None:
+    large = "## Phase 2 — Step 2\n\nExecution: plan-first\n"
+    project.plan(a_plan("1", "2", "3").replace("## Phase 2 — Step 2\n", large))
+    assert project.start("1", "auto").code == 0
+    project.agent(revises(project) + writes("2", "3"))
+
+    ran = project.start("finish", "auto")
+
+    assert (ran.code, project.landed()) == (4, ["1"]), ran.err
+    assert "+- [ ] Write 2.txt with a bye" in project.runplan("diff", "X").out
+    [prompt] = project.prompts("draft")
+    assert "Phase 2 is large, so it is planned before it is worked." in prompt
+    approved = project.runplan("approve", "X")
+    assert approved.code == 0, approved.err
+    assert project.landed() == ["1", "plan", "2", "3"]
+    assert "plan-first" not in project.show("main:plans/X.md")
+
+
 def test_a_person_revises_a_plan_whose_phase_asks(project: Project) -> None:
     project.agent(writes("1", "3") + steps('say = "BLOCKER: which port?"', phase="2"))
     assert project.start("finish", "auto").code == 4

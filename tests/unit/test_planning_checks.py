@@ -407,5 +407,13 @@ def test_a_revised_plan_of_a_person_keeps_its_form() -> None:
     assert problem.startswith("phase 0 has no criterion that names")
 
 
+def test_a_phase_that_is_planned_first_is_planned_once() -> None:
+    first = PLAN.replace("## Phase 1 — Index\n", "## Phase 1 — Index\n\nExecution: plan-first\n")
+    facts = replace(FACTS, before=first, revises="1")
+    [problem] = judge(Role.DRAFT, {"plan": first.replace("Schreibe", "Baue")}, facts).problems
+    assert problem == "phase 1 is planned now; remove its line `Execution: plan-first`"
+    assert not judge(Role.DRAFT, {"plan": PLAN}, facts).problems
+
+
 def test_a_plan_without_a_title_gets_that_of_the_goal() -> None:
     assert judge_plan(PLAN.partition("\n")[2]).title == ""

@@ -301,6 +301,20 @@ def test_a_person_has_the_plan_revised_before_the_next_phase() -> None:
     assert due(apply(apply(apply(asking, request), failed), e.CleanedUp(phase="1"))) == "choose-goal"
 
 
+def test_two_phases_in_a_row_are_planned_first() -> None:
+    """The plan is read again after the revision for the first one, and the second one is the next."""
+    started = e.RunStarted(**{**_fields(STARTED), "mode": Mode.FINISH, "planning": None})
+    state = fold([started])
+    for phase in ("1", "2"):
+        assert due(state) == "read-plan"
+        planning = e.Planning(goal="Plan it.", is_revision=True, revises=phase)
+        state = apply(state, RevisionRequested(planning=planning))
+        assert due(state) == "choose-goal"
+        state = apply(state, PlanningChosen(tip="t", title="X", text="Plan it.", planning=planning))
+        state = apply(proposed(state), e.Landed(id="r.1", phase="", tip="t", code="t"))
+        state = apply(state, e.CleanedUp(phase=""))
+
+
 def test_words_of_a_person_are_about_the_text_that_the_person_has_edited() -> None:
     edited = ProposalMade(
         path="plans/x.md", text="---\ntitle: X\n---\n# Mine\n", sha256="bb", title="X", is_edited=True

@@ -29,7 +29,7 @@ from runplan.domain.errors import (
     error_with,
 )
 from runplan.domain.names import WATCHES
-from runplan.domain.plan.marks import PhaseSettings, Status
+from runplan.domain.plan.marks import PhaseSettings
 from runplan.domain.plan.model import Plan, parse_plan
 from runplan.domain.run.attempts import PlanningAttempt
 from runplan.domain.run.decide import decide, is_ending
@@ -215,7 +215,7 @@ def resolve_request(caller: Caller, context: RepositoryContext, path: str, asked
     preflight.require_executions(context, plan)
     given = PhaseSettings(model=asked.model, effort=asked.effort)
     preflight.list_wanted_agents(context.settings.agents, given)
-    wanted = [given, *(phase.own for phase in plan.phases if phase.status is not Status.DONE)]
+    wanted = [given, *preflight.list_own(context, plan.phases)]
     on_target, context = (preflight.with_agents_of(place, wanted) for place in (on_target, context))
     require_subplans(on_target, plan)
     if unnamed := preflight.require_test_command(context):

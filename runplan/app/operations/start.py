@@ -11,7 +11,7 @@ from runplan.app.views.plans import read_plans
 from runplan.app.views.status import PlanState
 from runplan.domain import names
 from runplan.domain.errors import NotFound, RefusedEarly, UsageError
-from runplan.domain.plan.marks import ExecutionKind, PlanStatus, Status
+from runplan.domain.plan.marks import ExecutionKind, PhaseSettings, PlanStatus, Status
 from runplan.domain.plan.model import Phase
 from runplan.domain.plan.tracker import assume_done, describe_hindrance
 from runplan.domain.run.events import ReviewItem, RunStarted
@@ -47,7 +47,7 @@ def start(caller: Caller, request: StartRequest) -> Answer:
                 return Declined()
             context = taken.context
             plan = taken.plan
-            asked = replace(asked, landing="pr")
+            asked = replace(asked, landing="pr", finish=asked.finish or context.settings.issues.plan)
         return start_run(caller, context, plan, asked, here=here)
 
 
@@ -76,7 +76,9 @@ def _with_pull_requests(caller: Caller, context: RepositoryContext, asked: Optio
         raise UsageError(f"{asked.landing} with {option}: the plan of an issue lands by pr; leave out {asked.landing}")
     context = runs.with_landing(context, "pr")
     runs.complete_landings(caller, context)
-    return runs.with_target_settings(context, "pr")
+    context = runs.with_target_settings(context, "pr")
+    planner = PhaseSettings(agent=context.settings.agents.planner)
+    return preflight.with_agents_of(context, [planner]) if context.settings.issues.plan else context
 
 
 def start_run(
@@ -189,6 +191,7 @@ def watch_issues(caller: Caller, request: WatchIssuesRequest) -> Answer:
         raise RefusedEarly("the label is empty, or has a comma or control characters; a watch has one label")
     with caller.open() as context:
         context = _with_pull_requests(caller, context, asked, "watch-issues")
+        asked = replace(asked, finish=context.settings.issues.plan)
         preflight.require_test_command(context)
         runs.admit_agents(caller, context)
         started = runs.run_started(context, f"{names.WATCH}{label}", f"Issues with the label {label}", asked)

@@ -48,6 +48,7 @@ class StepFacts(Struct, frozen=True, kw_only=True):
     path: str = "plans/x.md"
     test_command: str = ""
     sections: tuple[str, ...] = SECTIONS  #: that a plan must have
+    revises: str = ""  #: the phase for which the plan is revised
 
 
 class StepResult(Struct, frozen=True, kw_only=True):
@@ -316,6 +317,8 @@ def _check_phase(phase: Phase, facts: StepFacts) -> Iterator[str]:
         yield f"phase {phase.id} has no criterion that {form}; list them below a heading `### Acceptance Criteria`"
     if phase.execution.kind is ExecutionKind.PLAN and phase.execution.argument not in facts.paths:
         yield f"phase {phase.id}: there is no plan {phase.execution.argument[:NAME]} at the base"
+    if phase.execution.kind is ExecutionKind.PLAN_FIRST and phase.id == facts.revises:
+        yield f"phase {phase.id} is planned now; remove its line `Execution: {ExecutionKind.PLAN_FIRST}`"
     for pattern in phase.touches:
         if not _is_target(pattern, facts.paths):
             yield f"phase {phase.id}: `Touches: {pattern[:NAME]}` is neither a path at the base nor one to create"

@@ -289,7 +289,7 @@ def read_execution(body: Body) -> Execution:
     if not text:
         return Execution()
     match kind:
-        case ExecutionKind.WORKTREE | ExecutionKind.DIRECT:
+        case ExecutionKind.WORKTREE | ExecutionKind.DIRECT | ExecutionKind.PLAN_FIRST:
             is_known = not argument
         case ExecutionKind.PLAN:
             argument = posixpath.normpath(argument.rstrip(".,;").strip("`"))

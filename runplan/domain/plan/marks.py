@@ -130,6 +130,7 @@ class ExecutionKind(StrEnum):
     DIRECT = "direct"  #: an agent; it lands by a push
     PLAN = "plan"  #: another plan, in a run of its own
     DELEGATE = "delegate"  #: a command, which lands by itself
+    PLAN_FIRST = "plan-first"  #: agents, after the plan was revised for it and a person has approved that
 
 
 class Mark(Struct, frozen=True):

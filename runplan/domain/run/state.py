@@ -287,7 +287,8 @@ def _apply_to_run(state: RunState, event: e.Event) -> RunState:
         case e.Chosen():
             return _begin_attempt(state, event)
         case RevisionRequested():
-            return replace(state, revision=event.planning, halted="")
+            is_over = isinstance(state.attempt, PlanningAttempt) and state.attempt.cleaned and not state.attempt.failure
+            return replace(state, revision=event.planning, halted="", attempt=None if is_over else state.attempt)
         case e.NoWork():
             return replace(state, no_work=event, attempt=state.attempt if _is_at_work(state.attempt) else None)
         case e.StopRequested():

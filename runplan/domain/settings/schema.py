@@ -291,6 +291,9 @@ class IssuesSettings(Struct, frozen=True, kw_only=True):
         "whose issues a watch works on, and whose comments it reads: write (may write) or all",
         one_of("write", "all"),
     ] = "write"
+    plan: Annotated[bool, "have agents write a plan for an issue first, which you approve as plan.approval says"] = (
+        False
+    )
 
 
 class PlanSettings(Struct, frozen=True, kw_only=True):

@@ -26,6 +26,7 @@ from runplan.domain.errors import NotFound, RefusedEarly, UsageError
 from runplan.domain.plan.folders import split_files
 from runplan.domain.plan.marks import ExecutionKind, NoWorkKind, PhaseSettings, PlanStatus, Status, id_key
 from runplan.domain.plan.model import Phase, Plan, Remark, parse_plan
+from runplan.domain.plan.proposal import describe_unrevisable
 from runplan.domain.plan.reading import list_done
 from runplan.domain.plan.tracker import NoPhase, choose_phase, list_workable
 from runplan.domain.run.events import Chosen, CompletionChosen, NoWork
@@ -160,6 +161,16 @@ def foresee_refusals(context: RepositoryContext, plan: Plan, tip: str) -> Plan:
     return replace(plan, remarks=tuple(remarks))
 
 
+def list_own(context: RepositoryContext, phases: Iterable[Phase]) -> list[PhaseSettings]:
+    """What the open phases want of agents; one that is planned first wants the planner."""
+    wanted = []
+    for phase in (phase for phase in phases if phase.status is not Status.DONE):
+        wanted.append(phase.own)
+        if phase.execution.kind is ExecutionKind.PLAN_FIRST:
+            wanted.append(PhaseSettings(agent=context.settings.agents.planner))
+    return wanted
+
+
 def with_agents_of(context: RepositoryContext, wanted: Iterable[PhaseSettings]) -> RepositoryContext:
     """The context that knows the agents of phases, too; names that are unknown are told elsewhere."""
     agents = context.settings.agents
@@ -197,6 +208,8 @@ def require_executions(context: RepositoryContext, plan: Plan) -> None:
         place = f"{plan.path}:{phase.execution.line}: phase {phase.id}"
         if phase.execution.kind is ExecutionKind.DELEGATE and modes.concludes(context.settings.run.landing):
             why = "a command lands on the target, and the run lands by pr on a branch; land by cherry-pick or direct"
+            raise RefusedEarly(f"{place}: {why}")
+        if phase.execution.kind is ExecutionKind.PLAN_FIRST and (why := describe_unrevisable(plan)):
             raise RefusedEarly(f"{place}: {why}")
         if phase.execution.kind is ExecutionKind.DIRECT:
             try:

@@ -27,7 +27,7 @@ from runplan.engine.landing import modes
 from runplan.engine.landing.lander import Sighting
 from runplan.engine.landing.pull_request import PlanPlace
 from runplan.engine.loop.context import RepositoryContext
-from runplan.engine.loop.preflight import require_prompts, settle_lost_landings, with_agents_of
+from runplan.engine.loop.preflight import list_own, require_prompts, settle_lost_landings, with_agents_of
 from runplan.engine.report.summary import describe_plan, list_summary_facts
 from runplan.engine.steps.context import OpenRepository, RunContext
 
@@ -78,7 +78,7 @@ def make_run_context(
     with contextlib.suppress(RunplanError):  # the plan is read again before any work
         text = context.git.blob(context.tip(), started.plan)
         phases = parse_plan(text, path=started.plan).phases if text is not None else ()
-        context = with_agents_of(context, [phase.own for phase in phases])
+        context = with_agents_of(context, list_own(context, phases))
     plan = PlanPlace(
         path=started.plan,
         slug=started.slug,

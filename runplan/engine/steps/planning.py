@@ -134,6 +134,7 @@ def judge_step(action: Action, state: RunState, context: RunContext) -> e.Event:
         path=context.plan,
         test_command=context.settings.tests.command,
         sections=context.settings.plan.sections,
+        revises=attempt.chosen.planning.revises,
     )
     result = judge_output(
         ended.role,

@@ -14,6 +14,7 @@ from runplan.domain.plan.model import Phase, Plan
 from runplan.domain.run import events as e
 from runplan.domain.run.actions import Action
 from runplan.domain.run.kinds import Mode
+from runplan.domain.run.planning_events import RevisionRequested
 from runplan.domain.run.rules.lanes import list_ahead, list_bases, list_startable, may_begin_ahead
 from runplan.domain.run.state import RunState, count_ahead, count_busy, open_lanes
 from runplan.engine.landing.direct import Direct
@@ -57,6 +58,7 @@ def _choose_next(state: RunState, context: RunContext) -> e.Event:
     is_parallel = started.mode is Mode.FINISH and started.auto
     limit = started.parallel - (count_busy(state) if worked else 0) if is_parallel else 0
     startable = list_startable(plan, worked, limit=limit)
+    startable = [phase for phase in startable if phase.execution.kind is not ExecutionKind.PLAN_FIRST]
     if worked or len(startable) > 1:
         names = map(str, count(len(state.lanes) + 1))
         begun = [(next(names), phase.id, phase.touches) for phase in startable]
@@ -73,6 +75,8 @@ def _choose_next(state: RunState, context: RunContext) -> e.Event:
         plan = tracker.assume_done(plan, *(row.depends if (row := plan.phase(wanted)) else ()))
     read = choose_work(plan, text, tip=tip, wanted=wanted)
     if isinstance(read, e.PhaseChosen) and (phase := plan.phase(read.phase)) is not None:
+        if phase.execution.kind is ExecutionKind.PLAN_FIRST:
+            return RevisionRequested(planning=_plan_first(phase, context))
         drift, remarks = _examine_numbers(plan, phase, context)
         if isinstance(lander, PullRequestLander) and not drift:
             remarks = (*remarks, *lander.list_overlaps(phase.touches))
@@ -81,6 +85,16 @@ def _choose_next(state: RunState, context: RunContext) -> e.Event:
         if read.direct and isinstance(context.direct, Direct) and (why := context.direct.describe_missing()):
             raise Unreachable(why)  # the phase may have landed there already
     return read
+
+
+def _plan_first(phase: Phase, context: RunContext) -> e.Planning:
+    settings = context.settings.plan
+    goal = (
+        f"Phase {phase.id} is large, so it is planned before it is worked. Write its work items and criteria in "
+        "detail, and move what is too much for one change into further phases with new ids. Remove its line "
+        "`Execution:`."
+    )
+    return e.Planning(goal=goal, is_revision=True, revises=phase.id, rounds=settings.rounds, approval=settings.approval)
 
 
 def choose_work(plan: Plan, text: bytes, *, tip: str, wanted: str) -> e.Chosen | e.NoWork:
