@@ -19,6 +19,7 @@ from tests.support.cli import (
     Ran,
     a_plan,
     a_project,
+    copied,
     end_processes_of,
     ended,
     fix,
@@ -658,3 +659,23 @@ def test_ten_phases_cost_at_most_24_calls(tmp_path: Path) -> None:
     with on_github(project, tmp_path) as server:
         finished(project, server.hub)
         assert len(server.requests) <= 24, server.requests
+
+
+def test_a_second_repository_stands_back_from_a_phase_that_another_one_landed(
+    project: Project, hub: Hub, tmp_path: Path
+) -> None:
+    (tmp_path / "b").mkdir()
+    other = copied(project, tmp_path / "b")
+    meanwhile = Meanwhile(tmp_path)
+    set_up(project, agent=work(*meanwhile.pause("work")) + verify())
+    hub.mirror(project.path)
+    running = project.popen("start", "X", "1", "auto", "pr", "--foreground")
+    meanwhile.reached("work")
+    ran = other.start("1", "auto", "pr")
+    meanwhile.let_on("work")
+    second = ended(running)
+    assert (ran.code, second.code) == (0, 0), (ran.err, second.err)
+    assert "of another repository landed phase 1 meanwhile; this run stands back" in second.err
+    assert project.rows("SELECT state FROM runs") == [("done",)]
+    assert (len(hub.pulls), hub.pulls[1].state) == (1, "open")
+    end_processes_of(other.home)

@@ -174,6 +174,46 @@ def test_a_base_that_was_modified_during_the_merge_is_tried_again(conclude: Conc
     merged(conclude(), hub)
 
 
+@pytest.mark.parametrize(
+    ("wanted", "refused", "parents"), [("rebase", {"rebase"}, 2), ("merge", {"merge"}, 1), ("squash", {"squash"}, 2)]
+)
+def test_another_method_is_tried_where_one_is_refused_for_this_branch(
+    a_lander: Callable[[], PullRequestLander],
+    hub: Hub,
+    options: dict[str, Any],
+    wanted: str,
+    refused: set[str],
+    parents: int,
+) -> None:
+    options["method"] = wanted
+    hub.refused, hub.allow_auto_merge = refused, False
+    hub.check(hub.tip(BRANCH))
+    lander = a_lander()
+    progress = Progress(may_merge=True, repairs=0, max_repairs=2, updates=0, pushed=(hub.tip(BRANCH),))
+    looks = [lander.conclude(progress, now=LATE) for _ in range(6) if not hub.merges]
+    assert isinstance(looks[-1], Landed), looks
+    assert f": main refused {wanted} for this branch" in looks[-1].note
+    assert len(hub.git("log", "-1", "--format=%P", "main").split()) == parents
+
+
+def test_the_first_pull_request_waits_for_the_checks_of_the_workflows(conclude: Conclude, hub: Hub) -> None:
+    hub.commit(
+        "main", {".github/workflows/ci.yml": "on: [pull_request]\n", ".github/workflows/x.yml": "on: schedule\n"}
+    )
+    hub.create(BRANCH, "main", "X", "").unknown = 0
+    soon = datetime.now(UTC).timestamp() + 90.0
+    found = conclude(3, now=soon, pushed_at=soon - 80.0)
+    assert waits(found, "checks").endswith("waits for the checks of .github/workflows/ci.yml")
+    hub.check(hub.tip(BRANCH))
+    merged(conclude(), hub)
+
+
+def test_a_rule_that_no_number_shows_is_named(conclude: Conclude, hub: Hub) -> None:
+    hub.resolution, hub.allow_auto_merge = True, False
+    hub.rulesets = [{"type": "pull_request", "parameters": {"require_code_owner_review": True}}]
+    assert "main requires resolved conversations, a review of a code owner: http" in waits(conclude(), "review")
+
+
 # --- rules of the repository -------------------------------------------------------------------------------
 
 

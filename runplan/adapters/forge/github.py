@@ -121,6 +121,8 @@ class GitHub:
         checks = rules.get("required_status_checks", [])
         required = [check["context"] for rule in checks for check in rule.get("required_status_checks", ())]
         reviews = [rule.get("required_approving_review_count", 0) for rule in rules.get("pull_request", ())]
+        named = {*rules, *(name for name, value in classic.items() if value)}
+        named |= {name for rule in rules.get("pull_request", ()) for name, value in rule.items() if value}
         opinions = f.list_nodes(facts.get("pullRequest"), "latestOpinionatedReviews")
         pulls = f.list_nodes(facts, "pullRequests")
         commits = (node["commit"] for pull in pulls for node in f.list_nodes(pull, "commits"))
@@ -134,6 +136,8 @@ class GitHub:
             reviews=max([*reviews, classic.get("requiredApprovingReviewCount") or 0]),
             queue="merge_queue" in rules,
             unread=self.unread,
+            is_first=not pulls,
+            rules=tuple(dict.fromkeys(words for name, words in f.RULES.items() if name in named)),
             objections=tuple(
                 f.author_login(opinion["author"]) for opinion in opinions if opinion["state"] == "CHANGES_REQUESTED"
             ),

@@ -67,7 +67,10 @@ query($owner: String!, $name: String!, $branch: String!, $ref: String!, $number:
     mergeCommitAllowed squashMergeAllowed rebaseMergeAllowed autoMergeAllowed
     ref(qualifiedName: $ref) {
       target { oid ... on Commit { statusCheckRollup { state } } }
-      refUpdateRule { requiresLinearHistory requiredStatusCheckContexts requiredApprovingReviewCount }
+      refUpdateRule {
+        requiresLinearHistory requiredStatusCheckContexts requiredApprovingReviewCount
+        requiresCodeOwnerReviews requiresConversationResolution requiresSignatures
+      }
     }
     pullRequests(states: MERGED, baseRefName: $branch, first: 5, orderBy: {field: UPDATED_AT, direction: DESC}) {
       nodes { commits(last: 1) { nodes { commit { statusCheckRollup { contexts(first: 100) {
@@ -79,6 +82,20 @@ query($owner: String!, $name: String!, $branch: String!, $ref: String!, $number:
     }
   }
 }"""
+#: Further rules in words, by the field of classic protection, the parameter of a ruleset's rule, or the type of a rule:
+#: docs.github.com/en/rest/repos/rules. Rules about the names of branches, tags or files hold back no merge.
+RULES = {
+    "requiresConversationResolution": "resolved conversations",
+    "required_review_thread_resolution": "resolved conversations",
+    "requiresCodeOwnerReviews": "a review of a code owner",
+    "require_code_owner_review": "a review of a code owner",
+    "require_last_push_approval": "an approval of the last push",
+    "requiresSignatures": "signed commits",
+    "required_signatures": "signed commits",
+    "required_deployments": "successful deployments",
+    "code_scanning": "results of code scanning",
+    "workflows": "required workflows",
+}
 #: Who wrote and labelled an issue, and when its text was changed last.
 HISTORY = """
 fragment history on Issue {
@@ -143,6 +160,7 @@ def to_pull_request(pull: PullRequest) -> m.PullRequest:
         state=state,
         merge_commit=(pull.merge_commit_sha or "") if pull.merged_at else "",
         auto_merge=facts.get("auto_merge") is not None,
+        can_rebase=facts.get("rebaseable") is not False,
         merge_message=(facts.get("auto_merge") or {}).get("commit_message") or "",
         ended=pull.closed_at.timestamp() if pull.closed_at else 0.0,
     )

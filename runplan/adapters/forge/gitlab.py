@@ -172,6 +172,7 @@ class GitLab:
             methods=(*plain, *(() if squash == "never" else ("squash",))),
             auto_merge=True,
             usual_checks=tuple(check.name for check in self.list_checks(newest["sha"])) if newest else (),
+            is_first=newest is None,
             strict=method != "merge",  # a fast-forward, or a merge that could be one
             reviews=reviews,
             queue=bool(project.get("merge_trains_enabled")),

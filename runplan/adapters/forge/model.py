@@ -46,6 +46,7 @@ class Target(Struct, frozen=True, kw_only=True):
     auto_merge: bool = False
     checks: tuple[str, ...] = ()  #: names of required checks
     usual_checks: tuple[str, ...] = ()  #: names of the checks of the newest merged pull requests
+    is_first: bool = False  #: no pull request was merged into it yet
     strict: bool = False  #: the branch must be up to date before it is merged
     reviews: int = 0
     queue: bool = False
@@ -96,6 +97,7 @@ class PullRequest(Struct, frozen=True, kw_only=True):
     state: MergeState
     merge_commit: Oid  #: "" unless merged
     auto_merge: bool
+    can_rebase: bool = True  #: False where the forge knows that its commits cannot be made again on the target
     merge_message: str = ""  #: of the commit that auto-merge will make
     ended: float = 0.0  #: when it was merged or closed, in seconds since the epoch
     noun: str = "pull request"

@@ -24,6 +24,7 @@ class Attempt(Struct, frozen=True, kw_only=True):
     revision: str = ""  #: the last of them, while no agent has taken them up
     rejected: str | None = None  #: a person's reason, where the rejection ends the attempt; else None
     refusal: tuple[Reason, str] | None = None  #: reason and detail of a failure that is not recorded yet
+    other_run: str = ""  #: that landed the phase from another repository
     warnings: tuple[str, ...] = ()
     words: tuple[str, ...] = ()  #: of people to agents: why they rejected work, and what they answered
     cleaned: bool = False
@@ -58,7 +59,8 @@ class Attempt(Struct, frozen=True, kw_only=True):
         attempt = replace(self, delivery=self.delivery.record(event), dispatches=self.dispatches.record(event))
         match event:
             case e.WorkRefused():
-                return replace(attempt, refusal=attempt.refusal or (event.reason, event.detail))
+                refusal = attempt.refusal or (event.reason, event.detail)
+                return replace(attempt, refusal=refusal, other_run=event.other_run)
             case e.Answered(approved=False, why=why, by=by):
                 if why and attempt.is_revisable:
                     said = f"the change was rejected by {by or 'a person'}: {why}"

@@ -185,7 +185,7 @@ def _find_wait(state: RunState) -> Decision | None:
 
 def _between_attempts(state: RunState, started: RunStarted, attempt: Attempt | None) -> Decision:
     if attempt is not None and attempt.failure is not None:
-        return _revise_plan(state, started) or _finish_failed(attempt, attempt.failure)
+        return _revise_plan(state, started) or _finish_failed(state, attempt, attempt.failure)
     lane = failed_lane(state)
     if lane is not None and (ended := lane.state.ended) is not None:
         finish = a.Finish(outcome=ended.outcome, reason=ended.reason, detail=ended.detail)
@@ -240,7 +240,10 @@ def _revise_plan(state: RunState, started: RunStarted) -> Decision | None:
     return _find_wait(state) or perform_action(a.CHOOSE_GOAL, "the plan is revised before its next phase")
 
 
-def _finish_failed(attempt: Attempt, failed: PhaseFailed) -> Decision:
+def _finish_failed(state: RunState, attempt: Attempt, failed: PhaseFailed) -> Decision:
+    if attempt.other_run:
+        success = RunOutcome.DONE if state.landed else RunOutcome.NOTHING_TO_DO
+        return perform_action(a.Finish(outcome=success, detail=failed.detail), "another run works on the plan")
     special = {Reason.BASELINE_RED: RunOutcome.REFUSED, Reason.STOPPED: RunOutcome.STOPPED}
     outcome = special.get(failed.reason, RunOutcome.FAILED)
     finish = a.Finish(outcome=outcome, reason=failed.reason, detail=failed.detail)

@@ -393,6 +393,7 @@ class RulesBroken(Event, frozen=True, kw_only=True):
 class WorkRefused(Event, frozen=True, kw_only=True):
     reason: Reason
     detail: str
+    other_run: str = ""  #: that landed the phase from another repository; this run stands back
 
 
 class ProofRun(Struct, frozen=True, kw_only=True):

@@ -123,7 +123,8 @@ class Sighting:
         self.remarks: dict[str, None] = {}  #: for the next note, each once
         self.red: frozenset[str] = frozenset()  #: failed checks of the target that this pull request waits for
         #: What was seen when the rules of the target held the merge, and the answer: they are read after a change.
-        self.held: tuple[tuple[PullRequest, Activity, bool], Conclusion] | None = None
+        self.held: tuple[tuple[PullRequest, Activity, tuple[bool, bool]], Conclusion] | None = None
+        self.refused: list[tuple[tuple[Oid, Oid], str]] = []  #: head, tip of the target, and method of refused merges
         #: The messages, those of them that were handled, and those that are due: permissions are read after a change.
         self.due: tuple[tuple[object, ...], DueMessages] | None = None
 

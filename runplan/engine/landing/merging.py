@@ -57,8 +57,13 @@ def next_step(
     return None
 
 
-def before_merge(pull: PullRequest, checks: Sequence[PullCheck], target: Target, *, is_stable: bool) -> Waiting | None:
-    """What it waits for after its checks have passed; `is_stable` says that no check registered for a while."""
+def before_merge(
+    pull: PullRequest, checks: Sequence[PullCheck], target: Target, *, is_stable: bool, workflows: Sequence[str] = ()
+) -> Waiting | None:
+    """What it waits for after its checks have passed.
+
+    `is_stable` says that no check registered for a while, `workflows` are files that will start the first ones.
+    """
     name = pull.name
     if target.objections:
         who = ", ".join(target.objections)
@@ -66,6 +71,8 @@ def before_merge(pull: PullRequest, checks: Sequence[PullCheck], target: Target,
         return Waiting(kind=WaitKind.REVIEW, why=why)
     usual = [check for check in (*target.checks, *target.usual_checks) if check != STATUS]
     missing = missing_checks(checks, usual)
+    if workflows:
+        return Waiting(kind=WaitKind.CHECKS, why=f"{name} waits for the checks of {', '.join(workflows)}")
     if not is_stable and (missing or not usual):
         awaited = f"{', '.join(missing)}, which ran on earlier pull requests" if missing else "further checks"
         return Waiting(kind=WaitKind.CHECKS, why=f"{name} waits for {awaited}")

@@ -7,6 +7,7 @@ After the last phase `conclude` is called again and again, with pauses. It keeps
 read from the forge each time, so a restart changes nothing.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -49,6 +50,10 @@ from runplan.engine.landing.lander import (
 )
 from runplan.engine.landing.merging import RedTarget, before_merge, failed_checks, missing_checks, next_step
 
+FIRST_CHECK_S = 600.0  #: for which the first pull request of a repository waits for the checks of its workflows
+MAX_REFUSALS = 2  #: of a method for one head on one tip of the target; then another allowed one is tried
+WORKFLOWS = (".github/workflows/", ".gitlab-ci.yml")
+_STARTS = re.compile(rb"\b(push|pull_request|script)\b")  #: events of GitHub, and what every job of GitLab has
 DESCRIBED_EVERY_S = 1800.0  #: the description shows new phases at most so often, and the last one at once
 
 
@@ -204,31 +209,37 @@ class PullRequestLander(RemoteLander):
             return step
         committed_at = self._committed_at(pull.head)
         quiet_s = now - max(progress.pushed_at, committed_at, *(check.changed for check in checks))
-        is_stable = quiet_s >= self._settings.checks_wait_s
-        seen = (pull, activity, is_stable)
+        quiet = (quiet_s >= self._settings.checks_wait_s, quiet_s >= FIRST_CHECK_S)
+        seen = (pull, activity, quiet)
         if self._seen.held is None or self._seen.held[0] != seen:
-            answer = self._try_merge(pull, checks, is_stable=is_stable)
+            answer = self._try_merge(pull, checks, quiet)
             is_held = isinstance(answer, Waiting) and (answer.kind is not WaitKind.MERGE or pull.auto_merge)
             self._seen.held = (seen, answer) if is_held else None
             return answer
         return self._seen.held[1]
 
-    def _try_merge(self, pull: m.PullRequest, checks: Sequence[m.PullCheck], *, is_stable: bool) -> Conclusion:
+    def _try_merge(self, pull: m.PullRequest, checks: Sequence[m.PullCheck], quiet: tuple[bool, bool]) -> Conclusion:
         """Merge by an allowed method, or have the forge merge it when the rules of the target are met."""
         forge = self._forge()
         target = forge.read_target(pull.base, number=pull.number)
-        waiting = before_merge(pull, checks, target, is_stable=is_stable)
+        is_stable, is_late = quiet
+        workflows = self._list_workflows() if target.is_first and not checks and not is_late else []
+        waiting = before_merge(pull, checks, target, is_stable=is_stable, workflows=workflows)
         if self._seen.status is None and m.STATUS in target.checks and pull.state is m.MergeState.BLOCKED:
             self._seen.status = ("", "")  # the next look tries again
             why = f"{pull.base} requires the commit status {m.STATUS}, which the token may not set"
             merge = f"allow it to, or merge {pull.name} yourself: {pull.url}"
             return Waiting(kind=WaitKind.MERGE, why=f"{why}; {merge}")
         if waiting is not None:
-            if target.objections and pull.auto_merge:
-                forge.cancel_merge(pull.number)
+            if target.objections:
+                self._cancel_own_merge(pull)
             return waiting
         wanted = self._settings.method
-        method = target.choose_method(wanted)
+        tried = (pull.head, self.target_tip())
+        refused = [method for place, method in self._seen.refused if place == tried]
+        refused += [] if pull.can_rebase else ["rebase"] * MAX_REFUSALS
+        open_methods = tuple(method for method in target.methods if refused.count(method) < MAX_REFUSALS)
+        method = replace(target, methods=open_methods or target.methods).choose_method(wanted)
         trailers = self._read_trailers(pull.head)
         if not method and not target.queue:
             why = f"{pull.base} allows no merge method; allow one in its settings: {pull.url}"
@@ -242,12 +253,15 @@ class PullRequestLander(RemoteLander):
         is_blocked = pull.state is m.MergeState.BLOCKED or bool(missing) or any(name in target.checks for name in red)
         answer = None if is_blocked or target.queue else forge.merge_pull_request(pull.number, how)
         if isinstance(answer, str):
-            notes = [f"it was merged by {method}: {pull.base} does not allow {wanted}"] if method != wanted else []
+            why = f"does not allow {wanted}" if wanted not in target.methods else f"refused {wanted} for this branch"
+            notes = [f"it was merged by {method}: {pull.base} {why}"] if method != wanted else []
             if unseen := missing_checks(checks, target.usual_checks):
                 notes.append(f"no result of {', '.join(unseen)}, which ran on earlier pull requests, was waited for")
             if red:
                 notes.append(f"{', '.join(red)} failed, on {pull.base} too")
             return self._finish_merge(pull, answer, notes)
+        if answer is not None:
+            self._seen.refused.append((tried, method))
         # The queue of a classic rule shows only in a refused merge.
         if forge.merge_later(pull.number, how, queue=target.queue or answer is not None) is None:
             return Waiting(kind=WaitKind.MERGE, why=f"{pull.name} is merged when the rules of {pull.base} are met")
@@ -322,7 +336,8 @@ class PullRequestLander(RemoteLander):
             self._forge().put_comment(pull.number, marker=result_marker(self._plan.path), text=text, is_pull=True)
 
     def _cancel_own_merge(self, pull: m.PullRequest) -> None:
-        if pull.auto_merge and f"{PLAN}: " in pull.merge_message:  # else a person asked for auto-merge
+        words = pull.merge_message  # those of a person's auto-merge are others, or the messages of all commits
+        if pull.auto_merge and f"{PLAN}: " in words and f"{LANDING}: " not in words:
             self._forge().cancel_merge(pull.number)
 
     def list_overlaps(self, touches: Sequence[str]) -> tuple[str, ...]:
@@ -449,6 +464,12 @@ class PullRequestLander(RemoteLander):
         listed = self._git.text("ls-tree", "-z", "--name-only", tip, "--", *folders).split("\0")
         path = description.choose_template([*self._git.text("ls-tree", "-z", "--name-only", tip).split("\0"), *listed])
         return (self._git.blob(tip, path) or b"").decode("utf-8", "replace") if path else ""
+
+    def _list_workflows(self) -> list[str]:
+        """The files of the target that start checks for a pull request; plainly those that name such an event."""
+        tip = self.target_tip()
+        listed = self._git.text("ls-tree", "-z", "--name-only", tip, "--", *WORKFLOWS).split("\0")
+        return [path for path in listed if path and _STARTS.search(self._git.blob(tip, path) or b"")]
 
     def _add_people(self, pull: m.PullRequest | None) -> bool:
         """Whether the pull request has its labels, assignees and reviewers by now; each is added once."""

@@ -54,6 +54,11 @@ def build_candidate(action: Action, state: RunState, context: RunContext) -> e.E
         detail = f"the commits of {phase.work.head[:12]} are gone from git"
         return e.WorkRefused(reason=Reason.NO_COMMITS, detail=detail)
     onto = context.tip()
+    if other := _find_other_run(phase, context, onto):
+        here = command("runplan", "start", context.plan, "finish", "auto", "pr")
+        detail = f"run {other} of another repository landed phase {phase.chosen.phase} meanwhile; this run stands back"
+        detail = f"{detail}; to continue here when that one has ended: {here}"
+        return e.WorkRefused(reason=Reason.ALREADY_ON_TARGET, detail=detail, other_run=other)
     co_author = context.settings.run.co_author
     trailers = (*([("Co-authored-by", co_author)] if co_author else []), *trailers_of(context, state))
     by = context.signature()
@@ -207,6 +212,20 @@ def _find_refusal(phase: Attempt, context: RunContext, plan: Plan, row: Phase) -
     if waits := tracker.missing_dependencies(plan, row):
         return e.LandingHeld(why=f"phase {row.id} depends on {', '.join(waits)}, which {target} shows as not done")
     return None
+
+
+def _find_other_run(phase: WorkAttempt, context: RunContext, onto: str) -> str:
+    """The run of another repository that landed the phase on the branch of the pull request; "" for none."""
+    if not modes.concludes(context.settings.run.landing) or not phase.chosen.phase:
+        return ""
+    row = context.plan_at(onto)[0].phase(phase.chosen.phase)
+    if row is None or row.status is not Status.DONE:
+        return ""
+    listed = context.objects.text("rev-list", "--first-parent", onto, f"^{phase.base}", "--").split()
+    trailers = (g.read_trailers(context.objects.commit(oid).message) for oid in listed)
+    runs = (values.get(g.RUN, "") for values in trailers if values.get(g.PHASE) == row.id)
+    own = {run.id for run in context.store.list_runs(context.plan)}
+    return next((run for run in runs if run and run not in own), "")
 
 
 def _write_files(

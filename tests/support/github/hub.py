@@ -103,6 +103,8 @@ class Hub:
         self.teams = {"core"}  #: with access to the repository
         self.delete_branch_on_merge = False
         self.required: list[str] = []  #: names of required checks
+        self.refused = set[str]()  #: methods that are allowed, and refused for this branch whatever its state
+        self.resolution = False  #: classic protection requires resolved conversations
         self.strict = False
         self.reviews = 0
         self.merge_queue = False
@@ -363,6 +365,8 @@ class Hub:
             return "At least 1 approving review is required by reviewers with write access."
         if self.strict and self.behind(pull):
             return "Head branch is out of date"
+        if self.resolution:
+            return "A conversation must be resolved before this pull request can be merged."
         return ""
 
     def merge_state(self, pull: Pull) -> tuple[bool | None, str]:
@@ -395,6 +399,8 @@ class Hub:
             raise Answer(405, text)
         if method not in self.methods:
             raise Answer(405, f"{method.capitalize()} merges are not allowed on this repository.")
+        if method in self.refused:  # docs.github.com/en/rest/pulls/pulls#merge-a-pull-request: 405 has any words
+            raise Answer(405, "This branch can't be rebased")
         if self.linear and method == "merge":
             raise Answer(405, "This branch must not contain merge commits.")
         for rule in self.rulesets:
@@ -431,6 +437,8 @@ class Hub:
         return onto
 
     def enqueue(self, pull: Pull) -> None:
+        if not self.merge_queue:
+            raise Answer(422, "The base branch has no merge queue")
         if pull.queued:
             raise Answer(422, "Pull request is already in the queue")
         pull.queued = True

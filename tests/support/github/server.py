@@ -128,7 +128,8 @@ def _pull(r: Request, pull: Pull, *, full: bool) -> dict[str, Any]:
         shown["auto_merge"] = method
     if full:
         mergeable, state = hub.merge_state(pull)
-        shown |= {"merged": pull.merged, "mergeable": mergeable, "mergeable_state": state}
+        rebaseable = mergeable if mergeable is None else "rebase" not in r.hub.refused
+        shown |= {"merged": pull.merged, "mergeable": mergeable, "mergeable_state": state, "rebaseable": rebaseable}
     return shown
 
 
@@ -460,7 +461,12 @@ def _queried(hub: Hub, query: str, values: dict[str, Any]) -> dict[str, Any]:
         reopened = [{"createdAt": event["at"], "actor": {"login": event["actor"]}} for event in issue.reopened]
         return {"data": {"repository": {"issue": _history(issue) | {"reopened": {"nodes": reopened}}}}}
     merged = [pull for pull in hub.pulls.values() if pull.merged and pull.base == values["branch"]]
-    rule = {"requiresLinearHistory": hub.linear, "requiredStatusCheckContexts": [], "requiredApprovingReviewCount": 0}
+    rule = {
+        "requiresLinearHistory": hub.linear,
+        "requiredStatusCheckContexts": [],
+        "requiredApprovingReviewCount": 0,
+        "requiresConversationResolution": hub.resolution,
+    }
     repository: dict[str, Any] = {
         "mergeCommitAllowed": "merge" in hub.methods,
         "squashMergeAllowed": "squash" in hub.methods,
@@ -468,7 +474,7 @@ def _queried(hub: Hub, query: str, values: dict[str, Any]) -> dict[str, Any]:
         "autoMergeAllowed": hub.allow_auto_merge,
         "ref": {
             "target": {"oid": hub.tip(values["branch"]), "statusCheckRollup": None},
-            "refUpdateRule": rule if hub.linear else None,
+            "refUpdateRule": rule if hub.linear or hub.resolution else None,
         },
         "pullRequests": {"nodes": [_rollup(hub, pull.sha) for pull in merged[-5:]]},
     }
