@@ -200,7 +200,7 @@ def test_a_phase_names_its_agent_model_effort_and_tests(tmp_path: Path) -> None:
     for phase, own in lines.items():
         plan = plan.replace(f"## Phase {phase} — Step {phase}\n", f"## Phase {phase} — Step {phase}\n\n{own}\n")
     project.plan(plan)
-    project.agent(work(phase="3"))
+    project.agent(work("""run = 'test "$RUNPLAN_MODEL" = small'""", phase="3"))
     checked = project.runplan("check", "X", "--json").json["phases"]
     assert checked[0]["own"] == {"agent": "thinker", "model": "big", "effort": "high", "tests": "true some"}
     assert "  tests: true some" in project.runplan("check", "X").out

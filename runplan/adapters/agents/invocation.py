@@ -90,6 +90,8 @@ class Agents(Struct, frozen=True, dict=True):
         variables |= {"RUNPLAN_ATTEMPT": str(attempt), "RUNPLAN_CYCLE": str(started.cycle)}
         variables |= {"RUNPLAN_PROMPT": str(task.prompt), "RUNPLAN_RETURN": str(directory / RETURN)}
         variables |= {"RUNPLAN_NOTES": str(directory / NOTES)} if role.is_writer else {}
+        wanted = {"RUNPLAN_MODEL": table.model, "RUNPLAN_EFFORT": table.effort}  # a command has no options for them
+        variables |= {name: value for name, value in wanted.items() if value}
         keep = (*agent.list_variables(table, self.caller), *table.env)
         env = agent_environment(self.caller, keep=keep, settings=variables)
         view = self._view(started, directory, cwd, writable, agent.use_home(self.caller) | home_use(self.settings))

@@ -190,7 +190,8 @@ def list_wanted_agents(agents: AgentsSettings, own: PhaseSettings) -> list[Agent
             raise RefusedEarly(f"there is no agent {name}; there are: {', '.join(known)}")
     name = own.agent or agents.implementer
     table = agents.agent(name)
-    if own.effort and not agent_of(table.kind).effort_arguments:
+    agent = agent_of(table.kind)
+    if own.effort and agent.program and not agent.effort_arguments:
         raise RefusedEarly(f"{name} has no setting for effort; leave it out, or name another agent")
     changed = replace(table, model=own.model or table.model, effort=own.effort or table.effort)
     wanted = [changed] if own.agent or changed != table else []
