@@ -91,7 +91,11 @@ class Result:
 def worlds(runner: str, way: str) -> list[World]:
     if runner == "worker" and way == "cherry-pick":
         return []  # a host of a fleet has no checkout to land in
-    return [World(runner=runner, scene=scene.name, way=way) for scene in scenes.SCENES]
+    return [
+        World(runner=runner, scene=scene.name, way=way)
+        for scene in scenes.SCENES
+        if runner == "daemon" or not scene.queued
+    ]
 
 
 def cells(passed: Iterable[Passing]) -> list[Cell]:
@@ -106,6 +110,8 @@ def cells(passed: Iterable[Passing]) -> list[Cell]:
         number = crc32(point.encode())
         chosen = same[number % len(same)]
         variants = RUNNERS[chosen.world.runner].kills
+        if scenes.BY_NAME[chosen.world.scene].queued:  # a plan that a person stops before it began is not begun
+            variants = tuple(kill for kill in variants if not kill.command)
         kill = Kill("git") if point.startswith("during git") else variants[number // len(same) % len(variants)]
         again = 1 + number % 20 if kill.again else 0
         found.append(Cell(chosen.world, kill.at(chosen.start, point, chosen.count, again)))

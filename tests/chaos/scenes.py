@@ -204,6 +204,7 @@ class Scene:
     chained: bool = False  #: whether each phase depends on the one before it
     pace_s: float = 0  #: how long an agent works
     planned: bool = False  #: whether agents write the plan, which a person approves
+    queued: bool = False  #: whether a person has the daemon work on the queue of plans
     subplan: str = ""  #: the plan that does the last phase of the first one, `S`
 
     @property
@@ -249,6 +250,7 @@ SCENES = (
         fails="red",
         chained=True,
     ),
+    Scene(name="queue", about="a queue of two plans", plans={"X": ("1",), "A": ("2",)}, apart=True, queued=True),
     Scene(name="plan", about="agents write the plan, and then work it", plans=TWO, apart=True, planned=True),
 )
 BY_NAME = {scene.name: scene for scene in SCENES}
@@ -259,6 +261,7 @@ def _plan(scene: Scene, name: str) -> str:
     rows = (*phases, "S") if scene.subplan not in ("", name) else phases
     depends = {after: f"Phase {before}." for before, after in pairwise(phases)} if scene.chained else {}
     front = f"status: active\nissue: {ISSUE}" if name in scene.started else "status: active"
+    front = "status: active\nafter: X" if scene.queued and name != "X" else front
     plan = a_plan(*rows, depends=depends, front=front)
     plan = plan.replace("- [ ] Write S.txt", f"Execution: plan plans/{scene.subplan}.md")
     for phase in phases if scene.apart else ():

@@ -14,6 +14,7 @@ SAMPLE = [
     (World(runner="foreground", scene="nested", way="cherry-pick"), 1),
     (World(runner="daemon", scene="nested", way="cherry-pick"), 1),
     (World(runner="daemon", scene="asking", way="cherry-pick"), 1),
+    (World(runner="daemon", scene="queue", way="cherry-pick"), 3),
     (World(runner="foreground", scene="ahead", way="cherry-pick"), 1),
     (World(runner="daemon", scene="dropped", way="cherry-pick"), 1),
 ]

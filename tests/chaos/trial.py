@@ -140,6 +140,8 @@ class Trial:
         if self.scene.planned and not self._is_planned:
             goal = ("--issue", str(ISSUE)) if pull_requests(self.place) else ("Greet people",)
             return ("plan", *goal, "--quick", "--out", f"plans/{plan}.md")
+        if self.scene.queued and not state:
+            return ("work", "all", "auto", self.way.name) if plan == self.scene.started[0] else ()
         return ("start", plan, "finish", *(["auto"] if self.scene.auto else []), self.way.name)
 
     def is_done(self) -> bool:
