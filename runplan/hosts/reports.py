@@ -10,7 +10,7 @@ from structlog.typing import FilteringBoundLogger
 from runplan.adapters.clock import SystemClock
 from runplan.adapters.git.objects import read_plan
 from runplan.adapters.notify.links import LinkMaker
-from runplan.adapters.notify.notices import Notice, of_ending, of_lost_keys, of_stopped_owner, of_waiting
+from runplan.adapters.notify.notices import Notice, of_ending, of_lost_keys, of_near_limit, of_stopped_owner, of_waiting
 from runplan.adapters.notify.notifier import Notifier
 from runplan.domain.errors import PlanUnreadable, RunplanError, Unreachable
 from runplan.domain.plan.model import parse_plan
@@ -57,6 +57,8 @@ class Reporter:
         dispatch = event.id if isinstance(event, DispatchStarted | DispatchEnded) else ""
         trace = {"trace": event.trace} if isinstance(event, StepCrashed) else {}
         self.log.info(type(event).__name__, plan=plan, run=run, phase=phase, dispatch=dispatch, **trace)
+        for limit in event.near if isinstance(event, DispatchStarted) else ():
+            self._notify_once(of_near_limit(limit, **self._locate(plan, run)), limit.rpartition("(")[2])
         if isinstance(event, Halted) and event.missing:  # recorded once, however often the daemon is started
             self.tell_lost_keys(event.missing, plan, run)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from runplan.domain.times import iso
-from tests.support.cli import Project, a_project, end_processes_of, set_up, steps, until, verify, work
+from tests.support.cli import Project, a_plan, a_project, end_processes_of, set_up, steps, until, verify, work
 
 #: The clock stands still until a process sleeps, and then it is later. It is today's, since a limit that ended long
 #: before the agent did is none.
@@ -91,6 +91,23 @@ def test_an_agent_that_uses_up_its_budget_is_ended_and_a_daily_one_resets_at_mid
     assert "the day's budget is used up: 600 of 500 tokens" in again.err
     tomorrow = iso(HERE.replace(hour=0, minute=0, second=1) + timedelta(days=1))
     assert project.start("1", "auto", TEST_NOW=tomorrow).code == 0
+
+
+@pytest.mark.promise
+def test_four_fifths_of_a_limit_are_told_and_a_month_ends_with_its_last_day(project: Project) -> None:
+    spends = steps('write = "1.txt"\ntext = "1\\n"', "tell = {tokens = 450}") + verify("pass_all = true")
+    set_up(project, plan=a_plan("1", "2"), agent=spends, settings="[limits]\nmonth_tokens = 500\n")
+    assert project.start("1").code == 4, "it waits for approval"
+    assert [body["near"] for body in project.bodies("DispatchStarted") if body.get("near")] == [
+        ["450 of 500 tokens (limits.month_tokens)"]
+    ]
+    warning = "Nearly used up: 450 of 500 tokens (limits.month_tokens)"
+    assert warning in project.runplan("status").out
+    assert project.runplan("approve", "X").code == 0
+    project.agent(work("tell = {tokens = 60}", phase="2"))
+    assert project.start("2", "auto").last == "runplan: failed: budget"
+    next_month = (HERE.replace(day=28) + timedelta(days=5)).replace(day=1, hour=0, minute=0, second=1)
+    assert project.start("2", "auto", TEST_NOW=iso(next_month)).code == 0
 
 
 def test_an_agent_without_turns_is_handed_over(project: Project, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from runplan.adapters.configuration.places import key_directory
 from runplan.adapters.notify.links import Link, load_key, read_link
-from tests.support.cli import Project, until
+from tests.support.cli import Project, set_up, steps, until, verify
 from tests.support.daemons import user_settings
 from tests.support.webhook import served
 
@@ -36,6 +36,19 @@ def test_a_notice_of_a_change_holds_a_link_that_names_the_tree_that_was_shown(pr
     assert [body["by"] for body in project.bodies("Answered")] == [link.by]
     written = [path for path in project.home.rglob("*") if path.is_file() and token.encode() in path.read_bytes()]
     assert written == [], "an agent could read it"
+
+
+def test_a_limit_that_is_nearly_used_up_is_told_once(project: Project) -> None:
+    project.extra["no_proxy"] = "*"
+    spends = steps('write = "1.txt"\ntext = "1\\n"', "tell = {tokens = 90}") + verify("pass_all = true")
+    set_up(project, agent=spends, settings="[limits]\nplan_tokens = 100\n")
+    with served() as (address, got):
+        user_settings(project, f'[notify]\nwebhook = "{address}"\non = ["limit"]\n')
+        assert project.runplan("start", "X", "1", "auto", "--wait").code == 0
+        until(lambda: got)
+    assert [(notice["notice"], notice["text"].partition(".")[0]) for _, notice in got] == [
+        ("limit", "90 of 100 tokens (limits"),
+    ]
 
 
 def test_the_channels_are_tried_and_one_that_fails_is_shown_by_doctor(project: Project, tmp_path: Path) -> None:

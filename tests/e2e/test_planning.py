@@ -183,7 +183,7 @@ def test_steps_sections_further_texts_and_the_forecast_of_a_plan(project: Projec
     ran = project.runplan("start", "greet-people", "finish", "auto", "--foreground")
     assert ran.code == 0, ran.err
     assert project.runplan("plan", "Greet again", "--foreground").code == 4
-    assert "(p50 to p90 of 2 landed phases here)\n" in project.runplan("diff", "greet-again").out
+    assert "(p50 to p90 of 2 landed phases of 1 run here)\n" in project.runplan("diff", "greet-again").out
 
 
 def test_a_planner_that_asks_is_answered_and_goes_on(project: Project) -> None:

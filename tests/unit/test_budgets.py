@@ -107,7 +107,7 @@ def test_agents_without_price_and_reported_dollars_are_unwatched(
 # --- what is left ---------------------------------------------------------------------------------------
 
 
-SCOPES = ("dispatch", "phase", "plan", "day")
+SCOPES = ("dispatch", "phase", "plan", "day", "month")
 
 
 def test_without_a_budget_nothing_is_limited() -> None:
@@ -118,8 +118,18 @@ def test_the_smallest_remaining_budget_decides() -> None:
     budgets = {"dispatch": Cost(tokens=500), "phase": Cost(tokens=1000, usd=5.0), "day": Cost(usd=8.0)}
     spent = {"phase": Cost(tokens=700, usd=1.0), "day": Cost(usd=7.5)}
     assert remaining_budget(budgets, spent) == Left(
-        tokens=300, usd=0.5, bounds=("limits.phase_tokens", "limits.day_usd", "")
+        tokens=300,
+        usd=0.5,
+        bounds=("limits.phase_tokens", "limits.day_usd", ""),
+        near=("$7.50 of $8.00 (limits.day_usd)",),
     )
+
+
+@pytest.mark.parametrize(("used", "near"), [(7.99, False), (8.0, True), (9.99, True)])
+def test_a_limit_of_which_four_fifths_are_used_is_near(used: float, *, near: bool) -> None:
+    left = remaining_budget({"month": Cost(usd=10.0)}, {"month": Cost(usd=used)}, {"month": Cost(usd=0.001)})
+    assert isinstance(left, Left)
+    assert left.near == ((f"${used:.2f} of $10.00 (limits.month_usd)",) if near else ())
 
 
 def test_the_budget_of_running_agents_is_reserved() -> None:

@@ -99,7 +99,7 @@ def test_a_wait_that_ends_by_itself_sends_no_notice(waiting: str) -> None:
     [
         ({"webhook": "example.org/x"}, "[notify] webhook: must be an http or https address"),
         ({"webhook": "file:///etc/passwd"}, "[notify] webhook: must be"),
-        ({"on": ["done", "faild"]}, "[notify] on: must be one of done, failed, waiting, morning, not 'faild'"),
+        ({"on": ["done", "faild"]}, "[notify] on: must be one of done, failed, waiting, limit, morning, not 'faild'"),
         ({"desktop": "yes"}, "[notify] desktop: "),
         ({"morning": "8am"}, "[notify] morning: must be a time like 08:00"),
     ],
@@ -114,7 +114,7 @@ def test_settings_choose_channels_and_events() -> None:
     table: dict[str, object] = {"command": "mail me", "webhook": "https://example.org/x?y", "desktop": True, "on": []}
     notify = settle([Layer(origin="runplan.toml", values={"notify": table})]).settings.notify
     assert (notify.command, notify.webhook, notify.desktop, notify.on) == (*list(table.values())[:3], ())
-    assert settle([]).settings.notify.on == ("done", "failed", "waiting", "morning")
+    assert settle([]).settings.notify.on == ("done", "failed", "waiting", "limit", "morning")
 
 
 def test_a_person_is_told_of_each_wait_for_a_person_that_none_has_asked_for() -> None:

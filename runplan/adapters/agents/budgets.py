@@ -1,7 +1,7 @@
 """What an agent has used, as reported or estimated, how full its context is, and what it may still use."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -12,6 +12,7 @@ from runplan.domain.text import in_words
 _MILLION = 1_000_000
 _CACHED = 0.1  #: share of the price for cached tokens
 
+NEAR = 0.8  #: the share of a limit at which a person is warned
 UNSURE = 15  #: points added to a threshold when the fill level is an estimate
 DEFAULT_WINDOW = 200_000
 _CHARACTERS = 4  #: per token, in an estimate
@@ -81,6 +82,7 @@ class Left(Cost, frozen=True, kw_only=True):
     """What the next dispatch may use, by the tightest scope; 0 means no limit."""
 
     bounds: tuple[str, str, str] = ("", "", "")  #: the settings that limit tokens, dollars and time
+    near: tuple[str, ...] = ()  #: limits of which four fifths are used, each with its figures and its setting
 
 
 class UsedUp(Struct, frozen=True):
@@ -109,12 +111,14 @@ def remaining_budget(
     """What is left for the next dispatch; `reserved` is what running agents may still use, by scope."""
     rests: dict[str, tuple[float, str]] = {}
     waits: GivenOut | None = None
+    near: list[str] = []
     for scope, budget in budgets.items():
         used = spent.get(scope, Cost())
-        if why := _used_up(scope, budget, used):
+        if why := next(_list_reached(scope, budget, used), ""):
             return UsedUp(f"the {scope}'s budget is used up: {why}")
+        near += _list_reached(scope, budget, used, NEAR)
         used = used.plus((reserved or {}).get(scope, Cost()))
-        if why := _used_up(scope, budget, used):
+        if why := next(_list_reached(scope, budget, used), ""):
             waits = GivenOut(f"the rest of the {scope}'s budget, which running agents may use: {why}")
         for measure, name, _ in _MEASURES:
             if limit := getattr(budget, measure):
@@ -122,17 +126,18 @@ def remaining_budget(
                 rests[measure] = min(rest, rests.get(measure, rest))
     tokens, usd, seconds = (rests.get(measure, (0, "")) for measure, _, _ in _MEASURES)
     bounds = (tokens[1], usd[1], seconds[1])
-    return waits or Left(tokens=int(tokens[0]), usd=float(usd[0]), seconds=float(seconds[0]), bounds=bounds)
+    left = Left(tokens=int(tokens[0]), usd=float(usd[0]), seconds=float(seconds[0]), bounds=bounds, near=tuple(near))
+    return waits or left
 
 
 def _setting_name(scope: str, name: str) -> str:
     return f"limits.{name}" if scope == "dispatch" else f"limits.{scope}_{name}"
 
 
-def _used_up(scope: str, budget: Cost, used: Cost) -> str:
+def _list_reached(scope: str, budget: Cost, used: Cost, share: float = 1.0) -> Iterator[str]:
+    """The limits of which this share is used: `$4.10 of $5.00 (limits.plan_usd)`."""
     for measure, name, shown in _MEASURES:
         limit = getattr(budget, measure)
         amount = getattr(used, measure)
-        if limit and amount >= limit:
-            return f"{shown(amount, limit)} ({_setting_name(scope, name)})"
-    return ""
+        if limit and amount >= limit * share:
+            yield f"{shown(amount, limit)} ({_setting_name(scope, name)})"

@@ -20,7 +20,7 @@ from runplan.domain.text import command
 class Notice(Struct, frozen=True, kw_only=True, rename={"kind": "notice"}):
     """One message to a person; fields that do not apply are empty."""
 
-    kind: str  #: done, failed, waiting, morning, test
+    kind: str  #: done, failed, waiting, limit, morning, test
     repository: str = ""  #: its root
     plan: str = ""
     run: str = ""
@@ -74,6 +74,14 @@ def of_lost_keys(names: Sequence[str], *, plan: str, **where: str) -> Notice:
     resume = actions_of_wait(WaitKind.KEY, plan)[0].command
     title = f"{plan}: waits for {', '.join(names)}"
     return Notice(kind="waiting", plan=plan, reason=WaitKind.KEY, title=title, text=text, command=resume, **where)
+
+
+def of_near_limit(limit: str, *, plan: str, **where: str) -> Notice:
+    """The notice of a limit of which four fifths are used; agents are stopped at the limit."""
+    title = f"{plan}: a limit is nearly used up"
+    text = f"{limit} when the last agent began. Agents are stopped at the limit; raise it, or let the run end there."
+    see = command("runplan", "status", plan)
+    return Notice(kind="limit", plan=plan, reason=WaitKind.BUDGET, title=title, text=text, command=see, **where)
 
 
 def of_stopped_owner(owner: str, *, plan: str, **where: str) -> Notice:

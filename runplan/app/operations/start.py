@@ -1,5 +1,7 @@
 """Start a plan or an issue, preview it, and watch issues."""
 
+from collections.abc import Iterable
+
 from msgspec.structs import replace
 
 from runplan.adapters.agents import prompts
@@ -12,7 +14,7 @@ from runplan.app.views.status import PlanState
 from runplan.domain import names
 from runplan.domain.errors import NotFound, RefusedEarly, UsageError
 from runplan.domain.plan.marks import ExecutionKind, PhaseSettings, PlanStatus, Status
-from runplan.domain.plan.model import Phase
+from runplan.domain.plan.model import Phase, Plan
 from runplan.domain.plan.tracker import assume_done, describe_hindrance
 from runplan.domain.run.events import ReviewItem, RunStarted
 from runplan.domain.run.kinds import Role
@@ -22,7 +24,7 @@ from runplan.domain.text import counted
 from runplan.engine.landing import modes
 from runplan.engine.loop import issues, preflight
 from runplan.engine.loop.context import RepositoryContext
-from runplan.engine.report.summary import forecast_phases, list_spent
+from runplan.engine.report.summary import Outlook, forecast_phases, list_landed
 from runplan.engine.steps.read_plan import choose_phase
 
 
@@ -130,7 +132,7 @@ def preview_start(caller: Caller, request: StartRequest) -> str:
         if isinstance(ready, str):
             return ready
         started = ready.request.started
-        forecast = forecast_phases(len(ready.phases), list_spent(context.store()))
+        forecast = _forecast_start(context, [phase for phase in ready.plan.phases if phase.id in ready.phases])
         after = assume_done(ready.plan, *ready.phases)
         worked: list[str] = []
         others: list[str] = []
@@ -156,6 +158,17 @@ def preview_start(caller: Caller, request: StartRequest) -> str:
         "Nothing was changed.",
     ]
     return "\n".join(lines)
+
+
+def forecast_open_phases(caller: Caller, plan: Plan) -> str:
+    with caller.open(lenient=True) as context:
+        return _forecast_start(context, [phase for phase in plan.phases if phase.status is not Status.DONE])
+
+
+def _forecast_start(context: RepositoryContext, phases: Iterable[Phase]) -> str:
+    usual = context.settings.agents.implementer
+    outlook = [Outlook(phase.own.agent or usual, len(phase.items)) for phase in phases]
+    return forecast_phases(outlook, list_landed(context.store()))
 
 
 def check_start(caller: Caller, plan: str) -> None:

@@ -69,7 +69,12 @@ def _create_file(path: Path, text: str) -> None:
 
 _COLUMN = 34  # where the reasons begin
 
+PROPOSED_USD = 20.0  #: as a limit of a plan
 _EXAMPLES = {
+    "limits": f"""
+# A proposal: a plan that has cost so much stops. Without dollars, set plan_tokens or plan_wall.
+# plan_usd = {PROPOSED_USD}
+""",
     "agents": """
 # Any command can be an agent; name it above.
 # [agents.local]

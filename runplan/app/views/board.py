@@ -19,7 +19,7 @@ from runplan.domain.standing.usage import AgentUsage, sum_usage, usage_of
 from runplan.domain.text import counted
 from runplan.engine.loop.context import RepositoryContext
 from runplan.engine.loop.queue import read_queue
-from runplan.engine.report.summary import forecast_phases, list_spent
+from runplan.engine.report.summary import Outlook, forecast_phases, list_landed
 from runplan.hosts.daemon.state import Known
 
 MOST_RUNS = 1_000  #: whose cost is added up for a budget
@@ -135,7 +135,8 @@ def read_queue_view(context: RepositoryContext, views: Sequence[PlanView]) -> Qu
     """The queue with a forecast of the plans that are ready, and the works among the views."""
     plans = read_queue(context, context.store())
     count = sum(plan.phases for plan in plans if not plan.why)
-    forecast = forecast_phases(count, list_spent(context.store())) if count else ""
+    outlook = [Outlook(context.settings.agents.implementer)] * count
+    forecast = forecast_phases(outlook, list_landed(context.store())) if count else ""
     works = (view for view in views if view.plan.startswith(QUEUE))
     return QueueView(plans=tuple(plans), forecast=forecast, works=tuple(works))
 

@@ -69,11 +69,16 @@ class RunView(Work, frozen=True, kw_only=True):
     asked: str | None
     lanes: tuple[Work, ...]
     questions: tuple[str, ...]
+    near: tuple[str, ...] = ()  #: limits that are nearly used up
     stuck: Stuck | None = None  #: None after its end
 
     @property
     def is_active(self) -> bool:
         return self.state in UNFINISHED
+
+    @property
+    def warning(self) -> str:
+        return f"Nearly used up: {'; '.join(self.near)}" if self.near and self.is_active else ""
 
     @property
     def words(self) -> str:

@@ -315,6 +315,7 @@ class DispatchStarted(Event, frozen=True, kw_only=True):
     usd: float = 0.0  #: limit in dollars; 0 for none
     seconds: float = 0.0  #: limit of an agent or a command; 0 for none
     bounds: tuple[str, ...] = ()  #: the settings that set these limits
+    near: tuple[str, ...] = ()  #: limits that are nearly used up, each with its figures and its setting
     phase: str = ""  #: of an agent's
     at: str = ""  #: UTC ISO-8601
     gates: tuple[str, ...] = ()  #: names of the checks that it runs

@@ -56,6 +56,7 @@ class RunRow(Work, frozen=True, kw_only=True):
     asked: str | None = None  #: stop or pause, requested by a person
     lanes: tuple[Work, ...] = ()  #: open and failed lanes
     questions: tuple[str, ...] = ()  #: ids of the open ones
+    near: tuple[str, ...] = ()  #: limits that are nearly used up
 
     @property
     def is_active(self) -> bool:

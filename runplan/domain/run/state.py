@@ -31,6 +31,7 @@ class RunState(Struct, frozen=True, kw_only=True):
     usd: float = 0.0
     unpriced: bool = False  #: an agent reported tokens but no cost
     estimated: bool = False  #: tokens of an agent are an estimate
+    near: tuple[str, ...] = ()  #: limits that were nearly used up when its newest agent began
     landed: tuple[e.Landed, ...] = ()
     leased: bool = False  #: the run has a worktree
     labels: tuple[str, ...] | None = None  #: of the host that owns the run; None without a fleet
@@ -359,7 +360,8 @@ def _count_usage(state: RunState, event: e.Event) -> RunState:
         case e.Leased():
             return replace(state, leased=True)
         case e.DispatchStarted():
-            return replace(state, dispatches=state.dispatches + 1, waits=0)
+            near = event.near if event.agent else state.near
+            return replace(state, dispatches=state.dispatches + 1, waits=0, near=near)
         case e.DispatchEnded():
             tokens = event.input_tokens + event.output_tokens
             unpriced = state.unpriced or bool(tokens and not event.usd)

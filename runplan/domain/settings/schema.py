@@ -20,7 +20,7 @@ from runplan.domain.times import zone
 Rule: TypeAlias = Callable[[Any], str]
 
 LANDINGS = ("cherry-pick", "pr", "direct")
-NOTICES = ("done", "failed", "waiting", "morning")
+NOTICES = ("done", "failed", "waiting", "limit", "morning")
 SANDBOXES = ("auto", "bwrap", "none")
 NETWORKS = ("all", "none")  #: beside a list of hosts
 MISFIRES = ("run-once", "skip")
@@ -262,6 +262,9 @@ class LimitSettings(Struct, frozen=True, kw_only=True):
     day_tokens: Annotated[int, "tokens of the repository, or of the fleet, per day of run.timezone; 0 for no limit"] = 0
     day_usd: Annotated[float, "dollars of the repository, or of the fleet, per day; 0 for no limit"] = 0.0
     day_wall_s: Annotated[float, "time of agents of the repository, or of the fleet, per day; 0s for no limit"] = 0.0
+    month_tokens: Annotated[int, "tokens of the repository, or of the fleet, per calendar month; 0 for no limit"] = 0
+    month_usd: Annotated[float, "dollars of the repository, or of the fleet, per month; 0 for no limit"] = 0.0
+    month_wall_s: Annotated[float, "time of agents of the repository or fleet, per month; 0s for no limit"] = 0.0
 
     def wall_of(self, role: Role) -> float:
         walls: dict[str, float] = {"fix_wall": self.fix_wall_s, "verify_wall": self.verify_wall_s}
@@ -269,7 +272,7 @@ class LimitSettings(Struct, frozen=True, kw_only=True):
 
     @property
     def in_dollars(self) -> bool:
-        return any((self.usd, self.phase_usd, self.plan_usd, self.day_usd))
+        return any((self.usd, self.phase_usd, self.plan_usd, self.day_usd, self.month_usd))
 
 
 class PullRequestSettings(Struct, frozen=True, kw_only=True):

@@ -1,7 +1,7 @@
 """Sums up the phases of a plan, and the news of all repositories, from the journals."""
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from typing import Any
@@ -44,6 +44,7 @@ KINDS = (
 REPAIR = "pull request"  #: stands for the id of a phase in a repair, which is in no plan
 
 
+FEWEST_ALIKE = 3  #: phases like one, from which a forecast is made
 SHORTEST_SHARED_S = 60.0  #: shares of less time say nothing
 #: What shortens a plan, by the part that takes most of its time.
 REMEDIES = {
@@ -89,6 +90,7 @@ class PhaseRecord(Struct, frozen=True, kw_only=True):
     evidence: tuple[tuple[str, bool, str], ...] = ()  #: of the newest verdict: item, passed, evidence
     remarks: tuple[str, ...] = ()  #: of the agent that wrote the work
     attempts: int = 0
+    dispatched: tuple[tuple[str, str], ...] = ()  #: role and agent of each that has ended
     tested: tuple[str, ...] = ()  #: the tree of each run of the tests
     spent: PhaseSpending = PhaseSpending()
     why: str = ""  #: why it is not done
@@ -97,6 +99,13 @@ class PhaseRecord(Struct, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         return escape_inline(f"{self.id} {self.title}".rstrip())
+
+    def count_dispatches(self, role: str) -> int:
+        return sum(role == of_role for of_role, _ in self.dispatched)
+
+    @property
+    def implementer(self) -> str:
+        return next((agent for role, agent in self.dispatched if role == Role.IMPLEMENT), "")
 
     @property
     def label(self) -> str:
@@ -156,7 +165,8 @@ def _apply_fact(phase: PhaseRecord, fact: Recorded[Any], worked: str, since: str
                 spent = PhaseSpending(setup_seconds=ended.seconds)
             elif not ended.agent:
                 spent = PhaseSpending(test_seconds=ended.seconds)
-            return replace(phase, spent=sum_usage(PhaseSpending, [phase.spent, spent]))
+            dispatched = (*phase.dispatched, (ended.role, ended.agent)) if ended.agent else phase.dispatched
+            return replace(phase, spent=sum_usage(PhaseSpending, [phase.spent, spent]), dispatched=dispatched)
         case e.WorkTaken(remarks=remarks):
             return replace(phase, remarks=tuple(remarks.describe()))
         case e.BaselineKnown(name=e.TESTS):
@@ -177,26 +187,58 @@ def _apply_fact(phase: PhaseRecord, fact: Recorded[Any], worked: str, since: str
             return phase
 
 
-def forecast_phases(count: int, landed: Sequence[PhaseSpending]) -> str:
-    """What that many phases take at the median and in nine of ten cases, by what others here have taken."""
+class Outlook(Struct, frozen=True):
+    """A phase that may be worked: who implements it, and its number of items; "" and 0 for unknown."""
+
+    agent: str = ""
+    items: int = 0
+
+
+def forecast_phases(phases: Sequence[Outlook], landed: Sequence[PhaseRecord]) -> str:
+    """What the phases take at the median and in nine of ten cases, by what landed phases like them have taken here.
+
+    Like one is a phase of the same agent and of about its size; with few of them, of the same agent; else any.
+    """
     if not landed:
         return "no history yet: two agents and up to two fix cycles a phase"
+    likes = [_list_alike(phase, landed) for phase in phases]
 
-    def take(values: Iterable[float]) -> tuple[float, float]:
-        ordered = sorted(values)
-        return ordered[len(ordered) // 2] * count, ordered[len(ordered) * 9 // 10] * count
+    def take(measure: Callable[[PhaseRecord], float]) -> tuple[float, float]:
+        ordered = [sorted(map(measure, like)) for like in likes]
+        return sum(part[len(part) // 2] for part in ordered), sum(part[len(part) * 9 // 10] for part in ordered)
 
-    seconds = take(spent.seconds + spent.setup_seconds + spent.test_seconds for spent in landed)
-    usd = take(spent.usd for spent in landed)
+    def span(middle: float, most: float) -> str:
+        return f"{middle:.0f}" if middle == most else f"{middle:.0f} to {most:.0f}"
+
+    roles = dict.fromkeys(role for record in landed for role, _ in record.dispatched)
+    counts = {role: take(partial(PhaseRecord.count_dispatches, role=role)) for role in roles}
+    by_role = ", ".join(f"{role} {span(*count)}" for role, count in counts.items() if count[1])
+    dispatches = f"{span(*take(lambda record: len(record.dispatched)))} dispatches ({by_role}), " if by_role else ""
+    time = " to ".join(map(in_words, take(lambda record: sum(record.spent.parts.values()))))
+    usd = take(lambda record: record.spent.usd)
     money = f", ${usd[0]:.2f} to ${usd[1]:.2f}" if usd[1] else ""
-    return f"{' to '.join(map(in_words, seconds))}{money} (p50 to p90 of {counted(len(landed), 'landed phase')} here)"
+    runs = len({record.run for record in landed})
+    rests_on = f"{counted(len(landed), 'landed phase')} of {counted(runs, 'run')} here"
+    return f"{dispatches}{time}{money} (p50 to p90 of {rests_on})"
 
 
-def list_spent(store: Store) -> list[PhaseSpending]:
-    """What the landed phases of the newest runs have taken."""
+def _list_alike(phase: Outlook, landed: Sequence[PhaseRecord]) -> Sequence[PhaseRecord]:
+    of_agent = [record for record in landed if phase.agent in ("", record.implementer)]
+    size = _size_class(phase.items)
+    of_size = [record for record in of_agent if not phase.items or _size_class(len(record.evidence)) == size]
+    return next((like for like in (of_size, of_agent) if len(like) >= FEWEST_ALIKE), landed)
+
+
+def _size_class(items: int) -> int:
+    """Small phases have up to two items, middling ones up to five."""
+    return (items > 2) + (items > 5)
+
+
+def list_landed(store: Store) -> list[PhaseRecord]:
+    """The landed phases of the newest runs."""
     plans = dict.fromkeys(row.plan for row in store.list_runs())
     records = (record for plan in plans for record in summarise_attempts(list_summary_facts(store, plan)).values())
-    return [record.spent for record in records if record.state is PhaseState.DONE and record.id != REPAIR]
+    return [record for record in records if record.state is PhaseState.DONE and record.id != REPAIR]
 
 
 def figures_of_run(store: Store, run: RunRow) -> str:

@@ -34,7 +34,7 @@ from runplan.domain.run.rows import Command
 from runplan.domain.run.rules.lanes import list_independent
 from runplan.domain.run.rules.planning import describe_misfit
 from runplan.domain.run.state import RunState, failure
-from runplan.engine.report.summary import forecast_phases, list_spent
+from runplan.engine.report.summary import Outlook, forecast_phases, list_landed
 from runplan.engine.steps.context import RunContext
 from runplan.engine.steps.process import Prepared, launch_agent
 from runplan.engine.steps.verify import reply_of
@@ -169,10 +169,10 @@ def make_proposal(text: str, store: Store, *, path: str) -> ProposalMade:
     summary = summarize(text, path=path)
     sha256 = names.digest_of(text.encode("utf-8", "surrogateescape"))
     earlier = {fact.event.sha256 for fact in store.list_facts(ProposalMade, plan=path)} - {sha256}
-    landed = list_spent(store)
-    notes = [f"forecast: {forecast_phases(len(summary.phases), landed)}"] if landed else []
-    independent = list_independent(parse_plan(text.encode("utf-8", "surrogateescape"), path=path))
-    for *ids, last in independent:
+    plan = parse_plan(text.encode("utf-8", "surrogateescape"), path=path)
+    outlook = [Outlook(phase.own.agent, len(phase.items)) for phase in plan.phases]
+    notes = [f"forecast: {forecast_phases(outlook, list_landed(store))}"]
+    for *ids, last in list_independent(plan):
         notes.append(f"phases {', '.join(ids)} and {last} are independent: run.parallel = {len(ids) + 1}")
     return ProposalMade(
         path=path,

@@ -272,13 +272,13 @@ def _choose_agent(wanted: e.DispatchStarted, attempt: Attempt, options: e.RunSta
             return e.WorkRefused(reason=Reason.BUDGET, detail=why)
         case GivenOut(why=why):
             return e.Paused(kind=WaitKind.BUDGET, until=iso(context.clock.now() + RETRY), words=why)
-        case Left(tokens=tokens, usd=usd, seconds=seconds, bounds=bounds):
+        case Left(tokens=tokens, usd=usd, seconds=seconds, bounds=bounds, near=near):
             wanted = replace(wanted, agent=agent, version=context.agents.version(agent))
             if wanted.role.agent in ("implementer", "planner") and agent == names[0]:  # a fallback has other models
                 is_meant = (options.mode is Mode.PLAN) == isinstance(attempt, PlanningAttempt) and not own.agent
                 asked = options if is_meant else own
                 wanted = replace(wanted, model=own.model or asked.model, effort=own.effort or asked.effort)
-            return replace(wanted, tokens=tokens, usd=usd, seconds=seconds, bounds=bounds)
+            return replace(wanted, tokens=tokens, usd=usd, seconds=seconds, bounds=bounds, near=near)
 
 
 def _remaining_budget(wanted: e.DispatchStarted, context: RunContext) -> Left | UsedUp | GivenOut:
@@ -290,6 +290,7 @@ def _remaining_budget(wanted: e.DispatchStarted, context: RunContext) -> Left | 
         "phase": Cost(tokens=limits.phase_tokens, usd=limits.phase_usd, seconds=limits.phase_wall_s),
         "plan": Cost(tokens=limits.plan_tokens, usd=limits.plan_usd, seconds=limits.plan_wall_s),
         "day": Cost(tokens=limits.day_tokens, usd=limits.day_usd, seconds=limits.day_wall_s),
+        "month": Cost(tokens=limits.month_tokens, usd=limits.month_usd, seconds=limits.month_wall_s),
     }
     spent: dict[str, Cost] = {}
     given: dict[str, Cost] = {}
@@ -298,13 +299,13 @@ def _remaining_budget(wanted: e.DispatchStarted, context: RunContext) -> Left | 
         ended = store.list_facts(e.DispatchEnded, plan=context.plan)
         spent["plan"], given["plan"] = _sum_usage(context, started, ended)
         spent["phase"], given["phase"] = _sum_usage(context, started, ended, phase=wanted.phase)
-    if budgets["day"] != Cost():
-        today = context.clock.now().astimezone(zone(context.settings.run.timezone))
-        midnight = today.replace(hour=0, minute=0, second=0, microsecond=0)
-        since = iso(midnight - EARLIER)
-        begun = store.list_shared_facts(e.DispatchStarted, since=since)
-        over = store.list_shared_facts(e.DispatchEnded, since=since)
-        spent["day"], given["day"] = _sum_usage(context, begun, over, since=iso(midnight))
+    today = context.clock.now().astimezone(zone(context.settings.run.timezone))
+    midnight = today.replace(hour=0, minute=0, second=0, microsecond=0)
+    for scope, begin in {"day": midnight, "month": midnight.replace(day=1)}.items():
+        if budgets[scope] != Cost():
+            begun = store.list_shared_facts(e.DispatchStarted, since=iso(begin - EARLIER))
+            over = store.list_shared_facts(e.DispatchEnded, since=iso(begin - EARLIER))
+            spent[scope], given[scope] = _sum_usage(context, begun, over, since=iso(begin))
     return remaining_budget(budgets, spent, given)
 
 

@@ -9,7 +9,7 @@ from runplan.app import machine
 from runplan.app.health import examine
 from runplan.app.operations.model import Caller
 from runplan.app.operations.uninstall import uninstall
-from runplan.app.operations.upkeep import SKILL, describe_agents, gc, init, read_settings
+from runplan.app.operations.upkeep import PROPOSED_USD, SKILL, describe_agents, gc, init, read_settings
 from runplan.domain.decoding import as_json
 from runplan.domain.errors import Exit, UsageError
 from runplan.domain.gitfacts import Kept, Removed
@@ -48,6 +48,7 @@ def run_init(args: argparse.Namespace) -> None:
         ("tests", tools.tests or "no test command found; set tests.command"),
         *([("", written.unnamed)] if written.unnamed else []),
         ("agents", describe_agents(facts.installed)),
+        ("limit", f"none yet; a proposal in runplan.toml: limits.plan_usd = {PROPOSED_USD:.0f} stops a plan there"),
         ("sandbox", written.sandbox),
         *(("spec", command("runplan", "start", folder, "finish", "auto")) for folder in specs),
         ("wrote", str(written.file)),

@@ -179,7 +179,7 @@ class Page:
         if not run.is_active:
             ended = ", ".join(filter(None, [f"{self._age_words(run.since)} ago", *used]))
             return [f"Last run {run.id}: {run.words} {ended}"]
-        lines = [run.words]
+        lines = [run.words, *filter(None, [run.warning])]
         for lane in run.lanes:
             if lane.failed:
                 words = f"failed ({lane.failed}), so no further phase starts"

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from runplan.app.operations.model import Caller
+from runplan.app.operations.start import forecast_open_phases
 from runplan.app.operations.upkeep import list_lessons
 from runplan.app.views.board import find_card, read_board, shorten_roots
 from runplan.app.views.checks import ask_daemon, examine_repository, list_disks, read_plan_file, view_plan_file
@@ -60,14 +61,17 @@ def show_start(request: Request) -> Response:
     is_made = "scope" in query  # the form was sent
     choice = Choice(**{name: query[name] for name in Choice.__struct_fields__ if is_made and name in query})
     words = choice.list_words() if is_made else []
-    problem = error = ""
+    problem = error = forecast = ""
     checked = None
     try:
         parse_words(words)
     except UsageError as refused:
         problem = str(refused)
     try:
-        checked = view_plan_file(read_plan_file(Caller(cwd=Path(known.root), env=env), card.view.plan))
+        caller = Caller(cwd=Path(known.root), env=env)
+        file = read_plan_file(caller, card.view.plan)
+        checked = view_plan_file(file)
+        forecast = forecast_open_phases(caller, file.plan)
     except RunplanError as unreadable:
         error = str(unreadable)
     return render(
@@ -75,6 +79,7 @@ def show_start(request: Request) -> Response:
         "start.html",
         card=card,
         checked=checked,
+        forecast=forecast,
         error=error,
         choice=choice,
         is_chosen=is_made and not problem,
