@@ -133,7 +133,8 @@ def test_runs_are_found_by_plan_and_state(store: Store) -> None:
     assert [run.id for run in store.list_runs(PLAN, limit=1)] == ["r2"]
     assert [run.id for run in store.list_unfinished_runs()] == ["r2"]
     assert (store.get_interrupted_run(PLAN), store.get_interrupted_run(OTHER)) == (store.get_run("r2"), None)
-    assert (store.get_run("r4"), store.list_plans(), store.list_sign_offs()) == (None, [PLAN, OTHER], [(PLAN, "1")])
+    assert (store.get_run("r4"), store.list_plans()) == (None, [PLAN, OTHER])
+    assert store.list_waiting() == [(PLAN, "1", "approval")]
     store.put_schedule(replace(SCHEDULE, plan="plans/S.md"))
     store.add_command(command(plan="plans/Q.md"))
     assert sorted(store.list_active_plans()) == ["plans/S.md", PLAN]

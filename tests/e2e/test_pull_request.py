@@ -491,6 +491,22 @@ def test_a_claim_of_an_issue_is_shown_during_the_run(
     assert warned == ["Y"]
 
 
+@pytest.mark.promise
+def test_an_issue_is_claimed_until_its_plan_is_complete_and_the_last_commit_fixes_it(
+    project: Project, hub: Hub
+) -> None:
+    issue = hub.add_issue("Bug", "", "bug")
+    plan = a_plan("1", "2").replace("---\n", f"---\nissue: {issue.number}\n", 1)
+    set_up(project, plan=plan, settings='[issues]\nclaim = "busy"\n')
+    hub.mirror(project.path)
+    assert project.start("1", "auto", "cherry-pick").code == 0
+    assert issue.labels == ["bug", "busy"]
+    assert "Fixes:" not in project.repo.git("log", "--format=%B", "main")
+    ran = project.start("finish", "auto", "cherry-pick")
+    assert (ran.code, issue.labels) == (0, ["bug"]), ran.err
+    assert project.repo.git("log", "-1", "--format=%(trailers:key=Fixes,valueonly)", "main") == f"#{issue.number}"
+
+
 def test_a_claim_that_the_forge_does_not_take_is_a_note(project: Project, hub: Hub) -> None:
     plan = project.show("main:plans/X.md").replace("---\n", "---\nissue: 7\n", 1)
     set_up(project, plan=plan, settings='[issues]\nclaim = "busy"\n')

@@ -15,11 +15,18 @@ Y = PlanRow(plan="plans/Y.md", title="Writer", report="plan-y.md", is_done=True)
 
 def test_the_index_of_two_plans_and_a_change_that_waits() -> None:
     first = update_index(None, Y, today=DAY, waiting=())
-    assert update_index(first, X, today=DAY, waiting=[("plans/Z.md", "3")]) == (
+    waiting = [
+        ("plans/Z.md", "3", "sign-off"),
+        ("plans/A.md", "", "approval"),
+        ("plans/B.md", "1", "question"),
+    ]
+    assert update_index(first, X, today=DAY, waiting=waiting) == (
         "# Plan Reports\n\n"
         "<!-- runplan: index -->\n\n"
-        "## Needs sign-off\n\n"
-        "- `plans/Z.md`, phase 3: `runplan diff plans/Z.md 3`\n\n"
+        "## Waits for a person\n\n"
+        "- `plans/A.md`, the proposed plan, approval: `runplan diff plans/A.md`\n"
+        "- `plans/B.md`, phase 1, question: `runplan inbox`\n"
+        "- `plans/Z.md`, phase 3, sign-off: `runplan diff plans/Z.md 3`\n\n"
         "## Plans\n\n"
         "| Plan | Status | Last landing | Report |\n"
         "|---|---|---|---|\n"
@@ -38,7 +45,7 @@ def test_an_unfinished_plan_is_stale_after_seven_days_without_a_landing(days: in
 
 
 def test_a_plan_has_one_row_and_an_answered_wait_none() -> None:
-    waiting = update_index(None, X, today=DAY, waiting=[("plans/Y.md", "1")])
+    waiting = update_index(None, X, today=DAY, waiting=[("plans/Y.md", "1", "approval")])
     done = update_index(waiting, replace(X, is_done=True), today=DAY, waiting=())
     assert done.count("plan-x.md](plan-x.md)") == 1
     assert "| done |" in done

@@ -19,7 +19,7 @@ from runplan.adapters.store import tables
 from runplan.domain.decoding import convert
 from runplan.domain.errors import Fenced
 from runplan.domain.run import rows as r
-from runplan.domain.run.kinds import Reason
+from runplan.domain.run.kinds import FOR_ANSWER, Reason
 from runplan.domain.times import parse_iso
 
 if TYPE_CHECKING:  # `status` does without it
@@ -245,10 +245,10 @@ class Store(ABC):
     def list_unfinished_runs(self) -> list[r.RunRow]:
         return self._select_runs(f"{tables.IS_ACTIVE} ORDER BY number")
 
-    def list_sign_offs(self) -> list[tuple[str, str]]:
-        """(plan, phase) of the runs that wait for a person's approval or sign-off."""
-        query = "SELECT plan, phase FROM runs WHERE state='waiting' AND waiting_for IN ('approval', 'sign-off')"
-        return [(plan, phase or "") for plan, phase in self._read_now(query)]
+    def list_waiting(self) -> list[tuple[str, str, str]]:
+        """The plan, phase and kind of wait of each run that waits for a person's answer."""
+        query = "SELECT plan, phase, waiting_for FROM runs WHERE state='waiting' AND waiting_for IN (?, ?, ?)"
+        return [(plan, phase or "", kind) for plan, phase, kind in self._read_now(query, *FOR_ANSWER)]
 
     def list_failures(self, plan: str) -> tuple[r.FailureRow, ...]:
         """The newest failure of each phase that has not landed since, unless a person ended the attempt."""

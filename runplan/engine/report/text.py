@@ -6,6 +6,7 @@ from datetime import date, timedelta
 
 from msgspec import Struct
 
+from runplan.domain.run.kinds import WaitKind
 from runplan.domain.text import command
 
 # Colours, controls and direction marks: they hide text, or reorder it, in a file meant to be read.
@@ -119,8 +120,8 @@ class PlanRow(Struct, frozen=True, kw_only=True):
     is_done: bool
 
 
-def update_index(old: str | None, landed: PlanRow, *, today: date, waiting: Iterable[tuple[str, str]]) -> str:
-    """The index after the landing, with the (plan, phase) pairs that wait for a person; other text stays."""
+def update_index(old: str | None, landed: PlanRow, *, today: date, waiting: Iterable[tuple[str, str, str]]) -> str:
+    """The index after the landing, with (plan, phase, kind) of what waits for a person; other text stays."""
     text = old or "# Plan Reports\n"
     begin = text.rfind(BEGIN)
     end = text.find(END, begin)
@@ -135,10 +136,11 @@ def update_index(old: str | None, landed: PlanRow, *, today: date, waiting: Iter
     for is_done, day, report, name in sorted(rows.values()):  # unfinished first, the longest without a landing on top
         status = "done" if is_done else "stale" if day < (today - STALE).isoformat() else "active"
         table.append(f"| {name} | {status} | {day} | [{report}]({report}) |")
-    open_ = [
-        f"- {code_span(plan)}, phase {escape_inline(phase)}: {code_span(command('runplan', 'diff', plan, phase))}"
-        for plan, phase in sorted(waiting)
-    ]
-    waits = ["## Needs sign-off", "\n".join(open_)] if open_ else []
+    open_ = []
+    for plan, phase, kind in sorted(waiting):
+        words = ("inbox",) if kind == WaitKind.QUESTION else ("diff", plan, *([phase] if phase else []))
+        what = f"phase {escape_inline(phase)}" if phase else "the proposed plan"
+        open_.append(f"- {code_span(plan)}, {what}, {kind}: {code_span(command('runplan', *words))}")
+    waits = ["## Waits for a person", "\n".join(open_)] if open_ else []
     blocks = [BEGIN, *waits, "## Plans", "\n".join(table), END]
     return before + gap_after(before) + "\n\n".join(blocks) + (after or "\n")

@@ -183,8 +183,13 @@ def claim_issues(action: Action, state: RunState, context: RunContext) -> Iterat
 
 
 def release_issues(over: e.RunEnded, state: RunState, context: RunContext) -> tuple[str, ...]:
-    """Take the claims back, and report a failure on the issues; notes where the forge did not answer."""
+    """Take the claims back, and report a failure on the issues; notes where the forge did not answer.
+
+    A run that has done its part of a plan leaves the claims to the next one.
+    """
     is_failed = over.outcome in (RunOutcome.FAILED, RunOutcome.REFUSED)
+    if over.outcome is RunOutcome.DONE and state.landed and not state.landed[-1].complete:
+        return ()
     text = f"runplan ended its work on this issue (plan `{context.plan}`): {over.outcome}."
     text += f"{_describe_failure(over, state, context)}." if is_failed else ""
     is_work = state.options.concludes and state.options.mode not in (Mode.PLAN, Mode.UNDO) and not state.is_lane

@@ -237,7 +237,7 @@ def _write_files(
     if old is None and not sections:
         return plan
     landed = report.PlanRow(plan=context.plan, title=title, report=PurePosixPath(context.report).name, is_done=is_done)
-    waiting = [row for row in context.store.list_sign_offs() if row[0] != context.plan]
+    waiting = [row for row in context.store.list_waiting() if row[0] != context.plan]
     written_report = report.prepend_sections(old, plan_title=title, sections=sections)
     written_report = report.name_pull_request(written_report, newest_pull_request(context.store, context.plan))
     new = {context.report: (old, written_report)}
@@ -408,11 +408,17 @@ def _start_landing(state: RunState, context: RunContext) -> e.Event:
         case begun:
             words = f"record phase {begun.phase} as done"
     subject = context.settings.run.bookkeeping_subject.format(plan=context.slug, what=words)
-    message = g.add_trailers(f"{subject}\n", trailers_of(context, state))
+    trailers = trailers_of(context, state)
     merged = attempt.chosen.merge if isinstance(attempt.chosen, e.MergeChosen) else ""
-    new = context.candidates.bookkeep(code=code, files=files, message=message, by=context.signature(), merged=merged)
-    landing = context.lander.prepare(id=landing_id(context, state), old=onto, new=new)
+    bookkeep = functools.partial(
+        context.candidates.bookkeep, code=code, files=files, by=context.signature(), merged=merged
+    )
+    new = bookkeep(message=g.add_trailers(f"{subject}\n", trailers))
     complete = context.plan_at(new)[0].complete
+    fixes = [("Fixes", f"#{number}") for number in state.options.issues]  # a forge closes them when it gets the commit
+    if fixes and complete and not modes.concludes(context.settings.run.landing):
+        new = bookkeep(message=g.add_trailers(f"{subject}\n", (*fixes, *trailers)))
+    landing = context.lander.prepare(id=landing_id(context, state), old=onto, new=new)
     return e.LandingStarted(**asdict(landing), code=code, complete=complete)
 
 
