@@ -343,6 +343,12 @@ def _about_text(lines: Lines, reading: Reading) -> Iterator[Remark]:
             message = f"the plan names the landing mode {mode}, which runplan does not take from a plan; to use it, add"
             start = command("runplan", "start", lines.path, mode)
             yield Remark(index + 1, f"{message} the word: {start}", landing=mode)
+    firsts = [place.first for place in reading.places]
+    for heading in lines.headings:
+        is_above = heading.level > 1 and heading.at < min(firsts) and max(firsts) < heading.end
+        if is_above and re.search(r"(?i)\b(?:example|sample|template)\b", heading.text):
+            message = f"all phases are below {heading.text[:60]!r}; is it a template? then write a plan from it"
+            yield Remark(heading.at + 1, message, is_error=True)
     for place in reading.places:
         start = command("runplan", "start", lines.path, place.id)
         if place.mark.status is Status.IN_PROGRESS:

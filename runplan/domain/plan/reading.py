@@ -159,7 +159,7 @@ def lines_beside_work(lines: Lines) -> set[int]:
     for part in lines.parts:
         if part.level > 1 and part.at not in beside and re.search(marks.NOT_WORK, part.text):
             inner = marks_within(lines.headings, part.at + 1, part.end)
-            beside.update(range(part.at, inner[0].at if inner and part.name.id else part.end))
+            beside.update(range(part.at, inner[0].at if inner and read_name(part.text) else part.end))
     return beside
 
 
