@@ -60,12 +60,16 @@ def test_a_rejection_with_words_has_a_fixer_change_the_work_at_once_and_asks_aga
     set_up(project, agent=agent, settings="[run]\nmax_fix_cycles = 0\n")
     assert project.start("1").code == 4
     trees = [project.runplan("diff", "X", "--json").json["tree"]]
-    for why in ("the file needs a head", "and a foot"):
+    for why in ("the file needs a head", "and a foot\n1.txt:1: a word, please"):
         asked = project.runplan("reject", "X", "-m", why)
         assert (asked.code, "; an agent gets your words\n" in asked.err) == (4, True), asked.err
         assert "phase 1 passed all checks and needs your approval" in asked.err
         trees.append(project.runplan("diff", "X", "--json").json["tree"])
     assert len(set(trees)) == 3
+    judged = project.runplan("diff", "X", "--json").json["verdict"]["items"]
+    commented = next(item for item in judged if item["item"] == "R1")
+    words = "Uma User (terminal) on 1.txt:1 asks: a word, please"
+    assert (commented["text"], commented["result"]) == (words, "pass")
     assert project.runplan("approve", "X").code == 0
     assert project.show("main:1.txt") == "1\nmore\nmore"
     assert "the change was rejected by Uma User (terminal): the file needs a head" in project.runplan("report", "X").out
@@ -75,6 +79,7 @@ def test_a_rejection_with_words_has_a_fixer_change_the_work_at_once_and_asks_aga
     assert "rejected" not in first
     assert ("the file needs a head" in second, "and a foot" in second) == (True, False)
     assert ("the file needs a head" in third, "and a foot" in third) == (True, True)
+    assert ("- R1: " in second, f"- R1: {words}" in third) == (False, True)
     before, lessons = other.split("=== begin of lessons ===")
     assert ("needs a head" in before, "needs a head" in lessons) == (False, True), "another phase, of a later run"
 

@@ -82,6 +82,8 @@ def test_a_change_is_rejected_with_words_and_shown_again_when_it_is_fixed(visito
     page = visitor.tab()
     page.goto(other.url)
     page.get_by_label("What should be different?").fill("Write <more> of it, & soon")
+    page.locator("#diff .add").first.click()
+    page.keyboard.type("a word")
 
     page.get_by_role("button", name="Request changes").click()
 
@@ -89,7 +91,8 @@ def test_a_change_is_rejected_with_words_and_shown_again_when_it_is_fixed(visito
     page = other
     expect(page.locator("#diff .add")).to_have_text(["+1", "+and more"])
     (answer,) = [body for kind, body in project.events() if kind == "Answered"]
-    assert answer["why"] == "Write <more> of it, & soon"
+    assert answer["why"] == "Write <more> of it, & soon\n1.txt:1: a word"
+    expect(page.locator("#evidence")).to_contain_text("R1 pass")
     page.wait_for_timeout(1600)  # a click right after the exchange is not taken
     assert is_marked(page)
     page.get_by_role("button", name="Approve").click()

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from runplan.adapters.configuration.places import key_directory
 from runplan.adapters.notify.links import Link, Unusable, is_used, load_key, read_link
@@ -13,9 +14,9 @@ from runplan.app.operations.requests import AnswerRequest, ApproveRequest, Rejec
 from runplan.app.views.changes import ChangeView, ProposalView, list_pending, nothing_pending, view_change
 from runplan.app.views.repositories import find_known, open_known
 from runplan.domain.errors import Busy, NotFound, RunplanError, UsageError
-from runplan.domain.run.attempts import PlanningAttempt, open_questions
+from runplan.domain.run.attempts import PlanningAttempt, WorkAttempt, open_questions
 from runplan.domain.run.events import Answered, QuestionAnswered, QuestionAsked
-from runplan.domain.run.requests import RunRequest
+from runplan.domain.run.requests import RunRequest, read_comments
 from runplan.domain.run.state import open_states
 from runplan.domain.text import command, plain
 from runplan.engine.loop.context import RepositoryContext, plan_path
@@ -60,6 +61,9 @@ def _submit_answer(verb: str, caller: Caller, request: ApproveRequest | RejectRe
         why = request.why if isinstance(request, RejectRequest) else ""
         by = runs.name_person(caller, context)
         answer = Answered(tree=attempt.answerable, approved=verb == "approve", why=why, by=by)
+        if isinstance(attempt, WorkAttempt):
+            comments = read_comments(why, attempt.changed_files, dict(attempt.chosen.items), by=by)
+            answer = replace(answer, comments=comments)
         action = "approving" if verb == "approve" else "rejecting"
         if not isinstance(attempt, PlanningAttempt) and answer.tree:
             candidate = attempt.delivery.candidate

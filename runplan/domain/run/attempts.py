@@ -64,7 +64,9 @@ class Attempt(Struct, frozen=True, kw_only=True):
             case e.Answered(approved=False, why=why, by=by):
                 if why and attempt.is_revisable:
                     said = f"the change was rejected by {by or 'a person'}: {why}"
-                    attempt = replace(attempt, words=(*attempt.words, said))
+                    asked = ((item.id, f"{item.heading} asks: {item.words}") for item in event.comments)
+                    chosen = replace(attempt.chosen, items=(*attempt.chosen.items, *asked))
+                    attempt = replace(attempt, chosen=chosen, words=(*attempt.words, said))
                     return replace(attempt, revision=why, rejections=(*attempt.rejections, why))
                 detail = "the change was rejected" + (f": {why}" if why else "")
                 return replace(attempt, refusal=(Reason.STOPPED, detail), rejected=why)

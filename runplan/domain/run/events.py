@@ -533,6 +533,7 @@ class Answered(Event, frozen=True, kw_only=True):
     tree: str
     approved: bool
     why: str = ""  #: why it was rejected
+    comments: tuple[ReviewItem, ...] = ()  #: on lines of the change, each an item that is judged
     by: str = ""  #: who, and by which way: `Uma (terminal)`, `Uma (page)`, `Uma (mcp)`; for a link `link 1a2b3c`
 
 

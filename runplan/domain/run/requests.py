@@ -1,13 +1,16 @@
 """Run requests, and the answers to commands that failed."""
 
+import re
+from collections.abc import Collection, Iterable
 from math import inf
 from typing import TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from runplan.domain.errors import Exit, RunplanError
 from runplan.domain.names import QUEUE
-from runplan.domain.run.events import Answered, QuestionAnswered, RunStarted
+from runplan.domain.run.events import Answered, QuestionAnswered, ReviewItem, RunStarted
 from runplan.domain.run.planning_events import ProposalMade
 from runplan.domain.run.rows import Answer
 
@@ -50,6 +53,28 @@ class QueueWork(Struct, frozen=True, kw_only=True):
         """How many more plans it may begin."""
         most = self.started.plan.removeprefix(QUEUE)
         return (inf if most == "all" else int(most)) - len(self.begun)
+
+
+def read_comments(text: str, files: Collection[str], known: Iterable[str], *, by: str) -> tuple[ReviewItem, ...]:
+    """The comments on lines of these files, such as `src/app.py:12: use the parser`.
+
+    A comment ends at an empty line, or where the next one begins. Its id follows those of the known items.
+    """
+    comments: list[ReviewItem] = []
+    first = 1 + max((int(id_[1:]) for id_ in known if re.fullmatch(r"R[0-9]{1,9}", id_)), default=0)
+    is_open = False
+    for line in text.splitlines():
+        place, found, words = line.strip().partition(": ")
+        path, _, number = place.rpartition(":")
+        if found and path in files and number.isascii() and number.isdecimal() and len(number) < 9:
+            id_ = f"R{first + len(comments)}"
+            comments.append(ReviewItem(thread="", words=words.strip(), author=by, path=path, line=int(number), id=id_))
+            is_open = True
+        elif is_open and line.strip():
+            comments[-1] = replace(comments[-1], words=f"{comments[-1].words} {line.strip()}")
+        else:
+            is_open = False
+    return tuple(comments)
 
 
 def refused(error: RunplanError, host: str = "") -> Answer:

@@ -5,6 +5,7 @@
 // data-log     a region that scrolls; at its end it stays at its end.
 // data-action  a form of POST /act; the page shows the plan after it, unless it is `stay`. data-confirm asks before.
 // data-copy    a button that copies the text before it.
+// data-path    the lines of a file; a click on one of them (data-n) begins a comment in #words.
 // data-load    of a <details>: the address of a page whose #lines become its content when it is opened.
 // data-age     a <time> whose text is the time since then.
 "use strict";
@@ -215,6 +216,16 @@
     if (!target.matches("[data-copy]")) return;
     navigator.clipboard.writeText(target.previousElementSibling.textContent)
       .then(() => say("Copied.", "done"), () => say("The browser does not let pages copy.", "error"));
+  });
+
+  // --- comments on lines ------------------------------------------------------------------------------------
+  document.addEventListener("click", ({ target }) => {
+    const words = document.getElementById("words");
+    const line = target.closest("[data-path] [data-n]");
+    if (!words || !line || !getSelection().isCollapsed) return;
+    const begun = words.value.trimEnd();
+    words.value = `${begun}${begun && "\n"}${line.closest("[data-path]").dataset.path}:${line.dataset.n}: `;
+    words.focus();
   });
 
   // --- keys -------------------------------------------------------------------------------------------------
