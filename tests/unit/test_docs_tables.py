@@ -118,7 +118,7 @@ def test_every_dependency_is_listed_with_its_purpose() -> None:
 def test_the_variables_of_an_agent_are_those_of_the_code() -> None:
     listed = {cells[0].strip("`") for cells in rows(read("docs/agents.md"), "### Environment")}
     given = task_environment(dispatch="d", role=Role.FIX, plan="p", phase="1", run="r")
-    more = ("ATTEMPT", "CYCLE", "PROMPT", "RETURN", "NOTES", "LANE", "PORT")
+    more = ("ATTEMPT", "CYCLE", "PROMPT", "RETURN", "NOTES", "LANE", "PORT", "MODEL", "EFFORT")
     assert listed == {*given, *(f"RUNPLAN_{name}" for name in more)}
 
 
