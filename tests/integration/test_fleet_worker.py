@@ -2,8 +2,10 @@
 
 import contextlib
 import os
+import re
 import shutil
 import signal
+from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,7 +17,7 @@ import pytest
 from runplan.domain.times import iso
 from tests.support.cli import SETTINGS, Project, Ran, a_plan, end_processes_of, processes_of, steps, until, work, writes
 from tests.support.forks import Process
-from tests.support.postgres import create_database
+from tests.support.postgres import create_database, start_server
 from tests.support.repos import USER_EMAIL, USER_NAME, Repo, init_repo
 
 pytestmark = pytest.mark.rest
@@ -287,6 +289,28 @@ def test_a_sick_host_hands_back_its_job_and_a_healthy_one_does_it(fleet: Fleet, 
     until(lambda: fleet.runplan("fleet", "status", "a").out.startswith("a  up "))
     fleet.start("3", "finish", "auto")
     until(lambda: fleet.states()["3"] == "done")
+
+
+def test_a_phase_takes_at_most_45_transactions_of_its_host(fleet: Fleet) -> None:
+    phases = [str(number) for number in range(1, 7)]
+    begin(fleet, agent=writes(*phases))
+    fleet.push(**{"plans/X.md": a_plan(*phases)})
+    database = fleet.dsn.rpartition("/")[2]
+    with psycopg.connect(fleet.dsn, autocommit=True) as db:
+        db.execute(f"ALTER DATABASE {database} SET log_statement='all'")
+    fleet.start_worker("a")
+    fleet.start("X", "finish", "auto")
+    until(lambda: fleet.states() == {"X": "done"})
+    until(lambda: fleet.rows("SELECT 1 FROM procrastinate_jobs WHERE status='doing'") == [])
+    log = (start_server().place / "log").read_text()
+    logged = re.findall(r"\[(\d+)\] LOG:  (?:execute [^:]+|statement): (.*)", log)
+    host = next(process for process, statement in logged if statement.startswith("INSERT INTO events"))
+    transactions = Counter[str]()
+    is_open = False
+    for statement in (statement for process, statement in logged if process == host):
+        transactions[statement[:60]] += not is_open
+        is_open = statement == "BEGIN" or (is_open and statement not in ("COMMIT", "ROLLBACK"))
+    assert transactions.total() / len(phases) <= 45, transactions.most_common(12)
 
 
 def write_script(path: Path, lines: str) -> None:

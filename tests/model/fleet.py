@@ -26,6 +26,7 @@ from msgspec.structs import replace
 from runplan.adapters.store.claims import Claims
 from runplan.adapters.store.location import FleetLocation
 from runplan.adapters.store.postgres import PostgresStore
+from runplan.adapters.store.sql import AGENDA
 from runplan.adapters.store.sqlite import TABLES
 from runplan.domain.errors import Unreachable
 from runplan.domain.plan.model import Status
@@ -246,6 +247,9 @@ class Connection:
         self._reach(sql)
         statement = re.sub(r"::\w+|\brunplan\.", "", sql.replace("%s", "?")).replace("SELECT FROM", "SELECT 1 FROM")
         given = [value.timestamp() if isinstance(value, datetime) else value for value in values or ()]
+        if "json_agg" in statement:
+            agenda = [[dict(enumerate(row)) for row in database.sqlite.execute(query)] for query in AGENDA]
+            return cast(sqlite3.Cursor, SimpleNamespace(fetchall=lambda: [agenda]))
         if statement == "BEGIN":
             self._is_open = True
             database.transactions += 1

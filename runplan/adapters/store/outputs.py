@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol, TypeAlias
 
 from runplan.adapters.store.files import is_held, read_text, sign_files
 
@@ -14,17 +14,21 @@ LOG = ".log"
 EXIT = "exit.json"  #: the last file of a dispatch
 
 _PUT = (
-    "INSERT INTO outputs (dispatch, name, start, content, place) VALUES (?,?,?,?,?)"
+    "INSERT INTO outputs (dispatch, name, start, content, place) VALUES {rows}"
     " ON CONFLICT (dispatch, name, start) DO UPDATE SET content=excluded.content, written=now()"
 )
 _OUTPUT = "FROM outputs WHERE dispatch=? AND name=?"
 _CUT = f"DELETE {_OUTPUT} AND start>=? AND start<?"
 _PARTS = f"SELECT start, content, place {_OUTPUT} AND start+length(content)>? ORDER BY start"
+_SIZES = "SELECT name, max(start+length(content)) FROM outputs WHERE dispatch=? GROUP BY name"
 _SIZE = f"SELECT coalesce(max(start+length(content)), 0) {_OUTPUT}"
 _STANDING = (
     "SELECT NOT coalesce(bool_or(name=?), false),"
     " extract(epoch FROM max(written) FILTER (WHERE right(name, 4)='.log'))::float FROM outputs WHERE dispatch=?"
 )
+
+
+Part: TypeAlias = tuple[str, int, bytes, str]  #: of a file: its name, where it starts, the bytes, the place
 
 
 def _open_file(path: Path) -> BinaryIO:
@@ -46,45 +50,65 @@ class StoredOutputs:
         self._head = cap // 2
         self._tail = cap - self._head
         self._part = max(1, cap // 16)
-        self._sizes: dict[tuple[str, str], int] = {}  #: of each output, as far as it was stored
+        self._sizes: dict[str, dict[str, int]] = {}  #: of each output by dispatch, as far as it was stored
 
     def add(self, dispatch: str, name: str, file: BinaryIO, path: Path) -> None:
         """Store what the file has more than the database; after an error the next call continues."""
-        key = (dispatch, name)
-        if key not in self._sizes:
-            self._sizes[key] = self._measure(dispatch, name)
-        start = self._sizes[key]
+        self._put(dispatch, self._read_parts(dispatch, name, file, path))
+
+    def _put(self, dispatch: str, parts: list[Part]) -> None:
+        """Store the parts of files in one statement."""
+        if not parts:
+            return
+        marks = ",".join("(?,?,?,?,?)" for _ in parts)
+        values = (value for part in parts for value in (dispatch, *part))
+        self._store.execute_alone(_PUT.format(rows=marks), *values)
+        ends = {name: start + len(content) for name, start, content, _ in parts}
+        for name, end in ends.items():
+            if name.endswith(LOG) and end - self._tail > self._head:
+                self._store.execute_alone(_CUT, dispatch, name, self._head, end - self._tail)
+        self._sizes[dispatch] |= ends
+
+    def _read_parts(self, dispatch: str, name: str, file: BinaryIO, path: Path) -> list[Part]:
+        """What the file has more than the database."""
+        if dispatch not in self._sizes:
+            self._sizes[dispatch] = dict(self._store.query(_SIZES, dispatch))
+        start = self._sizes[dispatch].get(name, 0)
         size = file.seek(0, os.SEEK_END)
         head = self._head if name.endswith(LOG) else size
+        parts: list[Part] = []
         while start < size:
             start = start if start < head else max(start, size - self._tail)
             file.seek(start)
             content = file.read(min(self._part, head - start) if start < head else self._part)
             if not content:
-                return  # it was cut meanwhile
-            self._store.execute_alone(_PUT, dispatch, name, start, content, f"on host {self._host} in {path}")
+                break  # it was cut meanwhile
+            parts.append((name, start, content, f"on host {self._host} in {path}"))
             start += len(content)
-            if start - self._tail > head:
-                self._store.execute_alone(_CUT, dispatch, name, head, start - self._tail)
-            self._sizes[key] = start
+        return parts
 
     def add_files(self, directory: Path) -> None:
         """Store what a running dispatch has written. Its shim.json names the kind of agent."""
-        for name in os.listdir(directory):  # noqa: PTH208 - once a second
-            if name.endswith(LOG) or name == "shim.json":
-                self._add_file(directory, name)
+        self._put(directory.name, self._read_logs(directory))
 
     def add_end(self, directory: Path, names: Collection[str], redact: Callable[[str], str]) -> None:
         """Store the rest of a dispatch that has ended, and what its processes wrote to these files; `*` is any name."""
-        self.add_files(directory)
-        for path in (path for name in names for path in directory.glob(name)):
+        parts = self._read_logs(directory)
+        for path in sorted({path for name in names for path in directory.glob(name)}):
             if text := read_text(path, follow=False):
-                self.add(directory.name, str(path.relative_to(directory)), BytesIO(redact(text).encode()), path)
-        self._add_file(directory, EXIT)
+                content = BytesIO(redact(text).encode())
+                parts += self._read_parts(directory.name, str(path.relative_to(directory)), content, path)
+        self._put(directory.name, [*parts, *self._read_file(directory, EXIT)])
 
-    def _add_file(self, directory: Path, name: str) -> None:
+    def _read_logs(self, directory: Path) -> list[Part]:
+        names = os.listdir(directory)  # noqa: PTH208 - once a second
+        logs = (name for name in names if name.endswith(LOG) or name == "shim.json")
+        return [part for name in logs for part in self._read_file(directory, name)]
+
+    def _read_file(self, directory: Path, name: str) -> list[Part]:
         with suppress(OSError), _open_file(directory / name) as file:
-            self.add(directory.name, name, file, directory / name)
+            return self._read_parts(directory.name, name, file, directory / name)
+        return []
 
     def _measure(self, dispatch: str, name: str) -> int:
         return int(self._store.query(_SIZE, dispatch, name)[0][0])

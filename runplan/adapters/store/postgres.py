@@ -8,6 +8,7 @@ from datetime import datetime
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from itertools import product
+from typing import Any
 
 import psycopg
 from msgspec import Struct
@@ -17,10 +18,10 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from runplan.adapters import processes
 from runplan.adapters.store.location import FleetLocation, normalize_url, strip_secrets
 from runplan.adapters.store.outputs import StoredOutputs
-from runplan.adapters.store.sql import Cursor, Store
+from runplan.adapters.store.sql import AGENDA, FACTS, LONGEST_S, Cursor, Store
 from runplan.domain.errors import RefusedEarly, Unreachable
 from runplan.domain.run.recorded import E, Recorded
-from runplan.domain.run.rows import OwnerState
+from runplan.domain.run.rows import ClaimResult, HeldByOther, OwnerState
 from runplan.domain.run.rules.hosts import name_queue
 from runplan.domain.text import command
 
@@ -34,6 +35,7 @@ KEYS = ("RUNPLAN_FLEET_DSN", "PGPASSWORD")  #: variables that hold a key to the 
 KEY_FILES = {"passfile": "PGPASSFILE", "servicefile": "PGSERVICEFILE", "sslkey": "PGSSLKEY"}
 COUNTED = b"BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY"
 CHANNEL = "runplan_plans"  #: notified with "SCHEMA PLAN" for each command
+CHANGES = "runplan_changes"  #: notified with the schema, for each answer, row of a run and output
 NO_REMOTE = "this repository lacks the remote that run.remote names, and a fleet works on what a remote has"
 #: A machine that is gone answers nothing: this side gives up a call after 10 s, and the server a transaction.
 NETWORK = {"connect_timeout": 5, "tcp_user_timeout": 10_000}
@@ -47,12 +49,30 @@ class FleetRepository(Struct, frozen=True):
     remote: str  #: the URL to clone it from
 
 
+class KeptRows(Struct, frozen=True):
+    """Rows that were read before."""
+
+    rows: list[tuple[Any, ...]]
+    rowcount: int = -1
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        return self.rows
+
+
 class PostgresStore(Store):
-    """One connection, which is opened again after the server was away."""
+    """One connection, which is opened again after the server was away.
+
+    The host that owns a plan reads the events of it once, and its agenda once a turn: a round trip may take long.
+    """
 
     def __init__(self, location: FleetLocation) -> None:
         super().__init__()
         self.location = location
+        self._listens: psycopg.Connection | None = None  #: to changes
+        self._keeps_agenda = False
+        self._agenda: dict[str, KeptRows] = {}  #: by query
+        self._owned: set[str] = set()  #: plans whose events are recorded by this store alone
+        self._facts: dict[tuple[object, ...], KeptRows] = {}  #: of these plans, by query and values
         with translated_errors():
             self._db = self._connect()
 
@@ -68,6 +88,19 @@ class PostgresStore(Store):
 
     def run_statement(self, sql: str, values: Sequence[object]) -> Cursor:
         """A connection that the server or the network has cut between two transactions is opened again."""
+        if sql.startswith("INSERT INTO events"):
+            self._facts = {key: rows for key, rows in self._facts.items() if values[3] not in key}
+        elif not sql.startswith("SELECT") and any(table in sql for table in ("waits", "schedules", "commands")):
+            self._agenda = {}
+        elif self._keeps_agenda and sql in AGENDA:
+            return self._agenda.get(sql) or self._read_agenda()[sql]
+        elif sql.startswith(FACTS) and values[-1] in self._owned:
+            if (sql, *values) not in self._facts:
+                self._facts[sql, *values] = KeptRows(self._run_now(sql, values).fetchall())
+            return self._facts[sql, *values]
+        return self._run_now(sql, values)
+
+    def _run_now(self, sql: str, values: Sequence[object]) -> Cursor:
         statement = sql.replace("?", "%s")
         if not self._db.closed:
             is_between = self._db.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
@@ -78,6 +111,30 @@ class PostgresStore(Store):
                     raise
         self._db = self._connect()
         return self._db.execute(statement, values)
+
+    def keep_agenda(self) -> None:
+        """Read waits, schedules and commands together, and again after a write to them or `forget_agenda`."""
+        self._keeps_agenda = True
+
+    def forget_agenda(self) -> None:
+        self._agenda = {}
+
+    def _read_agenda(self) -> dict[str, "KeptRows"]:
+        parts = ", ".join(f"(SELECT json_agg(part) FROM ({query}) AS part)" for query in AGENDA)
+        (read,) = self._run_now(f"SELECT {parts}", ()).fetchall()
+        lists = (KeptRows([tuple(row.values()) for row in rows or ()]) for rows in read)
+        self._agenda = dict(zip(AGENDA, lists, strict=True))
+        return self._agenda
+
+    def claim_plan(self, plan: str, *, run: str, owner: str) -> ClaimResult:
+        self._facts = {}
+        result = super().claim_plan(plan, run=run, owner=owner)
+        (self._owned.discard if isinstance(result, HeldByOther) else self._owned.add)(plan)
+        return result
+
+    def release_plan(self, plan: str, *, run: str, owner: str) -> None:
+        self._owned.discard(plan)
+        super().release_plan(plan, run=run, owner=owner)
 
     def translated_errors(self) -> contextlib.AbstractContextManager[None]:
         return translated_errors()
@@ -125,6 +182,18 @@ class PostgresStore(Store):
         living = "SELECT labels FROM workers WHERE seen > now() - lease() AND NOT draining AND sick='' AND owner<>?"
         return [tuple(labels) for (labels,) in self._read_now(living, without)]
 
+    def await_change(self, *, every_s: float, within_s: float = LONGEST_S) -> None:  # noqa: ARG002
+        with contextlib.suppress(psycopg.OperationalError):  # the next statement connects again, or says so
+            if self._listens is not self._db:  # the caller looks again: something was recorded meanwhile
+                self._listens = self._db
+                self._run_now(f"LISTEN {CHANGES}", ())
+                return
+            deadline = time.monotonic() + within_s
+            while (left_s := deadline - time.monotonic()) > 0:
+                notices = self._db.notifies(timeout=left_s, stop_after=1)
+                if any(notice.payload == self.location.schema for notice in notices):
+                    return
+
     def announce_command(self, plan: str) -> None:
         self.queue_plan(plan)
         self.execute("SELECT pg_notify(?, ?)", CHANNEL, f"{self.location.schema} {plan}")
@@ -140,6 +209,7 @@ class PostgresStore(Store):
         self, plan: str, *, run: str, owner: str, wake: datetime | None = None, labels: Sequence[str] | None = None
     ) -> None:
         """Give up the claim; another worker continues now, on a host with these labels, and at that moment."""
+        self._owned.discard(plan)
         with self.transaction():
             self.execute("DELETE FROM claims WHERE kind='plan' AND key=? AND run=? AND owner=?", plan, run, owner)
             if labels is not None:

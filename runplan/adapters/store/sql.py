@@ -7,6 +7,7 @@ transaction, so they agree after a crash.
 from __future__ import annotations
 
 import json
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -27,6 +28,11 @@ if TYPE_CHECKING:  # `status` does without it
     from runplan.domain.run.recorded import E, Recorded
 
 
+WAITS = "waits ORDER BY plan"
+_TYPES = "events WHERE type IN "
+SCHEDULES = "schedules ORDER BY plan"
+COMMANDS = "SELECT seq, plan, verb, arguments, by, at FROM commands WHERE answer IS NULL ORDER BY seq"
+LONGEST_S = 5.0  #: between two looks of a client at what is recorded
 KEPT = 200  #: answered commands that are kept for callers that ask late
 
 R = TypeVar("R", bound=Struct)
@@ -88,6 +94,10 @@ class Store(ABC):
     def announce_command(self, plan: str) -> None:  # noqa: B027 - a caller wakes the daemon itself
         """Have a worker execute the new command of the plan; inside its transaction."""
 
+    def await_change(self, *, every_s: float, within_s: float = LONGEST_S) -> None:
+        """Wait until something may have been recorded: so long, or (a server) until it says so."""
+        time.sleep(min(every_s, within_s))
+
     def list_host_labels(self) -> list[tuple[str, ...]]:
         """The labels of each living worker that takes plans; none without a fleet."""
         return []
@@ -137,9 +147,8 @@ class Store(ABC):
         return self._select_now(kind, table_and_where, *values)
 
     def _select_now(self, kind: type[R], table_and_where: str, *values: object) -> list[R]:
-        names = kind.__struct_fields__
-        rows = self._read_now(f"SELECT {', '.join(names)} FROM {table_and_where}", *values)
-        return [kind(**dict(zip(names, row, strict=True))) for row in rows]
+        rows = self._read_now(_select(kind, table_and_where), *values)
+        return [kind(**dict(zip(kind.__struct_fields__, row, strict=True))) for row in rows]
 
     def execute(self, sql: str, *values: object) -> int:
         """Execute one statement inside a transaction; the number of changed rows."""
@@ -196,11 +205,14 @@ class Store(ABC):
     def list_events(self, run: str, *, after: int = 0) -> list[r.EventRow]:
         return self.select_rows(r.EventRow, "events WHERE run=? AND seq>? ORDER BY seq", run, after)
 
-    def list_facts(self, kind: type[E], *, plan: str = "", since: str = "") -> list[Recorded[E]]:
-        """The events of one kind over all runs, of a plan or from a moment on; oldest first."""
-        self._flush_kind(kind.__name__)
+    def list_facts(self, *kinds: type[E], plan: str = "", since: str = "") -> list[Recorded[E]]:
+        """The events of these kinds over all runs, of a plan or from a moment on; oldest first."""
+        names = [kind.__name__ for kind in kinds]
+        for name in names:
+            self._flush_kind(name)
         where, value = ("plan=?", plan) if plan else ("at>=?", since)
-        return self._read_facts(f"events WHERE type=? AND {where} ORDER BY seq", kind.__name__, value)
+        marks = ",".join("?" for _ in names)
+        return self._read_facts(f"{_TYPES}({marks}) AND {where} ORDER BY seq", *names, value)
 
     def _read_facts(self, table_and_where: str, *values: str) -> list[Recorded[E]]:
         from runplan.domain.run.recorded import read_row  # 14 ms, and `status` reads no event
@@ -382,10 +394,9 @@ class Store(ABC):
 
     def list_queued_commands(self) -> list[r.Command]:
         """The commands without an answer, oldest first."""
-        query = "SELECT seq, plan, verb, arguments, by, at FROM commands WHERE answer IS NULL ORDER BY seq"
         return [
             r.Command(seq=seq, plan=plan, verb=verb, arguments=json.loads(arguments), by=by, at=moment)
-            for seq, plan, verb, arguments, by, moment in self.query(query)
+            for seq, plan, verb, arguments, by, moment in self.query(COMMANDS)
         ]
 
     def answer_command(self, seq: int, answer: r.Answer) -> None:
@@ -401,7 +412,7 @@ class Store(ABC):
     # --- schedules and waits ---------------------------------------------------------------------------
 
     def list_schedules(self) -> list[r.ScheduleRow]:
-        return self.select_rows(r.ScheduleRow, "schedules ORDER BY plan")
+        return self.select_rows(r.ScheduleRow, SCHEDULES)
 
     def get_schedule(self, plan: str) -> r.ScheduleRow | None:
         return next(iter(self.select_rows(r.ScheduleRow, "schedules WHERE plan=?", plan)), None)
@@ -438,7 +449,7 @@ class Store(ABC):
         return self.select_rows(r.FiringRow, "firings WHERE plan=? ORDER BY seq DESC LIMIT ?", plan, limit)
 
     def list_waits(self) -> list[r.WaitRow]:
-        return self.select_rows(r.WaitRow, "waits ORDER BY plan")
+        return self.select_rows(r.WaitRow, WAITS)
 
     def put_wait(self, row: r.WaitRow) -> None:
         self._change(*_upsert("waits", "plan", **asdict(row)))
@@ -471,6 +482,15 @@ class Store(ABC):
         with self.transaction():
             for plan, stamp, value in outlines:
                 self.execute(*_upsert("outlines", "plan", plan=plan, stamp=stamp, value=value))
+
+
+def _select(kind: type[Struct], table_and_where: str) -> str:
+    return f"SELECT {', '.join(kind.__struct_fields__)} FROM {table_and_where}"
+
+
+FACTS = _select(r.EventRow, _TYPES)  #: begins a query of facts, whose last value is the plan or a moment
+#: What a host looks at in each turn.
+AGENDA = (_select(r.WaitRow, WAITS), _select(r.ScheduleRow, SCHEDULES), COMMANDS)
 
 
 def _upsert(table: str, key: str, /, **values: object) -> tuple[str, *tuple[object, ...]]:

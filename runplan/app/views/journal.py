@@ -27,7 +27,6 @@ from runplan.engine.loop.context import RepositoryContext, newest_run
 from runplan.engine.loop.runs import find_awaited
 
 FOLLOW_S = 0.2  #: between two looks at a followed journal or log
-FLEET_FOLLOW_S = 0.5  #: the same, where they are in the database of a fleet
 TAKEOVER_S = 15.0  #: for the next daemon to take over a followed run
 LINES_SHOWN = 10  #: of the output of a failed command
 #: The lines of events that have no variants.
@@ -93,7 +92,7 @@ def follow_events(
         if is_last:
             return
         after = rows[-1].seq if rows else after
-        time.sleep(FOLLOW_S if store.outputs is None else FLEET_FOLLOW_S)
+        store.await_change(every_s=FOLLOW_S)
 
 
 @contextmanager

@@ -37,7 +37,7 @@ class Lesson(Struct, frozen=True, kw_only=True):
 
 def read_lessons(store: Store, *, without: str = "") -> list[Lesson]:
     """The lessons of all runs but one, whose prompts say the same in other places."""
-    facts = (fact for kind in KINDS for fact in store.list_facts(kind) if fact.run != without)
+    facts = (fact for fact in store.list_facts(*KINDS) if fact.run != without)
     return collect_lessons(facts, forgotten=store.list_notices(FORGOTTEN))
 
 

@@ -3,15 +3,17 @@
 import json
 import math
 import os
+import time
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 
 from msgspec.structs import replace
 
 from runplan.adapters.agents.environment import for_a_run
-from runplan.adapters.clock import SystemClock, until
+from runplan.adapters.clock import SystemClock
 from runplan.adapters.configuration.places import state_directory
 from runplan.adapters.store.protocol import open_store
+from runplan.adapters.store.sql import LONGEST_S
 from runplan.domain.errors import Unreachable
 from runplan.domain.run.rows import Answer, Command
 from runplan.domain.times import iso
@@ -95,18 +97,21 @@ def _await_answers(
         def answers() -> list[Answer | None]:
             return [store.get_answer(command.seq) for command in commands]
 
-        def is_answered() -> bool:
-            is_alive = context.fleet is not None or read_holder(state_directory(context.env)) is not None
-            if None not in answers():
-                return True
-            if not is_alive:
-                raise HungUp("the daemon has ended")
-            return False
+        def is_answered(within_s: float) -> bool:
+            deadline = time.monotonic() + within_s
+            while True:
+                is_alive = context.fleet is not None or read_holder(state_directory(context.env)) is not None
+                if None not in answers():
+                    return True
+                if not is_alive:
+                    raise HungUp("the daemon has ended")
+                if (left_s := deadline - time.monotonic()) <= 0:
+                    return False
+                store.await_change(every_s=0.01, within_s=min(left_s, LONGEST_S))
 
-        every_s = 0.1 if context.fleet else 0.01
-        if not until(is_answered, within_s=BUSY_S, every_s=every_s) and say is not None:
+        if not is_answered(BUSY_S) and say is not None:
             say(FLEET_BUSY if context.fleet else BUSY)
-            if not until(is_answered, within_s=limit_s - BUSY_S, every_s=every_s):
+            if not is_answered(limit_s - BUSY_S):
                 raise StillQueued(f"no answer within {limit_s:.0f} s; the request stays queued. See: runplan status")
         return answers()
 

@@ -80,6 +80,7 @@ class FleetHost(BackgroundHost):
         self._is_declined = False
         assert isinstance(repository.store, PostgresStore)
         self.limit = FleetLimit(repository.claims.me, repository.store)
+        repository.store.keep_agenda()
 
     def adopt(self, plan: str) -> None:
         """Own the unfinished run of the plan; when its owner dies, the plan is queued again."""
@@ -91,6 +92,7 @@ class FleetHost(BackgroundHost):
             self.limit.count_run((self.root, plan))
 
     def execute_commands(self) -> None:
+        self._store.forget_agenda()
         for plan in self.lost & self.owner.runs.keys():
             if not self.owner.repository.claims.owns_plan(plan):
                 self.owner.lose(plan)
@@ -138,6 +140,7 @@ class FleetHost(BackgroundHost):
             self.owner.disown(plan)
         if self._is_declined:
             return
+        self._store.forget_agenda()
         claim = self._store.get_claim("plan", self.only)
         if claim is not None and claim.owner == self._me:  # its run never began: the answer to the claim was lost
             claims = self.owner.repository.claims
