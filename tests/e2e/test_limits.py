@@ -55,6 +55,33 @@ def test_the_fallback_agent_is_used_during_a_limit(project: Project) -> None:
     assert len(project.bodies("Paused")) == 1, "no agent replaces the verifier of its own work: the run waits"
 
 
+@pytest.mark.promise
+def test_fallback_agents_are_tried_in_order(project: Project) -> None:
+    project.commit_file("spare.toml", work())
+    project.commit_file("first.toml", steps(LIMIT, "exit = 1"))
+    project.agent(steps(LIMIT, "exit = 1") + verify("pass_all = true"))
+    agents(project, fallback='["first", "spare"]', more='[agents.first]\nkind = "script"\nscript = "first.toml"\n')
+    ran = project.start("1", "auto")
+    assert ran.code == 0, ran.err
+    assert [agent for role, agent in sent(project) if role == "implement"] == ["robot", "first", "spare"]
+
+
+@pytest.mark.promise
+def test_a_run_waits_when_its_pace_is_reached_and_goes_on_by_itself(project: Project) -> None:
+    spent = f"tell = {{quota = 71, resets = {RESETS}}}"
+    set_up(project, agent=work(spent) + verify("pass_all = true"), settings="[run]\npace = 70\n")
+    ran = project.start("1", "auto")
+    assert ran.code == 0, ran.err
+    (wait,) = project.bodies("Paused")
+    assert (wait["kind"], wait["words"]) == ("limit", "71% of its usage window are used, and run.pace is 70")
+    assert project.dispatched() == ["implement", "verify"], "the work that has reached it is not repeated"
+    other = '[agents.other]\nkind = "command"\nargv = ["true"]\n[run]\npace = 70\n'
+    project.plan(a_plan("1"))
+    agents(project, verifier="other", more=other)
+    silent = "run.pace has no effect on other, which report no use of their usage window"
+    assert silent in project.start("1").err
+
+
 def test_an_overloaded_provider_is_tried_again_a_bounded_number_of_times(project: Project) -> None:
     project.agent(steps(BUSY, "exit = 1"))
     ran = project.start("1", "auto")
@@ -129,7 +156,8 @@ def sent(project: Project) -> list[tuple[object, object]]:
 
 
 def agents(project: Project, *, verifier: str = "robot", fallback: str = "", more: str = "") -> None:
-    text = f'[agents]\nimplementer = "robot"\nverifier = "{verifier}"\nfallback = "{fallback}"\n'
+    named = fallback if fallback.startswith("[") else f'"{fallback}"'
+    text = f'[agents]\nimplementer = "robot"\nverifier = "{verifier}"\nfallback = {named}\n'
     for name, file in (("robot", "agent.toml"), ("spare", "spare.toml")):
         text += f'[agents.{name}]\nkind = "script"\nscript = "{file}"\n'
     project.commit_file("runplan.toml", text + more)

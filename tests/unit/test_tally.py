@@ -18,6 +18,7 @@ from runplan.domain.run.dispatch import (
     Finished,
     Folding,
     Message,
+    Quota,
     Retrying,
     Spent,
     Started,
@@ -168,3 +169,14 @@ def test_an_incomplete_total_is_at_least_the_sum_so_far() -> None:
     assert folded(seen, Spent(usage=reported_usage, total=True)).tally.usage == reported_usage
     whole = Usage(input_tokens=1_000, output_tokens=9, cached_tokens=0)
     assert folded(seen, Spent(usage=whole, total=True, least=True)).tally.usage == whole
+
+
+def test_the_fullest_usage_window_that_claude_warns_of_is_kept() -> None:
+    folding = Folding()
+    for used, resets in ((0.76, 1800000000), (0.81, 1800600000), (0.77, 1800000001)):
+        info = {"status": "allowed_warning", "rateLimitType": "seven_day", "utilization": used, "resetsAt": resets}
+        for event in agent_of("claude").read_event({"type": "rate_limit_event", "rate_limit_info": info}):
+            folding.add_event(event)
+    assert folding.tally.quota == Quota(percent=81, resets=1800600000.0)
+    allowed = {"type": "rate_limit_event", "rate_limit_info": {"status": "allowed", "resetsAt": 1800000000}}
+    assert list(agent_of("claude").read_event(allowed)) == []

@@ -72,6 +72,7 @@ class Agent:
     instructions: tuple[str, ...] = ()  #: patterns: further files of a repository that it takes as instructions
     overhead = 0  #: characters of its own instructions in each request, for an agent that reports usage at its end
     prints_json = False  #: each line is a JSON object; else it is a part of the message
+    reports_quota = False  #: how much of a usage window is used; else run.pace has no effect
     closes = False  #: it has an end event, and without one no run ended well
     codes: ClassVar[Mapping[int, EndingKind]] = {}  #: meaning of exit codes when its output does not say more
     prints_version = True  #: with --version

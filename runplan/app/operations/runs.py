@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
+from runplan.adapters.agents.clis import agent_of
 from runplan.adapters.agents.environment import for_a_run, needed_by_a_run
 from runplan.adapters.agents.invocation import home_use
 from runplan.adapters.configuration.load import list_secret_places, load_user, run_variables
@@ -334,6 +335,9 @@ def admit_agents(caller: Caller, context: RepositoryContext, *, is_new: bool = T
     elif any(is_used(mode, context.env) for mode in demands.modes.values()):
         for sentence in HomeMounts(context.env, home_use(context.settings.tests)).describe_left_out():
             caller.warn(sentence)
+    tables = context.settings.agents.used if is_new and context.settings.run.pace else ()
+    if silent := [table.name for table in tables if not agent_of(table.kind).reports_quota]:
+        caller.warn(f"run.pace has no effect on {', '.join(silent)}, which report no use of their usage window")
     for section in ("agents", "tests"):
         for key, place in list_secret_places(to_builtins(getattr(context.settings, section)), context.env):
             caller.warn(f"{section}.{key} = {place}: the sandbox opens a place with keys of yours")

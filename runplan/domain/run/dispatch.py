@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from operator import attrgetter
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -114,6 +115,13 @@ class Context(Struct, frozen=True, kw_only=True):
     resent: bool = False  #: the program sends the whole conversation after this
 
 
+class Quota(Struct, frozen=True, kw_only=True):
+    """How much of a usage window of its account is used."""
+
+    percent: int
+    resets: float | None = None  #: end of the window, in seconds since the epoch
+
+
 class Trouble(Struct, frozen=True, kw_only=True):
     kind: EndingKind  #: CRASHED when the error is not known
     words: str
@@ -136,7 +144,7 @@ class Unread(Struct, frozen=True, kw_only=True):
 
 
 AgentEvent: TypeAlias = (
-    Started | Message | ToolUsed | ToolEnded | Spent | Context | Trouble | Retrying | Finished | Unread
+    Started | Message | ToolUsed | ToolEnded | Spent | Context | Quota | Trouble | Retrying | Finished | Unread
 )
 
 
@@ -148,6 +156,7 @@ class Tally(Struct, frozen=True, kw_only=True):
     estimated: bool = False  #: `context` is an estimate that leaves the prompt out
     requests: int = 0  #: after the first one, in an estimate
     resent: int = 0  #: tokens of the conversation in all of these requests
+    quota: Quota | None = None  #: the fullest window that it has reported
     troubles: tuple[Trouble, ...] = ()
     finished: Finished | None = None
     denied: tuple[ToolUsed, ...] = ()
@@ -183,14 +192,10 @@ class Folding:
                 self._set_fields(uses=self._tally.uses + 1)
             case Spent():
                 self._add_usage(event)
-            case Context(tokens=tokens):
-                self._set_fields(window=event.window or self._tally.window)
-                if tokens is not None:
-                    before = self._tally.context if event.estimated else 0
-                    self._set_fields(context=before + tokens, estimated=event.estimated)
-                    if event.resent:
-                        tally = self._tally
-                        self._set_fields(requests=tally.requests + 1, resent=tally.resent + tally.context)
+            case Context():
+                self._add_context(event)
+            case Quota():
+                self._set_fields(quota=max(filter(None, (self._tally.quota, event)), key=attrgetter("percent")))
             case Started(model=model) if model:
                 self._set_fields(model=model[:NAME])
             case Trouble():
@@ -221,6 +226,16 @@ class Folding:
         if self._length > 2 * MESSAGE_TAIL:
             self._pieces = [self.message]
             self._length = len(self._pieces[0])
+
+    def _add_context(self, event: Context) -> None:
+        self._set_fields(window=event.window or self._tally.window)
+        if event.tokens is None:
+            return
+        before = self._tally.context if event.estimated else 0
+        self._set_fields(context=before + event.tokens, estimated=event.estimated)
+        if event.resent:
+            tally = self._tally
+            self._set_fields(requests=tally.requests + 1, resent=tally.resent + tally.context)
 
     def _add_usage(self, event: Spent) -> None:
         usage = event.usage

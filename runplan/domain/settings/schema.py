@@ -92,6 +92,7 @@ web_address = rule_that(lambda url: re.fullmatch(r"|https?://[^\s/]\S*", url), "
 # Each key is annotated with its reason, and with the rule for its value or for each text of its list.
 Texts: TypeAlias = tuple[str, ...]
 Network: TypeAlias = str | Texts  # one of NETWORKS, or hosts
+OneOrMore: TypeAlias = Texts | str
 
 
 def is_allowed_host(name: str, port: int, hosts: Texts) -> bool:
@@ -127,6 +128,7 @@ class RunSettings(Struct, frozen=True, kw_only=True):
     ] = "ignored"
     sign_off: Annotated[Texts, 'a person signs off changes of these files, e.g. ["web/**"]'] = ()
     timezone: Annotated[str, "time zone of schedules, e.g. Europe/Berlin", known_zone] = "UTC"
+    pace: Annotated[int, "per cent of a usage window that runs may use; then agents wait; 0: all", percentage] = 0
     hours: Annotated[str, "agents begin only then, e.g. 22:00-07:00; empty: always", clock_hours] = ""
     misfire: Annotated[str, "after downtime: run missed schedules once or skip them", one_of(*MISFIRES)] = "run-once"
 
@@ -162,7 +164,9 @@ class AgentsSettings(Struct, frozen=True, kw_only=True):
     verifier: Annotated[str, "judges the work, preferably another agent", not_empty] = "codex"
     verifiers: Annotated[Texts, "several verifiers instead; all of them must pass"] = ()
     planner: Annotated[str, "writes plans: a built-in kind or an [agents.<name>]", not_empty] = "claude"
-    fallback: Annotated[str, "replaces an agent during its usage limit; empty: wait for the reset"] = ""
+    fallback: Annotated[
+        OneOrMore, "replaces an agent during its usage limit; of a list the first free one; empty: wait"
+    ] = ""
     sandbox: Annotated[str, "bubblewrap for agents and checks: auto, bwrap or none", one_of(*SANDBOXES)] = "auto"
     home: Annotated[Texts, 'entries of your home that agents may read, e.g. [".cache/models"]', home_entry] = ()
     caches: Annotated[Texts, "entries of your home, or other directories, of which they get their own", not_empty] = ()
@@ -178,15 +182,20 @@ class AgentsSettings(Struct, frozen=True, kw_only=True):
         return self.verifiers or (self.verifier,)
 
     @property
+    def fallbacks(self) -> tuple[str, ...]:
+        return tuple(filter(None, (self.fallback,))) if isinstance(self.fallback, str) else self.fallback
+
+    @property
     def dispatched(self) -> tuple[tuple[str, str], ...]:
         judging = "verifiers" if self.verifiers else "verifier"
         named = (("implementer", self.implementer), *((judging, name) for name in self.judges))
-        return (*named, *([("fallback", self.fallback)] if self.fallback else []))
+        return (*named, *(("fallback", name) for name in self.fallbacks))
 
     @property
     def named(self) -> list[tuple[str, str]]:
-        roles = [(role, getattr(self, role)) for role in ROLES] + [("verifiers", name) for name in self.verifiers]
-        return [(role, name) for role, name in roles if name or role != "fallback"]
+        roles = [(role, getattr(self, role)) for role in ROLES if role != "fallback"]
+        roles += [("fallback", name) for name in self.fallbacks]
+        return roles + [("verifiers", name) for name in self.verifiers]
 
     @property
     def used(self) -> tuple[AgentTable, ...]:
@@ -443,6 +452,18 @@ class Key(Struct, frozen=True):
     def written(self) -> object:
         return format_duration(self.default) if self.is_duration else self.default
 
+    @property
+    def is_network(self) -> bool:
+        return self.type == Network and self.rule is host
+
+    @property
+    def expected(self) -> str:
+        """The values that it takes, in words."""
+        if self.is_duration:
+            return 'a duration like "90s", "15m" or "1h30m"'
+        is_either = self.type == OneOrMore and not self.is_network
+        return 'text in quotes, or a list like ["a", "b"]' if is_either else self.TYPES[self.type]
+
     def read(self, value: object) -> Any:
         try:
             typed: Any = parse_duration(value) if self.is_duration else convert(value, self.type)
@@ -453,10 +474,9 @@ class Key(Struct, frozen=True):
         else:
             is_usable = typed is not None and (all(typed) if isinstance(typed, tuple) else "\0" not in typed)
         if not is_usable:
-            expected = 'a duration like "90s", "15m" or "1h30m"' if self.is_duration else self.TYPES[self.type]
-            raise ValueError(f"must be {expected}" + (f", not {value!r}" if self.type != Targets else ""))
-        if self.type == Network and typed not in NETWORKS and (isinstance(typed, str) or {*NETWORKS} & {*typed}):
-            raise ValueError(f"must be {self.TYPES[self.type]}, not {value!r}")
+            raise ValueError(f"must be {self.expected}" + (f", not {value!r}" if self.type != Targets else ""))
+        if self.is_network and typed not in NETWORKS and (isinstance(typed, str) or {*NETWORKS} & {*typed}):
+            raise ValueError(f"must be {self.expected}, not {value!r}")
         for item in typed if isinstance(typed, tuple) else (typed,):
             if self.rule is not None and (wrong := self.rule(item)):
                 raise ValueError(wrong)
@@ -464,7 +484,7 @@ class Key(Struct, frozen=True):
 
     def from_text(self, text: str) -> object:
         """The value that the text of a variable or a flag means. Other text is returned as it is, for `read`."""
-        if self.type in (Texts, Targets) or (self.type == Network and text not in NETWORKS):
+        if self.type in (Texts, Targets) or (self.is_network and text not in NETWORKS):
             return [part.strip() for part in text.split(",") if part.strip()]
         if self.is_duration or self.type in (str, Network):
             return text

@@ -73,6 +73,11 @@ def await_end(action: Action, state: RunState, context: RunContext) -> Iterator[
     ended = replace(ended, kind=ending.kind, detail=detail)
     yield ended if outcome.memory else _name_limit(ended, started)
     yield from _pause_after(ending, state.current.dispatches, context, started)
+    pace = context.settings.run.pace
+    if pace and (quota := outcome.tally.quota) is not None and quota.percent >= pace:
+        until = limit_ends(quota.resets, now=context.clock.now().timestamp(), times=1, seed=started.id)
+        words = f"{quota.percent}% of its usage window are used, and run.pace is {pace}"
+        yield _limit_agent(started.agent, until, words, context)
 
 
 def end(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
@@ -191,11 +196,15 @@ def _pause_after(
     words = ending.words
     if ending.kind is d.EndingKind.LIMIT:
         ends = limit_ends(ending.resets, now=now, times=record.limited + 1, seed=started.id)
-        account = context.settings.agents.account_of(agent)
-        yield e.AgentLimited(agent=agent, account=account, until=iso(datetime.fromtimestamp(ends, UTC)), words=words)
+        yield _limit_agent(agent, ends, words, context)
     elif ending.kind is d.EndingKind.OVERLOADED and record.busy < d.MAX_OVERLOADS:
         ends = busy_ends(now=now, times=record.busy + 1, seed=started.id)
         yield e.Paused(kind=WaitKind.OVERLOADED, until=iso(datetime.fromtimestamp(ends, UTC)), agent=agent, words=words)
+
+
+def _limit_agent(agent: str, ends: float, words: str, context: RunContext) -> e.AgentLimited:
+    account = context.settings.agents.account_of(agent)
+    return e.AgentLimited(agent=agent, account=account, until=iso(datetime.fromtimestamp(ends, UTC)), words=words)
 
 
 def sleep(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001

@@ -238,13 +238,13 @@ def _choose_agent(wanted: e.DispatchStarted, attempt: Attempt, options: e.RunSta
     authors = attempt.authors if isinstance(attempt, WorkAttempt) else ()
     verifier = wanted.agent or agents.judges[0]
     if wanted.role is Role.CRITIQUE:
-        preferred = [verifier, agents.fallback]
+        preferred = [verifier, *agents.fallbacks]
     elif wanted.role is not Role.VERIFY:
-        preferred = [getattr(agents, wanted.role.agent), agents.fallback]
+        preferred = [getattr(agents, wanted.role.agent), *agents.fallbacks]
     elif own.verifier or (verifier == usual.implementer and not own.agent) or verifier not in authors:
-        preferred = [verifier, *({agents.fallback} - set(authors))]
+        preferred = [verifier, *(name for name in agents.fallbacks if name not in authors)]
     else:  # the verifier stood in for the implementer, which now verifies in its place: none verifies its own work
-        preferred = [name for name in (agents.fallback, usual.implementer) if name not in authors]
+        preferred = [name for name in (*agents.fallbacks, usual.implementer) if name not in authors]
     names = list(dict.fromkeys(filter(None, preferred))) or [verifier]
     if names[0] in (own.agent, own.verifier) and names[0] not in (known := list_known(agents)):
         detail = f"the phase names the agent {names[0]}, and there are: {', '.join(known)}"

@@ -53,6 +53,7 @@ class Claude(Agent):
     models = ("ANTHROPIC_MODEL",)
     passed = ("CLAUDE_CONFIG_DIR", "CLAUDE_CODE_TMPDIR")
     closes = True
+    reports_quota = True
     highest_usd = (15.0, 75.0)
     stop_signal = signal.SIGINT
     fixed: ClassVar = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1"}
@@ -134,8 +135,10 @@ class Claude(Agent):
                 info = f.get_value(event, "rate_limit_info")
                 words = f"usage limit ({f.get_text(info, 'rateLimitType') or 'unnamed'})"
                 resets = float(f.get_count(info, "resetsAt")) or None
-                limit = d.Trouble(kind=d.EndingKind.LIMIT, words=words, resets=resets)
-                return (limit,) if f.get_text(info, "status") == "rejected" else ()
+                if f.get_text(info, "status") == "rejected":
+                    return (d.Trouble(kind=d.EndingKind.LIMIT, words=words, resets=resets),)
+                used = f.get_number(info, "utilization")  # a share, from three quarters on
+                return (d.Quota(percent=round(used * 100), resets=resets),) if used else ()
             case "user", _:
                 printed = [f.get_text(event, "tool_use_result", name) for name in ("stdout", "stderr")]
                 parts = (part for part in f.get_objects(event, "message", "content") if part.get("is_error"))

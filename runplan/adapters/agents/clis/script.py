@@ -20,7 +20,7 @@ from runplan.adapters.agents.fields import JsonObject, get_count, get_number
 from runplan.adapters.store.files import publish, read_text
 from runplan.domain.decoding import convert
 from runplan.domain.errors import SettingsError
-from runplan.domain.run.dispatch import AgentEvent, Context, EndingKind, Message, Spent, ToolUsed, Trouble, Usage
+from runplan.domain.run.dispatch import AgentEvent, Context, EndingKind, Message, Quota, Spent, ToolUsed, Trouble, Usage
 from runplan.domain.run.kinds import Role
 
 Step: TypeAlias = dict[str, Any]
@@ -46,6 +46,8 @@ _TELL = b"runplan:tell "
 
 
 class Script(Agent):
+    reports_quota = True
+
     def build_argv(self, task: Task) -> tuple[str, ...]:
         """A shell with the steps of this dispatch. A step fails as a whole; one with `once` is played by one agent."""
         script = task.directory / "steps.sh"
@@ -192,6 +194,8 @@ def _read_report(event: JsonObject) -> Iterator[AgentEvent]:
     if "trouble" in event:
         kind = EndingKind(str(event["trouble"]))
         yield Trouble(kind=kind, words=str(event.get("words", "")), resets=float(get_count(event, "resets")) or None)
+    if "quota" in event:
+        yield Quota(percent=get_count(event, "quota"), resets=float(get_count(event, "resets")) or None)
     if "context" in event:
         yield Context(tokens=get_count(event, "context"), window=get_count(event, "window"))
     if "tokens" in event or "usd" in event:
