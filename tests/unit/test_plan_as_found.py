@@ -130,3 +130,20 @@ def test_an_example_of_a_plan_asks() -> None:
 def test_the_boxes_of_a_review_are_no_work() -> None:
     with pytest.raises(PlanUnreadable, match="no phases found"):
         read("## REVIEW — P3-T2 Parser\n### Verdict\n- [x] Approve\n- [ ] Block\n### Issues\nNone.\n")
+
+
+def test_statuses_of_which_none_is_known_ask() -> None:
+    text = "## Phase 1 — A\n**Status:** Exploring\n## Phase 2 — B\n**Status:** {}\n"
+    knows_none = "runplan knows none of the statuses of the phases; write todo, in progress, blocked or done there"
+    assert errors(read(text.format("Researching"))) == [f"2: {knows_none}"]
+    assert errors(read(text.format("todo"))) == []
+
+
+def test_a_table_may_list_phases_of_the_past() -> None:
+    table = "# P\n| Phase | Status |\n|---|---|\n| 1 — A | ✅ Done |\n"
+    sections = "\n## Phase 2 — B\n1. b\n## Phase 3 — C\n1. c\n"
+    assert outline(read(table + sections)) == "2 todo W1, 3 todo W1"
+    table += "| 2 — B | ✅ |\n| 3 — C | ⬚ |\n"
+    assert outline(read(table + sections)) == "1 done W0, 2 done W1, 3 todo W1"
+    with pytest.raises(PlanUnreadable, match="make them agree"):
+        read(f"{table}| 4 — D | ⬚ |\n{sections}")

@@ -343,6 +343,10 @@ def _about_text(lines: Lines, reading: Reading) -> Iterator[Remark]:
             message = f"the plan names the landing mode {mode}, which runplan does not take from a plan; to use it, add"
             start = command("runplan", "start", lines.path, mode)
             yield Remark(index + 1, f"{message} the word: {start}", landing=mode)
+    stated = [place for place in reading.places if any(spot.slot in ("line", "cell") for spot in place.spots)]
+    if len(stated) > 1 and not any(place.mark.known or place.mark.note for place in stated):
+        message = "runplan knows none of the statuses of the phases; write todo, in progress, blocked or done there"
+        yield Remark(stated[0].at + 1, message, is_error=True)
     firsts = [place.first for place in reading.places]
     for heading in lines.headings:
         is_above = heading.level > 1 and heading.at < min(firsts) and max(firsts) < heading.end

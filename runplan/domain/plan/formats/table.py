@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from runplan.domain.plan.marks import UNITS, Named, id_key, read_commit, read_mark, read_name
+from runplan.domain.plan.marks import UNITS, Named, Status, id_key, read_commit, read_mark, read_name
 from runplan.domain.plan.reading import Place, Reading, Remark, Spot, find_sections, pair_sections
+from runplan.domain.plan.scan import LABEL, Heading
 
 if TYPE_CHECKING:
     from typing import TypeAlias
 
     from runplan.domain.plan.reading import Slot
-    from runplan.domain.plan.scan import Heading, Lines
+    from runplan.domain.plan.scan import Lines
 
     #: The line of a row, its phase (None without an id), and its status and commit with their blanks.
     Row: TypeAlias = tuple[int, Named | None, tuple[Spot, ...]]
@@ -40,7 +41,12 @@ def read_tracker(lines: Lines) -> Iterator[Reading]:
     if listed != {id_key(section.name.id) for section in sections}:  # the table may say Phase for each Milestone
         series = (find_sections(lines, unit) for unit in UNITS)
         sections = next((s for s in series if listed == {id_key(section.name.id) for section in s}), sections)
+    described = {id_key(section.name.id) for section in sections}
+    history = [row for row in rows if id_key(row[1].id) not in described and _is_done(lines, row)]
+    if sections and len(history) == len(rows):
+        return  # a table of phases that were done before those of the plan
     listed_sections = [section for section in sections if section.name.strong or id_key(section.name.id) in listed]
+    listed_sections += [Heading(line, LABEL, "", name, line + 1) for line, name, _ in history] if sections else []
     message = "this tracker row does not begin with a phase id; it is ignored"
     remarks = [Remark(line + 1, message) for line, name, _ in table if name is None]
     for section in sections:
@@ -63,6 +69,11 @@ def read_tracker(lines: Lines) -> Iterator[Reading]:
         places.append(replace(place, mark=mark, commit=commit, spots=spots, prose=tuple(cells[depends:][:1])))
     unit = sections[0].name.unit if sections else "phase"
     yield Reading("tracker", "tracker table", tuple(places), header, unit, tuple(remarks))
+
+
+def _is_done(lines: Lines, row: Row) -> bool:
+    cells = (lines.texts[spot.at][spot.begin : spot.end] for spot in row[2] if spot.slot == "cell")
+    return any(read_mark(cell.strip()).status is Status.DONE for cell in cells)
 
 
 def find_table(lines: Lines, sections: Sequence[Heading]) -> tuple[int, list[Row]] | None:
