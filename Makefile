@@ -16,7 +16,7 @@ CHAOS := $(if $(SOAK),--soak $(SOAK)) $(if $(SEED),--seed $(SEED)) $(if $(SAMPLE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-fleet check-image test test-fast test-bare test-rest test-all walk check format docs site picture screenshot bench bench-fleet chaos chaos-fleet zoo corpus
-.PHONY: install-optional install-browser test-web install-agents test-agents dist clean histories mutants
+.PHONY: install-optional install-browser test-web test-container install-agents test-agents dist clean histories mutants
 
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock
 PYTEST := $(SCRATCH) $(BIN)/python -m pytest -q -n auto --dist worksteal
@@ -142,6 +142,10 @@ dist: $(READY)  ## build wheel and sdist, install each into a clean environment 
 
 install-agents:  ## install the agents of test-agents into .agents; ONLY="claude codex"
 	@PYTHON=$(PYTHON) tests/agents/install.sh $(ONLY)
+
+test-container: $(READY)  ## run the tests of containers with podman and docker, as far as they work here (root, debootstrap)
+	@$(BIN)/python -m tests.container.image
+	@$(SCRATCH) $(BIN)/python -m pytest -q -n 2 --dist worksteal tests/container $(if $(ONLY),-k "$(ONLY)")
 
 # Not in /dev/shm: codex's own sandbox hides it.
 test-agents: $(READY)  ## run real agents against a scripted model; ONLY="claude and limit"

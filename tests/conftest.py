@@ -36,7 +36,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 #: Run only when they are named: real agents and Chromium are no part of the test tools, and take minutes.
-APART = ("tests/agents", "tests/web")
+APART = ("tests/agents", "tests/container", "tests/web")
 
 #: `make test` runs only what is marked here; `make test-rest` runs the others.
 REST = ("tests/chaos/", "tests/corpus/", "tests/e2e/", "tests/fleet/")

@@ -19,7 +19,8 @@ from runplan.adapters.git.repository import NO_IDENTITY, require_git, require_ta
 from runplan.adapters.notify.apprise_child import INSTALL
 from runplan.adapters.notify.channels import Channel, list_channels, list_failures
 from runplan.adapters.sandbox.bubblewrap import describe_view
-from runplan.adapters.sandbox.engines import read_demands, require_sandbox
+from runplan.adapters.sandbox.container import Container, find_engine, try_image
+from runplan.adapters.sandbox.engines import CONTAINER, read_demands, require_sandbox
 from runplan.adapters.store.location import hide_password
 from runplan.adapters.store.protocol import load_postgres, open_store
 from runplan.app.operations import runs
@@ -163,12 +164,14 @@ def _check_fleet(context: RepositoryContext) -> Look:
 def _check_agent(context: RepositoryContext, role: str, name: str) -> str:
     table = context.settings.agents.agent(name)
     in_dollars = context.settings.limits.in_dollars
-    invocation.require_agent(table, role, root=context.root, caller=context.env, in_dollars=in_dollars)
+    agents = context.settings.agents
+    invocation.require_agent(agents, table, role, root=context.root, caller=context.env, in_dollars=in_dollars)
     program = invocation.program_of(table)
     if lacks := invocation.lacks_login(table, context.env):
         raise RefusedEarly(f"{name}: {lacks}; run {program} once and sign in, or set its key in this terminal")
     agent = agent_of(table.kind)
-    version = invocation.version_of(table, context.env)
+    is_inside = agents.sandbox_of(name) == CONTAINER
+    version = "" if is_inside else invocation.version_of(table, context.env)
     account = f"; {redact_text(agent.describe_account(table, context.env))}" if agent.program else ""
     return f"{name} ({f'{program} {version}'.rstrip()}){account}"
 
@@ -183,10 +186,26 @@ def _check_sandbox(context: RepositoryContext) -> Look:
     if set(demands.modes.values()) == {"none"}:
         return f'off: agents.sandbox = "none". {UNCONFINED}'
     obstacle = require_sandbox(demands, context.env)
+    if demands.has_containers:
+        return _try_image(context)
     if obstacle is None:
         return "\n".join(describe_view(context.env, tests=invocation.home_use(context.settings.tests)))
     remedy = f'{obstacle.remedy}, or turn this off: agents.sandbox = "none"'
     return f"{obstacle.problem}. {UNCONFINED}", remedy
+
+
+def _try_image(context: RepositoryContext) -> Look:
+    """Start a container once."""
+    settings = context.settings.agents.container
+    engine = find_engine(settings, context.env)
+    image = preflight.prepare_image(context)
+    wanted = preflight.list_image_programs(context)
+    took_s, missing = try_image(Container(engine, image, settings, context.env), wanted)
+    name = settings.image or f"built from {settings.build}"
+    about = f"{engine.name} works. The image {name} starts in {took_s:.1f} s"
+    if not missing:
+        return f"{about} and has {', '.join(wanted)}"
+    return f"{about} and lacks {', '.join(missing)}", "install them in the image"
 
 
 def _check_channels(context: RepositoryContext, channels: Sequence[Channel]) -> Look:

@@ -13,7 +13,9 @@ from pathlib import Path
 
 #: All that is kept of the login: where programs are, where temporary files go, the settings of `make walk`, and
 #: variables of pytest for its workers.
-KEPT = frozenset(("PATH", "TMPDIR", "LD_LIBRARY_PATH", "USER", "LOGNAME", "WALKS", "WALK_STEPS", "NIGHT", "NIGHTS"))
+KEPT = frozenset(
+    ("PATH", "TMPDIR", "LD_LIBRARY_PATH", "USER", "LOGNAME", "WALKS", "WALK_STEPS", "NIGHT", "NIGHTS", "DOCKER_HOST")
+)
 KEPT_PREFIX = "PYTEST_"
 
 

@@ -4,7 +4,7 @@ set -eu
 
 missing=
 for pair in bwrap:bubblewrap git-lfs:git-lfs zsh:zsh fish:fish cc:gcc cc:libc6-dev systemd-analyze:systemd \
-    ip:iproute2; do
+    ip:iproute2 podman:podman runc:runc debootstrap:debootstrap; do
     command -v "${pair%%:*}" >/dev/null || missing="$missing ${pair#*:}"
 done
 if [ -z "$missing" ]; then

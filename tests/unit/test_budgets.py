@@ -13,7 +13,7 @@ from runplan.adapters.agents.invocation import require_agent
 from runplan.adapters.supervise.output import EventCollector
 from runplan.domain.errors import RefusedEarly
 from runplan.domain.run.dispatch import Tally, Usage
-from runplan.domain.settings.schema import AgentTable
+from runplan.domain.settings.schema import AgentsSettings, AgentTable
 from tests.support.samples import lines, outcome, outcome_of
 
 PRICE = {"usd_in": 2.0, "usd_out": 10.0}
@@ -100,7 +100,7 @@ def test_agents_without_price_and_reported_dollars_are_unwatched(
     table: AgentTable, is_unwatched: bool, tmp_path: Path
 ) -> None:
     with pytest.raises(RefusedEarly) as refused:  # none of the programs is installed here
-        require_agent(table, "implementer", root=tmp_path, caller={"PATH": ""}, in_dollars=True)
+        require_agent(AgentsSettings(), table, "implementer", root=tmp_path, caller={"PATH": ""}, in_dollars=True)
     assert ("reports no dollars" in str(refused.value)) is is_unwatched
 
 

@@ -7,6 +7,7 @@ import pytest
 from runplan.adapters.configuration.load import Layer, merge_layers
 from runplan.domain.errors import SettingsError
 from runplan.domain.settings.schema import KEYS, AgentTable, Settings, format_duration, is_allowed_host, parse_duration
+from runplan.domain.settings.toolchain import read_devcontainer
 
 
 def settled(**values: Any) -> Settings:
@@ -222,3 +223,18 @@ def test_a_network_is_all_none_or_hosts() -> None:
 )
 def test_a_list_of_hosts_names_whole_hosts_and_all_below_a_star(name: str, port: int, *, is_allowed: bool) -> None:
     assert is_allowed_host(name, port, ("example.com", "*.example.org", "one.port:8443")) is is_allowed
+
+
+def test_the_image_of_a_devcontainer_is_found() -> None:
+    assert read_devcontainer('{\n // ours\n "image": "a/b//c:1", /* x */\n}') == {"image": "a/b//c:1"}
+    assert read_devcontainer('{"build": {"dockerfile": "Dockerfile",},}') == {"build": ".devcontainer/Dockerfile"}
+    assert read_devcontainer('{"build": {"dockerfile": "../Dockerfile"}}') == {"build": "Dockerfile"}
+    for other in ("", "[]", "{", '{"dockerComposeFile": "x"}', '{"build": {"dockerfile": "../../Dockerfile"}}'):
+        assert read_devcontainer(other) == {}
+
+
+def test_a_container_is_a_table_of_its_own() -> None:
+    found = settled(agents={"sandbox": "container", "container": {"image": "x", "mounts": ["/opt"]}})
+    assert (found.agents.container.image, found.agents.container.mounts) == ("x", ("/opt",))
+    assert found.agents.tables == {}
+    assert "did you mean 'image'?" in refusal(agents={"container": {"imag": "x"}})

@@ -50,7 +50,9 @@ def test_the_shipped_settings_file_is_the_one_the_code_writes() -> None:
 def test_the_shipped_settings_file_sets_every_key_to_its_default_and_says_why() -> None:
     values = tomllib.loads(SHIPPED.read_text(encoding="utf-8"))
     own = {key.path for key in KEYS if key.section not in USER_SECTIONS}
-    assert {f"{section}.{name}" for section, table in values.items() for name in table} == own
+    tables = {**values, "agents.container": values["agents"].pop("container")}
+    assert {f"{section}.{name}" for section, table in tables.items() for name in table} == own
+    values["agents"]["container"] = tables["agents.container"]
     assert settle([Layer(origin="shipped", values=values)]).settings == settle([]).settings
     assert all(f"# {key.why}\n" in defaults_text() for key in KEYS)
 
@@ -63,6 +65,7 @@ def test_init_sets_what_was_found_and_leaves_the_rest_commented() -> None:
             "implementer": "codex",
             "verifier": "aider",
             "planner": "codex",
+            "container": {},
         },
         "tests": {"command": "make test", "env": ["HTTPS_PROXY"]},
         "limits": {},
@@ -93,7 +96,7 @@ def test_one_agent_alone_plays_every_role() -> None:
 
 def test_without_any_agent_init_says_so_and_shows_a_command() -> None:
     text = settings_text(replace(FOUND, installed=()))
-    assert tomllib.loads(text)["agents"] == {}
+    assert tomllib.loads(text)["agents"] == {"container": {}}
     assert "None of the known agents (claude, codex," in text
     assert '# kind = "command"' in text
     assert '# implementer = "claude"' in text
@@ -101,7 +104,9 @@ def test_without_any_agent_init_says_so_and_shows_a_command() -> None:
 
 def test_init_leaves_missing_values_commented() -> None:
     nothing = replace(FOUND, default_branch="", remotes=(), installed=(), toolchain=Toolchain())
-    assert not any(tomllib.loads(settings_text(nothing)).values())
+    values = tomllib.loads(settings_text(nothing))
+    assert values.pop("agents") == {"container": {}}
+    assert not any(values.values())
 
 
 @pytest.mark.parametrize("value", ['a"b\\c\n\x7fä', True, 0, 0.5, "", ["a", "b c"], []])

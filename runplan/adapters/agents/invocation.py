@@ -4,7 +4,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache, cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -17,7 +17,7 @@ from runplan.adapters.agents.clis import agent_of
 from runplan.adapters.agents.environment import agent_environment, allowed_variables, task_environment
 from runplan.adapters.configuration.load import list_agent_kinds
 from runplan.adapters.processes import run_program
-from runplan.adapters.sandbox.engines import is_used, open_sandbox
+from runplan.adapters.sandbox.engines import CONTAINER, Places, is_used, open_sandbox
 from runplan.adapters.sandbox.home import HomeMounts
 from runplan.adapters.sandbox.view import HomeUse, NoSandbox, Sandbox, View
 from runplan.domain.checks.guarded import INSTRUCTIONS
@@ -32,14 +32,6 @@ from runplan.domain.settings.schema import AgentsSettings, AgentTable, CheckSett
 VERSION_S = 15.0  #: some programs take a second to print their version
 _VERSION = r"\d{1,6}\.\d{1,6}[\w.+-]{0,40}"
 _INTERPRETER = r"(?:python|node|ruby|perl|bash|dash|zsh|sh)[\d.]*"
-
-
-class Places(Struct, frozen=True):
-    """Where the processes of one repository find what they need in a sandbox."""
-
-    homes: Path  #: directory of the private homes, one for each worktree
-    needed: tuple[Path, ...]  #: readable wherever they lie: repository, checkout, worktrees
-    shown: Mapping[Path, Path] = {}  #: files that hold a secret, with the copy without it that is shown instead
 
 
 class Agents(Struct, frozen=True, dict=True):
@@ -137,7 +129,16 @@ class Agents(Struct, frozen=True, dict=True):
         return self.confines_checks and all(self.is_sandboxed(table.name) for table in self.settings.used)
 
     def _sandbox(self, mode: str) -> Sandbox:
-        return open_sandbox(mode, self.caller, self.places.needed, self.places.shown) if self.places else NoSandbox()
+        return open_sandbox(mode, self.caller, self.places, self.settings.container) if self.places else NoSandbox()
+
+    def end(self, started: DispatchStarted) -> tuple[str, ...]:
+        """The command that ends what the dispatch leaves outside its process tree; () for nothing."""
+        mode = self.settings.sandbox_of(started.agent) if started.agent else self.settings.sandbox
+        return self._sandbox(mode).end(started.id)
+
+    def remove_leftovers(self, list_live: Callable[[], Collection[str]]) -> None:
+        """Remove what dispatches and scripts that have ended left in the engine of a sandbox."""
+        self._sandbox(self.settings.sandbox).remove_leftovers(list_live)
 
     def _view(
         self, started: DispatchStarted, directory: Path, cwd: Path, writable: Sequence[Path], uses: HomeUse
@@ -147,6 +148,7 @@ class Agents(Struct, frozen=True, dict=True):
         is_dropped = access is Access.SCRATCH
         return View(
             cwd=cwd,
+            dispatch=started.id,
             writable=(directory / OWN, *(() if is_dropped else writable)),
             layers=tuple(writable) if is_dropped else (),
             is_copy=bool(started.again),
@@ -196,7 +198,9 @@ class Agents(Struct, frozen=True, dict=True):
         return task_environment(dispatch=dispatch, role=role, plan=self.plan, phase=phase, run=self.run)
 
     def version(self, name: str) -> str:
-        return version_of(self.settings.agent(name), self.caller)
+        """The version of an agent's program on this machine; "" for one in an image."""
+        is_inside = self.settings.sandbox_of(name) == CONTAINER
+        return "" if is_inside else version_of(self.settings.agent(name), self.caller)
 
     def redacted(self, text: str) -> str:
         return redact_text(text, secret_values(self.caller))
@@ -277,13 +281,19 @@ def list_known(agents: AgentsSettings) -> list[str]:
 def require_agents(agents: AgentsSettings, *, root: Path, caller: Mapping[str, str], in_dollars: bool = False) -> None:
     """Refuse agents that could not be dispatched later; `in_dollars`: also those whose dollars are unknown."""
     for role, name in agents.dispatched:
-        require_agent(agents.agent(name), role, root=root, caller=caller, in_dollars=in_dollars)
+        require_agent(agents, agents.agent(name), role, root=root, caller=caller, in_dollars=in_dollars)
     for table in agents.others:
-        require_agent(table, table.name, root=root, caller=caller, in_dollars=in_dollars)
+        require_agent(agents, table, table.name, root=root, caller=caller, in_dollars=in_dollars)
 
 
 def require_agent(
-    table: AgentTable, role: str, *, root: Path, caller: Mapping[str, str], in_dollars: bool = False
+    agents: AgentsSettings,
+    table: AgentTable,
+    role: str,
+    *,
+    root: Path,
+    caller: Mapping[str, str],
+    in_dollars: bool = False,
 ) -> None:
     has_cost = agent_of(table.kind).reports_usd or table.usd_per_mtok_in or table.usd_per_mtok_out
     if in_dollars and not has_cost:
@@ -301,7 +311,9 @@ def require_agent(
         script.load_script(root / table.script)
         return
     program = program_of(table)
-    if shutil.which(program, path=caller.get("PATH", "")) is None and not (root / program).is_file():
+    is_inside = (table.sandbox or agents.sandbox) == CONTAINER  # `doctor` looks into the image
+    is_missing = shutil.which(program, path=caller.get("PATH", "")) is None and not (root / program).is_file()
+    if is_missing and not is_inside:
         install = agent_of(table.kind).install if not table.argv else ""
         remedy = f"install it{f': {install}' if install else ''}, or {ways}"
         raise RefusedEarly(

@@ -28,8 +28,9 @@ OURS = frozenset(
 )
 LARGEST = 1024 * 1024  #: bytes of a settings file
 _USER_PREFIXES = tuple(f"RUNPLAN_{section.upper()}_" for section in schema.USER_SECTIONS)
-_VARIABLES = {f"RUNPLAN_{key.section}_{key.name}".upper(): key for key in schema.KEYS}
+_VARIABLES = {f"RUNPLAN_{key.path.replace('.', '_')}".upper(): key for key in schema.KEYS}
 _AGENT_MODULES = os.path.join(os.path.dirname(os.path.dirname(__file__)), "agents", "clis")  # noqa: PTH120
+CONTAINER = "agents.container"  #: a table that is no agent
 _KEYS = {key.path: key for key in (*schema.KEYS, *schema.AGENT_KEYS, *schema.GATE_KEYS)}
 
 
@@ -101,9 +102,13 @@ def _user_layers(env: Mapping[str, str]) -> list[Layer]:
 
 def list_secret_places(section: object, env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """The keys of a section that open places with keys of the user to agents or tests, and these places."""
-    named = ((key, section.get(key)) for key in ("home", "mounts")) if isinstance(section, dict) else ()
+    if not isinstance(section, dict):
+        return
+    for key, place in list_secret_places(section.get("container"), env):
+        yield f"container.{key}", place
+    named = ((key, section.get(key)) for key in ("home", "mounts"))
     for key, place in ((key, str(place)) for key, places in named if isinstance(places, list) for place in places):
-        real = (home(env) / place).resolve()
+        real = (home(env) / place.partition(":")[0]).resolve()
         secrets = [path.resolve() for path in credential_files(env)]
         is_secret = any(real.is_relative_to(secret) for secret in secrets) or real.name == "docker.sock"
         if is_secret or (key == "mounts" and any(secret.is_relative_to(real) for secret in secrets)):
@@ -135,7 +140,10 @@ def _from_environment(env: Mapping[str, str]) -> list[Layer]:
         key = _VARIABLES.get(name)
         if key is None:
             raise SettingsError(f"{name}: unknown setting; did you mean {nearest_word(name, _VARIABLES, 0.0)}?")
-        layers.append(Layer(origin=name, values={key.section: {key.name: key.from_text(text)}}))
+        values: dict[str, object] = {key.name: key.from_text(text)}
+        for part in reversed(key.section.split(".")):
+            values = {part: values}
+        layers.append(Layer(origin=name, values=values))
     return layers
 
 
@@ -147,9 +155,10 @@ def merge_layers(layers: Iterable[Layer]) -> LoadedSettings:
     for layer in layers:
         for section, name, value in _flatten_tables(layer):
             kind, dot, _ = section.partition(".")
-            key = _KEYS.get(f"{kind}.*.{name}" if dot else f"{section}.{name}")
+            of = f"{kind}.*" if dot and section != CONTAINER else section
+            key = _KEYS.get(f"{of}.{name}")
             if key is None:
-                valid = tuple(key.name for key in _KEYS.values() if key.section == (f"{kind}.*" if dot else section))
+                valid = tuple(key.name for key in _KEYS.values() if key.section == of)
                 expected = f"must be a table; write [{section}.NAME] above its keys"
                 why = f"unknown key; {_suggest_key(name, valid)}" if valid else expected
                 raise _key_error(layer.origin, f"[{section}] {name}", why)
@@ -160,6 +169,7 @@ def merge_layers(layers: Iterable[Layer]) -> LoadedSettings:
             path = f"{section}.{name}"
             values[path] = value
             origins[path] = layer.origin
+    values_of["agents"]["container"] = schema.ContainerSettings(**values_of.pop(CONTAINER, {}))  # type: ignore[arg-type]
     tables: dict[str, dict[str, object]] = {"agents": {}, "gates": {}}
     for section in [section for section in values_of if section not in schema.SECTIONS]:
         kind, name = section.split(".", 1)

@@ -4,7 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from urllib.parse import quote
@@ -22,21 +22,21 @@ PROBE_S = 10.0
 SHARED_MEMORY = 1 << 30  #: bytes of /dev/shm
 #: Rules of seccomp, by which the kernel has no add_key, request_key and keyctl: keys do not belong to a namespace.
 _RULES = str(Path(__file__).with_name("no_keys.bpf"))
-_EMPTY_FILE = str(Path(__file__).parents[2] / "py.typed")  #: not /dev/null, which a bind mount makes unreadable
+EMPTY_FILE = str(Path(__file__).parents[2] / "py.typed")  #: not /dev/null, which a bind mount makes unreadable
 
 #: Capabilities that root keeps: what installers need. With others it could remount, or open files by their number.
-_KEPT = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID", "NET_BIND_SERVICE", "SYS_CHROOT")
+KEPT = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID", "NET_BIND_SERVICE", "SYS_CHROOT")
 #: With a pid namespace, programs can signal no process outside.
 _BASE = (
     *("--ro-bind", "/", "/", "--dev", "/dev", "--unshare-pid", "--proc", "/proc", "--unshare-ipc"),
     *("--die-with-parent", "--cap-drop", "ALL"),
-    *(word for name in (_KEPT if os.geteuid() == 0 else ()) for word in ("--cap-add", f"CAP_{name}")),
+    *(word for name in (KEPT if os.geteuid() == 0 else ()) for word in ("--cap-add", f"CAP_{name}")),
     *(("--ro-bind", "/proc/sys", "/proc/sys") if os.geteuid() == 0 else ()),  # settings of the kernel
     *("--size", str(SHARED_MEMORY), "--tmpfs", "/dev/shm"),  # noqa: S108
 )
 FORWARDER = forward.__file__
 _MOUNTING = ("--bind", "--bind-try", "--ro-bind", "--ro-bind-try", "--dev-bind-try", "--tmpfs")
-_COPIED = "/run/copied-"  #: the originals of files that a program replaces
+COPIED = "/run/copied-"  #: the originals of files that a program replaces
 #: Makes links (-s) and copies (-p) that are not there, then executes a command. An empty file is an old mount point.
 #: The first argument is a home, or "": the files there were left by set-up, and are removed.
 _PREPARE = """
@@ -66,22 +66,16 @@ class Bubblewrap(Struct, frozen=True):
         cwd = os.path.realpath(view.cwd)
         entries = HomeMounts(self.env, view.uses)
         mounts = (*self._private(entries, view), *self._named(entries, view))
-        writable = (word for path in _resolve(view.writable) for word in ("--bind", path, path))
+        writable = (word for path in resolve_paths(view.writable) for word in ("--bind", path, path))
         network = () if view.network == "all" else ("--unshare-net",)
         words = (*_BASE, *network, *mounts, *writable, *self._variables(), "--chdir", cwd, "--")
         if view.home:
             _remove_links(view.home / "home", words, os.path.realpath(entries.path))
-            # A command inside makes links and copies in the home, since agents write there.
-            made = [("-p", f"{_COPIED}{number}", name) for number, name in enumerate(entries.copied)]
-            made += [("-s", real, name) for name, real in entries.links.items()]  # a program needs the files beside it
-            cleared = os.path.realpath(entries.path) if view.is_judge else ""
-            if made or cleared:
-                rows = (word for how, source, name in made for word in (how, source, str(entries.path / name)))
-                words += ("/bin/sh", "-c", _PREPARE, "sh", cleared, *rows, "--")
+            words += prepare_home(entries, view, entries.links)
         if not isinstance(view.network, str):
             words += (sys.executable, "-I", "-S", FORWARDER, f"/run/{SOCKET}", ",".join(view.network))
         words += tuple(command)
-        below = dict(enumerate(_resolve(view.layers), 1))
+        below = dict(enumerate(resolve_paths(view.layers), 1))
         if view.drops_home and view.home:
             below[0] = os.path.realpath(view.home / "home")
         if not below:
@@ -93,6 +87,12 @@ class Bubblewrap(Struct, frozen=True):
         pairs = (word for number, path in below.items() for word in (str(number), path))
         layers = str(_layer(view, 0).parents[1])
         return (*namespace, *_call(self.program, (*ids, *words), layers, how, *pairs))
+
+    def end(self, dispatch: str) -> tuple[str, ...]:  # noqa: ARG002
+        return ()
+
+    def remove_leftovers(self, list_live: Callable[[], Collection[str]]) -> None:
+        """The kernel ends a view with its first process."""
 
     def _private(self, entries: HomeMounts, view: View) -> Iterator[str]:
         """Temporary files, and the private home with what is readable of the real one mounted into it."""
@@ -120,14 +120,14 @@ class Bubblewrap(Struct, frozen=True):
             if name not in entries.links:
                 yield from ("--ro-bind-try", real, f"{top}/{name}")
         for number, name in enumerate(entries.copied):
-            yield from ("--ro-bind-try", str(entries.path / name), f"{_COPIED}{number}")
+            yield from ("--ro-bind-try", str(entries.path / name), f"{COPIED}{number}")
 
     def _named(self, entries: HomeMounts, view: View) -> Iterator[str]:
         """Places that are needed although they lie below a private one, the view's own ones, and secrets elsewhere."""
         home = os.path.realpath(entries.path)
         programs = (path for path in list_programs(self.env) if not is_below(os.path.realpath(path), [home]))
         own = (sys.prefix, sys.base_prefix, str(Path(__file__).parents[3]))
-        named = _resolve((view.cwd, *self.needed, *map(Path, (*own, *programs))))
+        named = resolve_paths((view.cwd, *self.needed, *map(Path, (*own, *programs))))
         private = (*TEMPORARY, "/dev/shm", home)  # noqa: S108
         shown = [path for path in named if is_below(path, private) and not is_below(home, [path])]
         for path in shown:
@@ -143,20 +143,29 @@ class Bubblewrap(Struct, frozen=True):
                 yield from ("--bind", str(own_place), place)
         for name in (name for name in entries.readable if name.startswith("/")):
             yield from ("--ro-bind-try", name, name)
-        for number, place in enumerate(_resolve(view.layers), 1):
+        for number, place in enumerate(resolve_paths(view.layers), 1):
             yield from ("--bind", str(_layer(view, number)), place)
         for name in entries.shared:
             yield from ("--bind-try", os.path.realpath(entries.path / name), str(Path(home) / name))
         for file, copy in self.shown.items():
             yield from ("--ro-bind-try", str(copy), os.path.realpath(file))
         for path in (*entries.hidden, *entries.list_below(shown)):
-            yield from ("--tmpfs", path) if Path(path).is_dir() else ("--ro-bind", _EMPTY_FILE, path)
+            yield from ("--tmpfs", path) if Path(path).is_dir() else ("--ro-bind", EMPTY_FILE, path)
 
     def _variables(self) -> Iterator[str]:
         yield from ("--unsetenv", "TMPDIR", "--setenv", "XDG_RUNTIME_DIR", "/run")
         for name, place in _VARIABLES.items() if self.env.get("HOME") else ():
             if self.env.get(name):
                 yield from ("--setenv", name, f"{self.env['HOME']}/{place}")
+
+
+def prepare_home(entries: HomeMounts, view: View, links: Mapping[str, str]) -> tuple[str, ...]:
+    """The words before a command that makes links and copies in the home. It runs inside, since agents write there."""
+    made = [("-p", f"{COPIED}{number}", name) for number, name in enumerate(entries.copied)]
+    made += [("-s", real, name) for name, real in links.items()]  # a program needs the files beside it
+    cleared = os.path.realpath(entries.path) if view.is_judge else ""
+    rows = (word for how, source, name in made for word in (how, source, str(entries.path / name)))
+    return ("/bin/sh", "-c", _PREPARE, "sh", cleared, *rows, "--") if made or cleared else ()
 
 
 def _remove_links(home: Path, words: Sequence[str], top: str) -> None:
@@ -224,7 +233,7 @@ def _find_namespace() -> tuple[str, ...]:
     return command if works else ()
 
 
-def _resolve(paths: Iterable[Path]) -> tuple[str, ...]:
+def resolve_paths(paths: Iterable[Path]) -> tuple[str, ...]:
     return tuple(sorted({os.path.realpath(path) for path in paths}))
 
 

@@ -1,14 +1,26 @@
 """Which engine makes the views of a run."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec import Struct
 
 from runplan.adapters.sandbox.bubblewrap import Bubblewrap, find_obstacle, find_program
+from runplan.adapters.sandbox.container import Container, find_engine
 from runplan.adapters.sandbox.view import NoSandbox, Obstacle, Sandbox
 from runplan.domain.errors import RefusedEarly
-from runplan.domain.settings.schema import AgentsSettings, CheckSettings, Network
+from runplan.domain.settings.schema import AgentsSettings, CheckSettings, ContainerSettings, Network
+
+CONTAINER = "container"
+
+
+class Places(Struct, frozen=True):
+    """Where the processes of one repository find what they need in a sandbox."""
+
+    homes: Path  #: directory of the private homes, one for each worktree
+    needed: tuple[Path, ...]  #: readable wherever they lie: repository, checkout, worktrees
+    shown: Mapping[Path, Path] = {}  #: files that hold a secret, with the copy without it that is shown instead
+    image: str = ""  #: the id of the image of containers
 
 
 class Demands(Struct, frozen=True):
@@ -16,26 +28,38 @@ class Demands(Struct, frozen=True):
 
     modes: Mapping[str, str]
     networks: Mapping[str, Network]
+    container: ContainerSettings
+
+    @property
+    def has_containers(self) -> bool:
+        return CONTAINER in self.modes.values()
 
 
 def read_demands(agents: AgentsSettings, tests: CheckSettings) -> Demands:
     own = {f"agents.{table.name}.sandbox": table.sandbox for table in agents.used if table.sandbox}
     networks = {"agents.network": agents.network, "tests.network": tests.network}
-    return Demands({"agents.sandbox": agents.sandbox} | own, networks)
+    return Demands({"agents.sandbox": agents.sandbox} | own, networks, agents.container)
 
 
 def is_used(mode: str, env: Mapping[str, str]) -> bool:
-    return mode == "bwrap" or (mode == "auto" and find_obstacle(env) is None)
+    return mode in ("bwrap", CONTAINER) or (mode == "auto" and find_obstacle(env) is None)
 
 
-def open_sandbox(mode: str, env: Mapping[str, str], needed: Sequence[Path], shown: Mapping[Path, Path]) -> Sandbox:
-    return Bubblewrap(find_program(env) or "bwrap", env, tuple(needed), shown) if is_used(mode, env) else NoSandbox()
+def open_sandbox(mode: str, env: Mapping[str, str], places: Places, settings: ContainerSettings) -> Sandbox:
+    if mode == CONTAINER:
+        owner = str(places.homes)
+        return Container(find_engine(settings, env), places.image, settings, env, owner, places.needed, places.shown)
+    if is_used(mode, env):
+        return Bubblewrap(find_program(env) or "bwrap", env, places.needed, places.shown)
+    return NoSandbox()
 
 
 def require_sandbox(demands: Demands, env: Mapping[str, str]) -> Obstacle | None:
     """Refuse a start when a setting demands a sandbox that does not work; else the obstacle to a wanted one."""
     wanted = {mode: key for key, mode in demands.modes.items() if mode != "none"}
-    obstacle = find_obstacle(env) if wanted else None
+    if demands.has_containers:
+        _require_containers(demands, wanted, env)
+    obstacle = find_obstacle(env) if {"auto", "bwrap"} & {*wanted} else None
     if obstacle and (key := wanted.get("bwrap")):
         raise RefusedEarly(f'{key} = "bwrap" does not work here: {obstacle.problem}; {obstacle.remedy}')
     off = next((f'{key} = "none"' for key, mode in demands.modes.items() if mode == "none"), "")
@@ -44,3 +68,18 @@ def require_sandbox(demands: Demands, env: Mapping[str, str]) -> Obstacle | None
         why = off or (obstacle.problem if obstacle else "")
         raise RefusedEarly(f'{bounded} needs a sandbox: {why}; see runplan doctor, or set {bounded} = "all"')
     return obstacle
+
+
+def _require_containers(demands: Demands, wanted: Mapping[str, str], env: Mapping[str, str]) -> None:
+    if other := next((f'{key} = "{mode}"' for mode, key in wanted.items() if mode != CONTAINER), ""):
+        key = wanted[CONTAINER]
+        raise RefusedEarly(f'{key} = "container" and {other} do not mix; use containers for all agents, or for none')
+    image, build = demands.container.image, demands.container.build
+    if bool(image) == bool(build):
+        why = "image and build exclude each other" if image else "neither image nor build is set"
+        raise RefusedEarly(f"agents.container: {why}; name an image, or a Dockerfile of the repository")
+    engine = find_engine(demands.container, env)
+    bounded = next((key for key, network in demands.networks.items() if not isinstance(network, str)), "")
+    if bounded and not engine.is_local:
+        why = f"{engine.name} runs in a virtual machine, into which no socket of the proxy leads"
+        raise RefusedEarly(f'{bounded} cannot be a list here: {why}; set "all" or "none"')

@@ -7,7 +7,7 @@ which are private.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -31,6 +31,7 @@ class HomeUse(Struct, frozen=True):
 
 class View(Struct, frozen=True, kw_only=True):
     cwd: Path
+    dispatch: str = ""  #: whose process it is; "" for a script of runplan
     writable: tuple[Path, ...] = ()  #: existing directories, at their own paths
     layers: tuple[Path, ...] = ()  #: existing directories on which it works; what it changes there is dropped
     is_copy: bool = False  #: the layers are copies, also where the kernel could do without
@@ -54,12 +55,26 @@ class Sandbox(Protocol):
         """The command that runs `command` in the view."""
         ...
 
+    def end(self, dispatch: str) -> tuple[str, ...]:
+        """The command that ends the views of a dispatch when the processes below its shim are gone; () for none."""
+        ...
+
+    def remove_leftovers(self, list_live: Callable[[], Collection[str]]) -> None:
+        """Remove what is left of views of dispatches that are not live, and of scripts whose runplan has ended."""
+        ...
+
 
 class NoSandbox:
     """No engine: the process sees and may write what the user may."""
 
     def wrap(self, command: Sequence[str], view: View) -> tuple[str, ...]:  # noqa: ARG002
         return tuple(command)
+
+    def end(self, dispatch: str) -> tuple[str, ...]:  # noqa: ARG002
+        return ()
+
+    def remove_leftovers(self, list_live: Callable[[], Collection[str]]) -> None:
+        """There is nothing but processes."""
 
 
 def is_below(path: str, tops: Iterable[str]) -> bool:

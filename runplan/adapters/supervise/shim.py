@@ -62,6 +62,7 @@ PIPE_SIZE = 1024 * 1024
 CHUNK = 256 * 1024
 MEMORY_S = 1.0  #: how often the memory of a dispatch that has a limit is measured
 OOM_SCORE = 500  #: a kernel without memory ends a process of a dispatch rather than runplan
+END_S = 60.0  #: for an engine to end a sandbox
 LEFTOVER_GRACE_S = 1.0  #: between SIGTERM and SIGKILL for processes that an agent leaves behind
 LONGEST_SLEEP_S = 86_400.0  #: the kernel refuses to sleep for much longer at once
 
@@ -174,7 +175,8 @@ def _start(launch: Launch) -> tuple[int, int, list[int]]:
             stderr=err,
             pass_fds=more,
             cwd=launch.cwd,
-            env={**launch.env, MARK: launch.id} | ({LOGS: " ".join(map(str, more))} if more else {}),
+            env={**launch.env, MARK: launch.id}
+            | ({LOGS: " ".join(f"/dev/fd/{number}" for number in more)} if more else {}),
             start_new_session=True,
         )
     agent.returncode = 0  # the shim waits for every child itself; Popen must not
@@ -279,6 +281,8 @@ class _Supervision:
         grace_s = self._launch.grace_s if self._ending is None else self._kill_at - time.monotonic()
         leftovers, left = processes.end_all(self._leftovers, grace_s=max(0.0, min(LEFTOVER_GRACE_S, grace_s)))
         exit_code = os.waitstatus_to_exitcode(self._status)
+        if self._ending or exit_code < 0:
+            self._end_sandbox()
         by_signal, tally = exit_code < 0, self._events.tally
         ending = self._ending or (Ending.SIGNALLED if by_signal else Ending.EXITED)
         return Outcome(
@@ -376,6 +380,7 @@ class _Supervision:
         if self._ending:
             if now >= self._kill_at or self._signals.requests > 1:
                 self._signals.requests = 1
+                self._end_sandbox()
                 processes.kill_all(self._leftovers)
                 self._kill_at = time.monotonic() + processes.KILLED_S
         elif now >= self._wall:
@@ -427,6 +432,11 @@ class _Supervision:
         is_full = ending is Ending.CONTEXT and not self._is_warned  # it may have notes to write
         grace_s = (self._launch.save_s if is_full else 0) or self._launch.grace_s
         self._kill_at = time.monotonic() + grace_s  # finding its processes took some time
+
+    def _end_sandbox(self) -> None:
+        """End what the sandbox has outside the process tree; one that ended by itself has left nothing."""
+        if self._launch.end:
+            processes.run_program(self._launch.end, self._launch.env, within_s=END_S)
 
     def _family(self) -> Iterator[Process]:
         return processes.family(self._launch.id, shim=os.getpid(), leader=self._agent)

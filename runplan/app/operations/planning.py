@@ -161,7 +161,7 @@ def _with_agents(context: RepositoryContext, request: PlanRequest) -> Repository
     planner = request.agent or agents.planner
     critic = request.critic or agents.judges[0]
     for role, name in (("planner", planner), ("verifier", critic)):
-        require_agent(agents.agent(name), role, root=context.root, caller=context.env)
+        require_agent(agents, agents.agent(name), role, root=context.root, caller=context.env)
     others = {"implementer": agents.implementer, "verifiers": (critic, *agents.judges)} if request.then else {}
     agents = replace(agents, planner=planner, verifier=critic, **{"implementer": planner, "verifiers": (), **others})
     if request.model:

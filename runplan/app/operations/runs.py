@@ -330,6 +330,9 @@ def admit_agents(caller: Caller, context: RepositoryContext, *, is_new: bool = T
         return  # they run on other machines
     preflight.require_agents(context)
     demands = read_demands(context.settings.agents, context.settings.tests)
+    off = [key for key, mode in demands.modes.items() if mode == "none"]
+    if off and len(off) < len(demands.modes) and is_new:
+        caller.warn(f'{off[0]} = "none": this agent can do what you can, so the run is unprotected')
     if require_sandbox(demands, context.env) is not None and is_new:
         caller.warn("no sandbox: an agent can do what you can; see: runplan doctor")
     elif any(is_used(mode, context.env) for mode in demands.modes.values()):

@@ -20,7 +20,7 @@ from runplan.app.views.inspection import RepositoryFacts, describe_commits, insp
 from runplan.domain.checks.runners.naming import foresee_unnamed
 from runplan.domain.errors import NotFound, RefusedEarly
 from runplan.domain.gitfacts import Kept, Removed
-from runplan.domain.settings.schema import KEYS, SECTIONS, USER_SECTIONS, Settings
+from runplan.domain.settings.schema import KEYS, USER_SECTIONS, Settings
 from runplan.domain.text import toml_value
 from runplan.engine.loop.context import context_at, settings_note, spec_plans
 from runplan.engine.loop.leftovers import collect_leftovers
@@ -99,7 +99,7 @@ _INIT_HEAD = """\
 def settings_document(head: str, values: Mapping[str, object], agents_note: str = "") -> str:
     """A runplan.toml with these values; all other keys are commented out."""
     parts = [head]
-    for section in SECTIONS:
+    for section in dict.fromkeys(key.section for key in KEYS):
         if section not in USER_SECTIONS and (lines := keys_text(section, values)):
             note = agents_note if section == "agents" else ""
             parts.append(f"[{section}]\n{note}{lines}{_EXAMPLES.get(section, '')}")
@@ -134,6 +134,7 @@ def settings_text(facts: RepositoryFacts) -> str:
         "tests.paths": tools.paths,
         "tests.env": facts.variables if tools.setup or tools.tests else (),
     }
+    found |= {f"agents.container.{key}": value for key, value in facts.container.items()}
     note = "" if facts.installed else _NO_AGENT.format(known=", ".join(known_agents()))
     return settings_document(_INIT_HEAD, {key: value for key, value in found.items() if value}, note)
 

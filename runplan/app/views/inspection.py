@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -17,9 +17,10 @@ from runplan.adapters.agents.clis import agent_of
 from runplan.adapters.agents.environment import FETCHING
 from runplan.adapters.configuration.load import list_agent_kinds
 from runplan.adapters.git.command import SETTINGS, borrowing, configured
+from runplan.adapters.store.files import read_text
 from runplan.domain.errors import GitFailed
 from runplan.domain.gitfacts import Identity, Oid
-from runplan.domain.settings.toolchain import FOLDERS, Toolchain, detect, manifests
+from runplan.domain.settings.toolchain import DEVCONTAINER, FOLDERS, Toolchain, detect, manifests, read_devcontainer
 from runplan.domain.text import visible
 from runplan.engine.loop.context import RepositoryContext
 
@@ -40,6 +41,7 @@ class RepositoryFacts(Struct, frozen=True, kw_only=True):
     remotes: tuple[str, ...]
     installed: tuple[str, ...]  #: the known agents whose program is on PATH, in the order they are suggested
     toolchain: Toolchain
+    container: Mapping[str, str] = {}  #: image or build of .devcontainer/devcontainer.json, by the setting
     variables: tuple[str, ...] = ()  #: names of those that package managers and compilers read here
 
 
@@ -70,6 +72,7 @@ def inspect_repository(context: RepositoryContext) -> RepositoryFacts:
             remotes=tuple(git.remote().splitlines()),
             installed=tuple(kind for kind in known_agents() if shutil.which(agent_of(kind).program, path=path)),
             toolchain=detect(files, texts),
+            container=read_devcontainer(read_text(root / DEVCONTAINER) or ""),
             variables=tuple(sorted(FETCHING & context.env.keys())),
         )
 

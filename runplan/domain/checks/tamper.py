@@ -73,6 +73,7 @@ class Permit(Struct, frozen=True, kw_only=True):
     bookkeeping: tuple[str, ...] = ()  #: plan, report, index, runplan.toml: never permitted
     test_paths: tuple[str, ...] = ()  #: tests.paths
     written: tuple[str, ...] = ()  #: plan, report and index: no file may replace one of their folders
+    built: str = ""  #: the file from which the image of the run's containers is built
     instructions: tuple[str, ...] = INSTRUCTIONS  #: patterns: files that agents of the run take as instructions
 
     def names(self, path: str) -> bool:
@@ -120,8 +121,10 @@ def _examine_change(change: FileChange, permit: Permit) -> Iterator[Tampering]:
     top = path.partition("/")[0]
     folders = {pattern: literal(pattern).partition("/")[0] for pattern in permit.touches}
     meant = [pattern for pattern in permit.touches if literal(pattern) == path or folders[pattern] == top]
-    if covers(CI, path) and not (permit.names(path) or permit.allowed(path) or covers(meant, path)):
-        detail = "a file of the CI or a hook was changed, and the phase does not name it"
+    is_built = path == permit.built
+    if (covers(CI, path) or is_built) and not (permit.names(path) or permit.allowed(path) or covers(meant, path)):
+        what = "the file of agents.container.build" if is_built else "a file of the CI or a hook"
+        detail = f"{what} was changed, and the phase does not name it"
         yield Tampering(TamperKind.CHANGED_CI, path, detail)
     if covers((*PROMPTS, *permit.instructions), path) and not permit.allowed(path):
         yield Tampering(TamperKind.INSTRUCTIONS, path, "instructions of agents were changed")

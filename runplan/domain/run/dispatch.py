@@ -20,7 +20,7 @@ NOTES = f"{OWN}/notes.md"  #: of a writer, for the agent that continues its work
 EVERY_PHASE = "all"  #: the phase of the verifier that judges all phases together
 TOLD = "told"  #: the folder of a dispatch with the messages for its agent, a file each
 PROGRESS = "progress.log"  #: a line `context% tools` for each change
-LOGS = "RUNPLAN_LOGS"  #: has the descriptors of `Launch.logs`
+LOGS = "RUNPLAN_LOGS"  #: has the paths of `Launch.logs`
 
 
 class Ending(StrEnum):
@@ -285,6 +285,7 @@ class Launch(Struct, frozen=True, kw_only=True):
     cwd: str
     env: dict[str, str]
     boxed: bool = False  #: it runs in a sandbox, so it needs a folder for temporary files
+    end: tuple[str, ...] = ()  #: the command that ends what its sandbox has outside its process tree
     hosts: tuple[str, ...] = ()  #: the only ones that it may reach, through a proxy of the shim; empty: no proxy
     stdin: str = ""  #: path of the file given as standard input; "" for none
     talks: bool = False  #: its standard input stays open for messages; `stdin` is the first one
@@ -292,7 +293,7 @@ class Launch(Struct, frozen=True, kw_only=True):
     wall_s: float
     silence_s: float = 0  #: 0 = no silence limit
     log_cap: int = 16 * 1024 * 1024  #: bytes kept of each output; the rest is counted and dropped
-    logs: tuple[str, ...] = ()  #: names of further logs; the process writes to the descriptors that LOGS has
+    logs: tuple[str, ...] = ()  #: names of further logs; the process writes to the paths that LOGS has
     grace_s: float = 5.0  #: between asking the process to end and killing it
     save_s: float = 0.0  #: the same at a hand-over, of an agent that was not warned; 0 = grace_s
     tokens: int = 0  #: limit, sent and received; 0 = none

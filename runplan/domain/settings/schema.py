@@ -21,7 +21,8 @@ Rule: TypeAlias = Callable[[Any], str]
 
 LANDINGS = ("cherry-pick", "pr", "direct")
 NOTICES = ("done", "failed", "waiting", "limit", "morning")
-SANDBOXES = ("auto", "bwrap", "none")
+SANDBOXES = ("auto", "bwrap", "container", "none")
+CONTAINER_ENGINES = ("auto", "podman", "docker")
 NETWORKS = ("all", "none")  #: beside a list of hosts
 MISFIRES = ("run-once", "skip")
 #: The roles that name an agent. Only the fallback may be empty.
@@ -159,6 +160,14 @@ class AgentTable(Struct, frozen=True, kw_only=True):
     account: Annotated[str, "login that it uses; agents of one share its usage limit; unset: its name", not_empty] = ""
 
 
+class ContainerSettings(Struct, frozen=True, kw_only=True):
+    image: Annotated[str, 'image in which agents and checks run, if agents.sandbox = "container"'] = ""
+    build: Annotated[str, "Dockerfile of the repository from which it is built instead, at the target's tip"] = ""
+    engine: Annotated[str, "auto takes the first that works", one_of(*CONTAINER_ENGINES)] = "auto"
+    mounts: Annotated[Texts, 'further places in it, read-only, e.g. ["/opt/sdk", "/data:/data:rw"]', absolute] = ()
+    user: Annotated[str, "user in it; empty: you"] = ""
+
+
 class AgentsSettings(Struct, frozen=True, kw_only=True):
     implementer: Annotated[str, "does the work: a built-in kind or an [agents.<name>]", not_empty] = "claude"
     verifier: Annotated[str, "judges the work, preferably another agent", not_empty] = "codex"
@@ -167,13 +176,16 @@ class AgentsSettings(Struct, frozen=True, kw_only=True):
     fallback: Annotated[
         OneOrMore, "replaces an agent during its usage limit; of a list the first free one; empty: wait"
     ] = ""
-    sandbox: Annotated[str, "bubblewrap for agents and checks: auto, bwrap or none", one_of(*SANDBOXES)] = "auto"
+    sandbox: Annotated[
+        str, "for agents and checks: auto (bubblewrap), bwrap, container or none", one_of(*SANDBOXES)
+    ] = "auto"
     home: Annotated[Texts, 'entries of your home that agents may read, e.g. [".cache/models"]', home_entry] = ()
     caches: Annotated[Texts, "entries of your home, or other directories, of which they get their own", not_empty] = ()
     mounts: Annotated[Texts, "places, sockets and devices outside the home that they may use", absolute] = ()
     network: Annotated[Network, 'hosts that agents may reach: all, none, or a list like ["*.example.com"]', host] = (
         "all"
     )
+    container: ContainerSettings = ContainerSettings()
     tables: dict[str, AgentTable] = {}
     others: tuple[AgentTable, ...] = ()  #: that phases of the plan, or the caller, want besides
 
@@ -504,7 +516,12 @@ def keys_of(section: str, declared: type[Struct]) -> tuple[Key, ...]:
     )
 
 
-KEYS = tuple(key for section in fields(Settings) for key in keys_of(section.name, section.type))
+_OF_CONTAINERS = keys_of("agents.container", ContainerSettings)
+KEYS = tuple(
+    key
+    for section in fields(Settings)
+    for key in (*keys_of(section.name, section.type), *(_OF_CONTAINERS if section.name == "agents" else ()))
+)
 SECTIONS = Settings.__struct_fields__
 AGENT_KEYS = keys_of("agents.*", AgentTable)
 GATE_KEYS = keys_of("gates.*", GateTable)

@@ -1,6 +1,7 @@
 """The set-up and the test command that fit a project by its files, for `init` and `doctor`; a run never guesses."""
 
 import json
+import posixpath
 import re
 import shlex
 import tomllib
@@ -112,6 +113,7 @@ _TESTS: tuple[tuple[str, Kind | None, str], ...] = (
     ("tests/*.js", None, "node --test tests/"),
     ("tests/*.sh", None, ""),
 )
+DEVCONTAINER = ".devcontainer/devcontainer.json"
 FOLDERS = ("tests", "test", "t", "spec", "features", "cypress", "Tests")  #: in which tests are looked for
 #: Files that show that their folder has tests, though their names do not say so.
 _PATHS = ("t/*.t", "features/*.feature", "cypress/e2e/*", "Tests/*.swift")
@@ -276,6 +278,22 @@ def _node_tools(by_lock: Tool | None, package: str) -> Iterator[Tool]:
         setup = "corepack yarn install" + (" --immutable" if tool.setup != tool.unlocked else "")
         tool = replace(tool, setup=setup, run="corepack yarn run ", test="corepack yarn test")
     yield tool
+
+
+def read_devcontainer(text: str) -> dict[str, str]:
+    """The image of a devcontainer.json, or the Dockerfile from which it is built, by the setting of runplan."""
+    plain = re.sub(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', lambda match: match[1] or "", text, flags=re.DOTALL)
+    try:
+        read = json.loads(re.sub(r",(\s*[}\]])", r"\1", plain))
+    except (ValueError, RecursionError):
+        return {}
+    if not isinstance(read, dict):
+        return {}
+    build = read.get("build")
+    file = build.get("dockerfile") if isinstance(build, dict) else read.get("dockerFile")
+    path = posixpath.normpath(posixpath.join(posixpath.dirname(DEVCONTAINER), file)) if isinstance(file, str) else ""
+    image = read.get("image")
+    return {"image": image} if isinstance(image, str) else {"build": path} if path and path[:3] != "../" else {}
 
 
 def _table(toml: str, *names: str) -> Mapping[str, object]:

@@ -6,12 +6,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from runplan.adapters.agents.invocation import Agents, Places
+from runplan.adapters.agents.invocation import Agents
 from runplan.adapters.configuration.places import remove_unused_root, worktree_root
 from runplan.adapters.git.remote import Taken
 from runplan.adapters.git.removal import Removal, remove_log
 from runplan.adapters.git.workspace import Workspace
 from runplan.adapters.git.zones import Zones
+from runplan.adapters.sandbox.engines import Places
 from runplan.adapters.store.files import is_held
 from runplan.adapters.store.journal import list_records
 from runplan.adapters.store.protocol import Store
@@ -21,6 +22,7 @@ from runplan.domain.run import events as e
 from runplan.domain.run.recorded import Recorded
 from runplan.engine.landing import modes
 from runplan.engine.loop.context import RepositoryContext
+from runplan.engine.loop.preflight import prepare_image
 from runplan.engine.loop.rehearsal import LOCK, SLUG
 
 
@@ -41,7 +43,7 @@ def collect_leftovers(
     workspace.prepare()
     try:
         needed = (context.root, context.common_dir, workspace.root)
-        places = Places(workspace.homes, needed, workspace.hide_secrets())
+        places = Places(workspace.homes, needed, workspace.hide_secrets(), prepare_image(context))
         agents = Agents(context.settings.agents, root=root, plan="", run="", caller=context.env, places=places)
         removal = Removal(Zones(workspace, agents.confine, env=agents.script_env), targets=context.targets)
         active = set(_in_use(store, str(context.root), context.state))

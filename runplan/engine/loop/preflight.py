@@ -5,6 +5,7 @@ import functools
 import json
 import posixpath
 import shutil
+import tarfile
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -17,7 +18,8 @@ from runplan.adapters.configuration.places import user_file, worktree_root
 from runplan.adapters.git import objects as trees
 from runplan.adapters.git.repository import pull_command
 from runplan.adapters.processes import marked_inside
-from runplan.adapters.sandbox.engines import read_demands, require_sandbox
+from runplan.adapters.sandbox.container import find_engine, find_image
+from runplan.adapters.sandbox.engines import CONTAINER, read_demands, require_sandbox
 from runplan.adapters.store.claims import landing_lock
 from runplan.domain import names
 from runplan.domain.checks import tamper
@@ -148,7 +150,8 @@ def foresee_refusals(context: RepositoryContext, plan: Plan, tip: str) -> Plan:
     commands = [check.command for check in context.settings.checks.values()]
     instructions = invocation.list_instructions(context.settings.agents)
     paths = context.settings.tests.paths
-    usual = tamper.Permit(text="", bookkeeping=FILES, test_paths=paths, instructions=instructions)
+    built = context.settings.agents.container.build
+    usual = tamper.Permit(text="", bookkeeping=FILES, test_paths=paths, built=built, instructions=instructions)
     remarks = [*plan.remarks, *tamper.foresee_refusals(plan, commands, usual, read=read)]
     for phase in (phase for phase in plan.phases if phase.status is not Status.DONE):
         try:
@@ -287,12 +290,40 @@ def project_files(context: RepositoryContext) -> tuple[list[str], dict[str, str]
     return files, {name: content.decode("utf-8", "replace") for name, content in manifests.items()}
 
 
+def list_image_programs(context: RepositoryContext) -> list[str]:
+    """The programs that the image of a run has to have."""
+    settings = context.settings
+    lines = (settings.run.setup, *(check.command for check in settings.checks.values()))
+    called = (program for line in lines for program in toolchain.programs_of(line) if "/" not in program)
+    inside = (table for table in settings.agents.used if settings.agents.sandbox_of(table.name) == CONTAINER)
+    programs = (invocation.program_of(table) for table in inside if table.kind != "script")
+    return list(dict.fromkeys(("git", "python3", *called, *(name for name in programs if "/" not in name))))
+
+
+def prepare_image(context: RepositoryContext) -> str:
+    """The id of the image of containers; "" for a run without them. It may have to be built from the target's tip."""
+    demands = read_demands(context.settings.agents, context.settings.tests)
+    if not demands.has_containers:
+        return ""
+
+    def export(place: Path) -> None:
+        archive = place / ".runplan.tar"
+        context.git.run("archive", f"--output={archive}", context.tip())
+        with tarfile.open(archive) as files:
+            files.extractall(place, filter="data")
+        archive.unlink()
+
+    tree = context.git.commit(context.tip()).tree
+    return find_image(find_engine(demands.container, context.env), demands.container, context.env, tree, export)
+
+
 def require_agents(context: RepositoryContext) -> None:
     """Refuse agents that cannot run, files that a worktree would lack, and broken prompts."""
     agents = context.settings.agents
     in_dollars = context.settings.limits.in_dollars
     invocation.require_agents(agents, root=context.root, caller=context.env, in_dollars=in_dollars)
     require_sandbox(read_demands(agents, context.settings.tests), context.env)
+    prepare_image(context)
     copied = {posixpath.normpath(name) for name in context.settings.run.copy}
     tree = context.git.commit(context.tip()).tree
     for role, name in agents.dispatched:
@@ -332,6 +363,9 @@ def require_prompts(context: RepositoryContext) -> dict[str, Template]:
 
 
 def missing_program(context: RepositoryContext, line: str) -> str:
+    """The first program of a command that this machine lacks; "" for a command in an image."""
+    if context.settings.agents.sandbox == CONTAINER:
+        return ""
     run = context.settings.run
     path = context.env.get("PATH", "")
     for program in toolchain.programs_of(line):

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from runplan.adapters.agents.invocation import Agents, Places
+from runplan.adapters.agents.invocation import Agents
 from runplan.adapters.clock import SystemClock
 from runplan.adapters.configuration.places import remove_unused_root, worktree_root
 from runplan.adapters.git import repository as repositories
@@ -14,6 +14,7 @@ from runplan.adapters.git.removal import Removal
 from runplan.adapters.git.repository import Fingerprints
 from runplan.adapters.git.workspace import Workspace
 from runplan.adapters.git.zones import Bounds, Zones
+from runplan.adapters.sandbox.engines import Places
 from runplan.adapters.store.claims import Claims
 from runplan.adapters.store.files import make_below
 from runplan.adapters.store.protocol import open_store
@@ -27,7 +28,13 @@ from runplan.engine.landing import modes
 from runplan.engine.landing.lander import Sighting
 from runplan.engine.landing.pull_request import PlanPlace
 from runplan.engine.loop.context import RepositoryContext
-from runplan.engine.loop.preflight import list_own, require_prompts, settle_lost_landings, with_agents_of
+from runplan.engine.loop.preflight import (
+    list_own,
+    prepare_image,
+    require_prompts,
+    settle_lost_landings,
+    with_agents_of,
+)
 from runplan.engine.report.summary import describe_plan, list_summary_facts
 from runplan.engine.steps.context import OpenRepository, RunContext
 
@@ -95,9 +102,15 @@ def make_run_context(
         run=run,
         caller=context.env,
         tests=context.settings.tests,
-        places=Places(workspace.homes, (context.root, context.common_dir, workspace.root), workspace.hide_secrets()),
+        places=Places(
+            workspace.homes,
+            (context.root, context.common_dir, workspace.root),
+            workspace.hide_secrets(),
+            prepare_image(context),
+        ),
         git_config=workspace.agent_config,
     )
+    agents.remove_leftovers(opened.dispatches.list_live)
     limits = context.settings.limits
     bounds = Bounds(seconds=limits.handover_s, size=limits.handover_size, entries=limits.handover_entries)
     zones = Zones(workspace, agents.confine, bounds, agents.script_env)

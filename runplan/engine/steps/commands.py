@@ -126,10 +126,9 @@ def _prepare_command(started: e.DispatchStarted, state: RunState, context: RunCo
             argv = ("/bin/sh", "-c", f"{{ {other_line}; }} & {join(argv)}; code=$?; wait $! && exit $code")
     logs = tuple(gates.own_logs(started.gates).values())
     boxed = context.agents.confines_checks and not is_delegated
-    hosts = context.agents.list_hosts(started) if boxed else ()
-    launch = d.Launch(
-        id=started.id, argv=argv, boxed=boxed, hosts=hosts, cwd=str(path), env=env, wall_s=wall_s, logs=logs
-    )
+    launch = d.Launch(id=started.id, argv=argv, boxed=boxed, cwd=str(path), env=env, wall_s=wall_s, logs=logs)
+    if boxed:
+        launch = replace(launch, end=context.agents.end(started), hosts=context.agents.list_hosts(started))
     started = replace(started, seconds=wall_s, argv=launch.argv, environment=context.agents.digest)
     if started.role is Role.SETUP:
         place = context.proof if started.tree else context.zone

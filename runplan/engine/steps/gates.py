@@ -84,7 +84,7 @@ def side_by_side(lines: Mapping[str, str]) -> str:
     waits = []
     for number, (name, line) in enumerate(lines.items(), 1):
         command = quote(f"exec 2>&1\n{line}")
-        starts.append(f"/bin/sh -c {command} </dev/null >/dev/fd/${{{number}}} & gate{number}=$!")
+        starts.append(f'/bin/sh -c {command} </dev/null >"${{{number}}}" & gate{number}=$!')
         waits.append(f"wait $gate{number}; code=$?; echo {name} $code; test $code -eq 0 || failed=1")
     return "\n".join([*starts, *waits, "exit ${failed:-0}"])
 

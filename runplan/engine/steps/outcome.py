@@ -44,6 +44,7 @@ def await_end(action: Action, state: RunState, context: RunContext) -> Iterator[
         raise Unreachable(outcome.message)
     if isinstance(outcome, d.NeverStarted) or outcome.ending is d.Ending.LOST:
         context.dispatches.end([started.id], grace_s=d.GRACE_S)
+        context.agents.remove_leftovers(context.dispatches.list_live)
     yield from _examine_changes(started, state, context)
     if isinstance(outcome, d.NeverStarted):  # only the intent was recorded, or the agent deleted the files
         yield without_result(started, d.Ending.LOST)

@@ -203,6 +203,7 @@ def launch_agent(
         id=started.id,
         argv=argv,
         boxed=context.agents.is_sandboxed(started.agent),
+        end=context.agents.end(started),
         hosts=context.agents.list_hosts(started),
         cwd=str(path),
         env=env,

@@ -63,6 +63,8 @@ def find_inputs(started: DispatchStarted, phase: WorkAttempt, context: RunContex
     contents = {name: read_bounded(context.root / name, largest=LARGEST_COPY) or b"" for name in run.copy}
     copies = {name: sha256(content).hexdigest() for name, content in contents.items()}
     others = {"its command": run.setup, "a variable of tests.env": context.agents.named_digest}
+    if context.agents.places and (image := context.agents.places.image):
+        others["the image"] = image
     return json.dumps({**files, **copies, **others}, sort_keys=True)  # msgspec rejects names that are not UTF-8
 
 

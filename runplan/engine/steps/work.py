@@ -150,6 +150,7 @@ def permit_of(phase: WorkAttempt, context: RunContext) -> Permit:
         bookkeeping=(*written, *FILES),
         test_paths=context.settings.tests.paths,
         written=written,
+        built=context.settings.agents.container.build,
         instructions=list_instructions(context.settings.agents),
     )
 

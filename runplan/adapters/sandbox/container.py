@@ -1,0 +1,277 @@
+"""Views made by podman or docker, in an image of the user's: one container for each process that runplan starts."""
+
+import os
+import resource
+import secrets
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from urllib.parse import quote
+
+from msgspec import Struct
+
+from runplan.adapters import processes
+from runplan.adapters.sandbox import forward
+from runplan.adapters.sandbox.bubblewrap import (
+    COPIED,
+    EMPTY_FILE,
+    KEPT,
+    SHARED_MEMORY,
+    prepare_home,
+    resolve_paths,
+)
+from runplan.adapters.sandbox.home import HomeMounts
+from runplan.adapters.sandbox.proxy import SOCKET
+from runplan.adapters.sandbox.view import View
+from runplan.adapters.store.files import make_below
+from runplan.domain.errors import RefusedEarly
+from runplan.domain.run.dispatch import LOGS, TEMPORARY
+from runplan.domain.settings.schema import CONTAINER_ENGINES, ContainerSettings
+
+ASK_S = 60.0  #: an engine in a virtual machine takes seconds to answer
+BUILD_S = 3600.0
+MOST_PROCESSES = 32768  #: that podman lets a container have
+MOST_FILES = 1 << 20  #: that the kernel lets a process have open, usually
+_LABEL = "runplan"  #: of a container; its value is the repository's directory of private homes
+_KERNEL = {"podman": "{{.Host.Kernel}}", "docker": "{{.KernelVersion}}"}
+#: Runs the engine. Arguments: engine, host, and the folder of /run; the place and the copy of each directory that is
+#: copied; "--", and the further words of `run`. The container gets the variables of this process, except for those that
+#: describe this machine. A log is a FIFO in it, since not every engine passes descriptors on.
+_RUN = rf"""
+engine=$1 host=$2 folder=$3; shift 3
+while [ "$1" != -- ]; do
+    command -p mkdir -p "$2" && command -p cp -a "$1/." "$2" || exit 1
+    shift 2
+done
+shift
+names=$(command -p env | command -p sed -n '/^PATH=/d; /^SHELL=/d; /^TMPDIR=/d; /^HOSTNAME=/d; /^PWD=/d; /^OLDPWD=/d
+    /^SHLVL=/d; /^_=/d; /^LD_/d; /^XDG_/d; /^{LOGS}=/d; s/^\([A-Za-z_][A-Za-z0-9_]*\)=.*/--env=\1/p')
+[ -n "${LOGS}" ] || exec "$engine" ${{host:+-H "$host"}} run $names "$@"
+number=0 inside=
+for log in ${LOGS}; do
+    number=$((number + 1)) inside="$inside /run/log-$number"
+    command -p mkfifo "$folder/log-$number" || exit 1
+    command -p cat "$folder/log-$number" >"$log" &
+done
+"$engine" ${{host:+-H "$host"}} run $names --env="{LOGS}=$inside" "$@"
+code=$?
+while [ "$number" -gt 0 ]; do : <>"$folder/log-$number"; number=$((number - 1)); done # one that nobody has opened
+wait
+exit $code
+"""
+#: The first process of a container. It has no handler for signals, so none from a container ends it.
+_INIT = '"$@"; exit $?'
+#: Ends containers. Arguments: engine, host, a filter.
+_END = """
+engine=$1 host=$2
+for id in $("$engine" ${host:+-H "$host"} ps -aq --filter "$3"); do
+    "$engine" ${host:+-H "$host"} kill "$id"
+    "$engine" ${host:+-H "$host"} rm -f "$id"
+done >/dev/null 2>&1
+"""
+
+
+class Engine(Struct, frozen=True):
+    program: str
+    name: str
+    host: str = ""  #: of a docker that the user's DOCKER_HOST names
+    is_local: bool = True  #: it shares this machine's kernel
+
+    def run(self, *words: str, env: Mapping[str, str], within_s: float = ASK_S) -> tuple[int, str, str]:
+        host = ("-H", self.host) if self.host else ()
+        return processes.run_program((self.program, *host, *words), env, within_s=within_s)
+
+
+class Container(Struct, frozen=True):
+    engine: Engine
+    image: str  #: its id
+    settings: ContainerSettings
+    env: Mapping[str, str]
+    owner: str = ""  #: of its containers: the directory of the private homes
+    needed: tuple[Path, ...] = ()  #: places that are readable: repository, checkouts, worktrees
+    shown: Mapping[Path, Path] = {}  #: files that hold a secret, with the copy without it that is shown instead
+
+    def wrap(self, command: Sequence[str], view: View) -> tuple[str, ...]:
+        entries = HomeMounts(self.env, view.uses)
+        copies = dict[str, str]()  #: directories, with the places of their copies
+        mounts = dict(self._list_mounts(entries, view, copies))  # a later one of a place counts
+        words = [*self._list_options(view), *_list_limits(self.engine)]
+        for place, (source, mode) in sorted(mounts.items()):
+            if source:
+                words.append(f"--volume={source}:{place}{mode}")
+            else:
+                words.append(f"--tmpfs={place}:exec{',notmpcopyup' if self.engine.name == 'podman' else ''}")
+        words += [f"--device={place}" for place in view.uses.mounts if _is_device(place)]
+        inside = [*(prepare_home(entries, view, {}) if view.home else ()), *self._forward(view), *command]
+        folder = str(view.scratch / TEMPORARY["/run"]) if view.scratch else ""
+        pairs = (word for pair in copies.items() for word in pair)
+        first = ("/bin/sh", "-c", _RUN, "sh", self.engine.program, self.engine.host, folder, *pairs, "--")
+        return (*first, *words, "--entrypoint=/bin/sh", self.image, "-c", _INIT, "sh", *inside)
+
+    def end(self, dispatch: str) -> tuple[str, ...]:
+        label = f"label={_LABEL}.dispatch={dispatch}"
+        return ("/bin/sh", "-c", _END, "sh", self.engine.program, self.engine.host, label)
+
+    def remove_leftovers(self, list_live: Callable[[], Collection[str]]) -> None:
+        label = f"label={_LABEL}={self.owner}"
+        listed = self.engine.run("ps", "-a", f"--filter={label}", "--format={{.Names}}", env=self.env)[1]
+        live = list_live() if listed else ()
+        for name in listed.split():
+            user = name.removeprefix("runplan-").rpartition("--")[0]
+            if user not in live and not processes.alive(user.replace("_", ":")):
+                self.engine.run("rm", "-f", name, env=self.env)
+
+    def _list_options(self, view: View) -> Iterator[str]:
+        me = (processes.identity(os.getpid()) or "").replace(":", "_")
+        yield from ("--rm", "--interactive", "--read-only", "--log-driver=none", f"--workdir={view.cwd}")
+        yield f"--name=runplan-{view.dispatch or me}--{view.cwd.name if view.dispatch else secrets.token_hex(8)}"
+        yield from (f"--label={_LABEL}={self.owner}", f"--label={_LABEL}.dispatch={view.dispatch}")
+        yield from ("--security-opt=no-new-privileges", "--security-opt=label=disable", "--cap-drop=ALL")
+        if self.engine.name == "podman":
+            yield "--read-only-tmpfs=false"
+            yield from ("--userns=keep-id",) if os.geteuid() and not self.settings.user else ()
+        yield from (f"--cap-add={name}" for name in KEPT) if os.geteuid() == 0 else ()
+        yield f"--user={self.settings.user or f'{os.geteuid()}:{os.getegid()}'}"
+        if view.network != "all":
+            yield "--network=none"
+        elif self.engine.is_local:
+            yield "--network=host"
+
+    def _list_mounts(
+        self, entries: HomeMounts, view: View, copies: dict[str, str]
+    ) -> Iterator[tuple[str, tuple[str, str]]]:
+        """Each place with its source, "" for memory, and its mode; directories that have to be copied are noted."""
+        top = os.path.realpath(entries.path)
+        for place, name in TEMPORARY.items():
+            yield place, (str(view.scratch / name) if view.scratch else "", "")
+        needed = resolve_paths((view.cwd, *self.needed))
+        yield from ((path, (path, ":ro")) for path in needed if Path(path).exists())
+        if view.home is None:
+            yield top, ("", "")
+        else:
+            make_below(view.home.parents[1], view.home / "home")
+            home = str(view.home / "home")
+            yield top, self._drop(home, 0, view, copies) if view.drops_home else (home, "")
+        for name in entries.private:
+            if name[0] != "/" and view.is_judge and name not in (*entries.copied, *entries.shared):
+                yield f"{top}/{name}", ("", "")
+            elif name[0] == "/" and view.home is not None:
+                make_below(view.home, view.home / quote(name, safe=""))
+                yield name, (str(view.home / quote(name, safe="")), "")
+        for names, mode in ((entries.readable, ":ro"), (entries.shared, "")):
+            for name in (name for name in names if (entries.path / name).exists()):
+                yield str(Path(top) / name), (os.path.realpath(entries.path / name), mode)
+        for number, name in enumerate(entries.copied):
+            if (entries.path / name).exists():
+                yield f"{COPIED}{number}", (str(entries.path / name), ":ro")
+        yield from (
+            (place, (place, "")) for place in view.uses.mounts if Path(place).exists() and not _is_device(place)
+        )
+        for place in self.settings.mounts:
+            source, _, rest = place.partition(":")
+            target, _, mode = rest.partition(":")
+            yield target or source, (source, f":{mode or 'ro'}")
+        for number, place in enumerate(resolve_paths(view.layers), 1):
+            yield place, self._drop(place, number, view, copies)
+        for file, copy in self.shown.items():
+            yield os.path.realpath(file), (str(copy), ":ro")
+        for path in entries.list_below(needed):
+            yield path, ("", "") if Path(path).is_dir() else (EMPTY_FILE, ":ro")
+        yield from ((path, (path, "")) for path in resolve_paths(view.writable))
+        if not isinstance(view.network, str):
+            yield forward.__file__, (forward.__file__, ":ro")
+
+    def _drop(self, source: str, number: int, view: View, copies: dict[str, str]) -> tuple[str, str]:
+        """The mount of a directory whose changes are dropped."""
+        assert view.scratch is not None
+        if self.engine.name == "podman" and not view.is_copy:
+            return source, ":O"
+        copies[source] = str(view.scratch / "layers" / str(number))
+        return copies[source], ""
+
+    def _forward(self, view: View) -> tuple[str, ...]:
+        if isinstance(view.network, str):
+            return ()
+        return ("python3", "-I", "-S", forward.__file__, f"/run/{SOCKET}", ",".join(view.network))
+
+
+def _list_limits(engine: Engine) -> Iterator[str]:
+    """A container has the limits of this process; an engine's own may be more than the kernel allows."""
+    yield f"--shm-size={SHARED_MEMORY}"
+    kinds = {"nofile": (resource.RLIMIT_NOFILE, MOST_FILES), "nproc": (resource.RLIMIT_NPROC, MOST_PROCESSES)}
+    for name, (kind, most) in kinds.items() if engine.is_local else ():
+        hard = resource.getrlimit(kind)[1]
+        count = most if hard == resource.RLIM_INFINITY else min(hard, most)
+        yield f"--ulimit={name}={count}:{count}"
+
+
+def _is_device(place: str) -> bool:
+    return Path(place).is_char_device() or Path(place).is_block_device()
+
+
+def find_engine(settings: ContainerSettings, env: Mapping[str, str]) -> Engine:
+    """The first engine that answers; RefusedEarly when none does."""
+    names = CONTAINER_ENGINES[1:] if settings.engine == "auto" else (settings.engine,)
+    programs = {name: program for name in names if (program := shutil.which(name, path=env.get("PATH", "")))}
+    if not programs:
+        raise RefusedEarly(f"{' and '.join(names)}: not on PATH; install podman or docker, e.g. apt install podman")
+    failures = []
+    for name, program in programs.items():
+        try:
+            return _ask_engine(
+                name, program, env.get("DOCKER_HOST", "") if name == "docker" else "", tuple(env.items())
+            )
+        except OSError as error:
+            failures.append(f"{name} does not work: {error}")
+    raise RefusedEarly(f"{', '.join(failures)}; start it (podman machine start, systemctl start docker)")
+
+
+@cache
+def _ask_engine(name: str, program: str, host: str, env: tuple[tuple[str, str], ...]) -> Engine:
+    """An engine that answers is asked once per process."""
+    code, kernel, error = Engine(program, name, host).run("info", f"--format={_KERNEL[name]}", env=dict(env))
+    if code or not kernel.strip():
+        raise OSError(" ".join(error.split())[:300] or f"it ends with code {code}")
+    return Engine(program, name, host, is_local=kernel.strip() == os.uname().release)
+
+
+def find_image(
+    engine: Engine, settings: ContainerSettings, env: Mapping[str, str], tree: str, export: Callable[[Path], None]
+) -> str:
+    """The id of the image; one that is built is made from the files of `tree`, which `export` writes."""
+    name = settings.image or f"runplan-build:{sha256(f'{tree} {settings.build}'.encode()).hexdigest()[:16]}"
+    if (found := _ask_image(engine, name, env)) or settings.image:
+        if not found:
+            raise RefusedEarly(f"the image {name} is not on this machine; get it: {engine.name} pull {name}")
+        return found
+    with tempfile.TemporaryDirectory(prefix="runplan-build-") as place:
+        export(Path(place))
+        file = Path(place, settings.build)
+        if not file.is_file():
+            raise RefusedEarly(f"agents.container.build: the target has no {settings.build}; commit it")
+        words = ("build", f"--tag={name}", f"--file={file}", *(["--network=host"] if engine.is_local else []))
+        code, output, error = engine.run(*words, *_list_limits(engine), place, env=env, within_s=BUILD_S)
+    if code:
+        last = " ".join(f"{output}\n{error}".split())[-600:]
+        raise RefusedEarly(f"agents.container.build: {engine.name} cannot build {settings.build}: {last}")
+    return _ask_image(engine, name, env)
+
+
+def _ask_image(engine: Engine, name: str, env: Mapping[str, str]) -> str:
+    return engine.run("image", "inspect", "--format={{.Id}}", name, env=env)[1].strip()
+
+
+def try_image(container: Container, programs: Sequence[str]) -> tuple[float, list[str]]:
+    """How long an empty container takes, in seconds, and which of these programs the image lacks."""
+    look = 'for name; do command -v "$name" >/dev/null 2>&1 || echo "$name"; done'
+    with tempfile.TemporaryDirectory(prefix="runplan-") as place:
+        argv = container.wrap(("/bin/sh", "-c", look, "sh", *programs), View(cwd=Path(place), network="none"))
+        began = time.monotonic()
+        code, output, error = processes.run_program(argv, container.env, within_s=ASK_S)
+    if code:
+        raise RefusedEarly(f"the image does not start: {' '.join(error.split())[-300:]}; it needs /bin/sh")
+    return time.monotonic() - began, output.split()

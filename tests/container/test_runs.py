@@ -1,0 +1,174 @@
+"""Runs whose processes are in containers."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.container.conftest import list_containers
+from tests.container.image import NAME
+from tests.e2e.test_network import ASK, port as port
+from tests.e2e.test_sandbox import DENIED, Shut
+from tests.support.cli import a_project
+from tests.support.documents import ROOT
+
+
+@pytest.fixture
+def boxed(tmp_path: Path, engine: str) -> Shut:
+    shut = Shut(a_project(tmp_path, "1"))
+    scripts = "agent.sh,judge.sh,setup.sh,check.sh"
+    shut.project.extra |= {
+        "RUNPLAN_AGENTS_SANDBOX": "container",
+        "RUNPLAN_AGENTS_CONTAINER_IMAGE": NAME,
+        "RUNPLAN_AGENTS_CONTAINER_ENGINE": engine,
+        "RUNPLAN_AGENTS_HOME": scripts,
+        "RUNPLAN_TESTS_HOME": scripts,
+    }
+    return shut
+
+
+def test_a_phase_is_worked_on_in_containers_and_none_is_left(boxed: Shut, engine: str) -> None:
+    project = boxed.project
+    where = "test -e /etc/runplan-image && echo IN A CONTAINER"
+    boxed.scripts(
+        setup=f"{where}; echo set-up >~/made",
+        agent=f"{where}; echo 1 >1.txt; git add 1.txt; git commit -qm one; echo 2 >2.txt; echo agent >~/made",
+        check=f"{where}; cat ~/made; echo gate >~/made; echo gate >>1.txt",
+        judge=f"{where}; cat 1.txt; (echo x >new) || echo READ ONLY",
+    )
+
+    ran = project.start("1", "auto")
+
+    assert ran.code == 0, ran.err + boxed.said()
+    said = boxed.said()
+    assert said.count("IN A CONTAINER") >= 4, said
+    assert "set-up" in said
+    assert "READ ONLY" in said
+    assert (project.show("main:1.txt"), project.show("main:2.txt")) == ("1", "2")
+    assert list_containers(engine, boxed.project.path / ".git/runplan/homes") == ""
+
+
+def test_a_process_in_a_container_cannot_write_outside_its_worktree(boxed: Shut, tmp_path: Path) -> None:
+    project = boxed.project
+    (project.worktrees / "another").mkdir(parents=True)
+    blob = project.repo.git("rev-parse", "HEAD:agent.toml")
+    loose = project.path / ".git/objects" / blob[:2] / blob[2:]
+    places = {"root": project.path, "home": project.home, "trees": project.worktrees, "other": tmp_path / "other"}
+    deeds = {name: deed.format(**places, object=loose, pid=2) for name, deed in DENIED.items()}
+    tries = "\n".join(f"( {deed} ) >/dev/null 2>&1 && echo 'DONE: {name}'" for name, deed in deeds.items())
+    boxed.scripts(
+        setup=f"{tries}\ntrue", check=f"{tries}\ntrue", agent=f"{tries}\necho 1 >1.txt; echo tried", judge=tries
+    )
+    config = (project.path / ".git/config").read_bytes()
+
+    ran = project.start("1", "auto")
+
+    assert ran.code == 0, ran.err
+    assert "tried" in boxed.said()
+    assert "DONE" not in boxed.said()
+    assert (project.path / ".git/config").read_bytes() == config
+
+
+def test_a_list_of_hosts_holds_in_a_container(boxed: Shut, port: int) -> None:
+    project = boxed.project
+    line = f"python3 ~/ask.py {port} http://127.0.0.1:{port}/one http://refused.example/two"
+    (project.home / "ask.py").write_text(ASK)
+    boxed.scripts(setup="true", agent=f"{line}; echo 1 >1.txt", judge="true", check=f"{line}; true")
+    for section in ("AGENTS", "TESTS"):
+        project.extra[f"RUNPLAN_{section}_NETWORK"] = f"127.0.0.1:{port}"
+        project.extra[f"RUNPLAN_{section}_HOME"] += ",ask.py"
+
+    ran = project.start("1", "auto")
+
+    assert ran.code == 0, ran.err + boxed.said()
+    assert f"GOT /one for 127.0.0.1:{port}" in boxed.said()
+    assert "FAILED http://refused.example/two HTTP Error 403" in boxed.said()
+    assert "PLAIN SOCKET" not in boxed.said()
+    assert "asked for refused.example:80, refused" in project.runplan("logs", "X").out
+
+
+def test_gates_side_by_side_have_logs_of_their_own(boxed: Shut) -> None:
+    text = (boxed.project.path / "runplan.toml").read_text()
+    gates = (f'[gates.{name}]\ncommand = "echo {name} speaks"\nparallel = true\n' for name in ("one", "two"))
+    boxed.project.commit_file("runplan.toml", text + "".join(gates))
+
+    assert boxed.project.start("1", "auto").code == 0
+
+    for name in ("one", "two"):
+        logs = (boxed.project.path / ".git/runplan/dispatch").glob(f"*/gate-{name}.log")
+        assert {path.read_text() for path in logs} == {f"{name} speaks\n"}
+
+
+def test_an_agent_that_is_stopped_leaves_no_container(boxed: Shut, engine: str) -> None:
+    boxed.project.extra["RUNPLAN_LIMITS_WALL"] = "3s"
+    boxed.scripts(agent="trap '' TERM; (trap '' TERM; setsid sleep 1000) & sleep 1000")
+
+    ran = boxed.project.start("1", "auto")
+
+    assert ran.code == 1
+    assert list_containers(engine, boxed.project.path / ".git/runplan/homes") == ""
+
+
+def test_the_next_start_removes_a_container_whose_run_was_killed(boxed: Shut, engine: str) -> None:
+    project = boxed.project
+    left = [engine, "run", "-d", f"--label=runplan={project.path}/.git/runplan/homes", "--network=none"]
+    names = ("runplan-0123.4--main", "runplan-99999999_1_boot--0011223344556677")
+    for name in names:
+        limits = ("--ulimit=nofile=1024:1024", "--ulimit=nproc=4096:4096")
+        subprocess.run([*left, *limits, f"--name={name}", NAME, "sleep", "1000"], check=True, capture_output=True)
+    try:
+        assert project.start("1", "auto").code == 0
+        assert list_containers(engine, boxed.project.path / ".git/runplan/homes") == ""
+    finally:
+        subprocess.run([engine, "rm", "-f", *names], check=False, capture_output=True)
+
+
+def test_an_image_is_built_from_the_target_and_its_dockerfile_is_guarded(boxed: Shut) -> None:
+    project = boxed.project
+    project.commit_file("Dockerfile", f"FROM {NAME}\nCOPY note.txt /etc/note\n")
+    project.commit_file("note.txt", "from the target\n")
+    del project.extra["RUNPLAN_AGENTS_CONTAINER_IMAGE"]
+    project.extra["RUNPLAN_AGENTS_CONTAINER_BUILD"] = "Dockerfile"
+    boxed.scripts(agent="cat /etc/note; echo 1 >1.txt; echo RUN true >>Dockerfile", check="true", judge="true")
+
+    ran = project.start("1", "auto")
+
+    assert "from the target" in boxed.said(), ran.err
+    assert ran.code == 1
+    assert "the file of agents.container.build was changed, and the phase does not name it" in ran.err
+
+
+def test_doctor_starts_the_image_and_names_what_it_lacks(boxed: Shut) -> None:
+    boxed.project.extra["RUNPLAN_TESTS_COMMAND"] = "cargo test"
+    boxed.scripts()
+    (line,) = [
+        line for line in boxed.project.runplan("doctor").out.splitlines() if f"The image {NAME} starts in" in line
+    ]
+    assert line.strip().endswith(" s and lacks cargo")
+
+
+REFUSED = [
+    (
+        {"RUNPLAN_AGENTS_CONTAINER_IMAGE": "no.example/none"},
+        "the image no.example/none is not on this machine; get it: ",
+    ),
+    ({"RUNPLAN_AGENTS_CONTAINER_BUILD": "Dockerfile"}, "agents.container: image and build exclude each other"),
+    ({"RUNPLAN_AGENTS_CONTAINER_IMAGE": ""}, "agents.container: neither image nor build is set"),
+]
+
+
+@pytest.mark.parametrize(("extra", "why"), REFUSED)
+def test_an_image_that_cannot_be_used_is_refused_before_any_work(boxed: Shut, extra: dict[str, str], why: str) -> None:
+    boxed.project.extra |= extra
+    ran = boxed.project.start("1", "auto")
+    assert (ran.code, why in ran.err) == (2, True), ran.err
+    assert not boxed.project.worktrees.exists()
+
+
+def test_the_dockerfile_of_the_documentation_can_be_built(boxed: Shut) -> None:
+    text = (ROOT / "docs/sandbox.md").read_text()
+    recipe = text.partition("```dockerfile\n")[2].partition("```")[0]
+    boxed.project.commit_file("Dockerfile", recipe.replace("debian:bookworm", NAME))  # the same Debian
+    del boxed.project.extra["RUNPLAN_AGENTS_CONTAINER_IMAGE"]
+    boxed.project.extra["RUNPLAN_AGENTS_CONTAINER_BUILD"] = "Dockerfile"
+    assert "The image built from Dockerfile starts in" in boxed.project.runplan("doctor").out

@@ -1,0 +1,50 @@
+"""Runs in containers that are refused before any work; tests/container has those that run."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.cli import Project, a_project
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """With an engine that says that it runs with another kernel, and has every image."""
+    made = a_project(tmp_path, "1")
+    program = tmp_path / "bin/podman"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\ncase $1 in info) echo 1.2.3-other;; image) echo 0123;; *) exit 1;; esac\n")
+    program.chmod(0o755)
+    made.extra |= {"RUNPLAN_AGENTS_SANDBOX": "", "PATH": f"{program.parent}:{made.env['PATH']}"}
+    del made.extra["RUNPLAN_AGENTS_SANDBOX"]
+    return made
+
+
+def refuse(project: Project, **variables: str) -> str:
+    project.extra |= {f"RUNPLAN_AGENTS_{name}": value for name, value in variables.items()}
+    ran = project.start("1", "auto")
+    assert ran.code == 2, ran.err
+    assert not project.worktrees.exists()
+    return ran.err
+
+
+def test_a_list_of_hosts_is_refused_where_the_engine_is_in_a_virtual_machine(project: Project) -> None:
+    said = refuse(project, SANDBOX="container", CONTAINER_IMAGE="x", CONTAINER_ENGINE="podman", NETWORK="example.com")
+    assert "agents.network cannot be a list here: podman runs in a virtual machine" in said
+
+
+def test_a_missing_engine_is_named_with_the_remedy(project: Project, tmp_path: Path) -> None:
+    (tmp_path / "bin/podman").write_text("#!/bin/sh\necho cannot connect >&2; exit 125\n")
+    said = refuse(project, SANDBOX="container", CONTAINER_IMAGE="x", CONTAINER_ENGINE="podman")
+    assert "podman does not work: cannot connect; start it (podman machine start" in said
+
+
+def test_containers_and_bubblewrap_do_not_mix(project: Project) -> None:
+    text = (project.path / "runplan.toml").read_text()
+    head, _, rest = text.partition("\n[agents.")
+    name = rest.partition("]")[0]
+    assert name, text
+    own = rest.replace("]\n", ']\nsandbox = "bwrap"\n', 1)
+    project.commit_file("runplan.toml", f"{head}\n[agents.{own}")
+    said = refuse(project, SANDBOX="container", CONTAINER_IMAGE="x", CONTAINER_ENGINE="podman")
+    assert f'agents.sandbox = "container" and agents.{name}.sandbox = "bwrap" do not mix' in said
