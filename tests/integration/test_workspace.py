@@ -580,6 +580,26 @@ def test_a_broken_worktree_is_made_again(place: Place, breaks: Callable[[Repo, P
     assert not tree.path.exists()
 
 
+def test_a_worktree_that_nobody_else_can_write_is_not_filled_again_with_the_same_commit(place: Place) -> None:
+    path = place.proof.checkout_exact_tree(place.base, clean="untracked")
+    (path / "left.log").write_text("by a check that no sandbox confined")
+
+    def fill(commit: str) -> str:
+        place.proof.checkout_exact_tree(commit, clean="none")
+        return (path / "a.txt").read_text()
+
+    shown = fill(place.base)
+    assert not (path / "left.log").exists()
+    (path / "a.txt").write_text("not looked at")
+    assert fill(place.base) == "not looked at"
+    other = place.lease().commit("work", **{"c.txt": "c"})
+    place.take()
+    assert fill(other) == shown
+    for file in path.iterdir():
+        shutil.rmtree(file) if file.is_dir() else file.unlink()
+    assert fill(place.base) == shown
+
+
 def test_a_commit_is_shown_exactly_in_a_changed_proof_worktree(place: Place) -> None:
     path = place.proof.checkout_exact_tree(place.base, clean="ignored")
     proof = Repo(path=path, env=place.repo.env)

@@ -113,7 +113,8 @@ objectformat = sha256"
 #: Fills a worktree. Arguments: git directory, tree, seen, commit of the files, commit of the index, how, clean, diff,
 #: root of the checkout, the user's modules, then the names of run.copy. `seen` keeps what only this script opens: the
 #: index and its commit, and lists of files that are not converted yet. `how` is agent, proof, or setup for a proof
-#: worktree with the products of run.setup.
+#: worktree with the products of run.setup. `clean` is "same" in a worktree that only this script can write; `held` is
+#: the commit that it has left there.
 _FILL = f"""{IS_EMPTY}{_FILL_MODULES}
 ulimit -v {SCRIPT_KIB} 2>/dev/null
 umask 022
@@ -121,9 +122,15 @@ dir=$1 tree=$2 seen=$3 files=$4 tip=$5 how=$6 clean=$7 diff=$8 root=$9; shift 9
 modules=$1; shift
 export seen GIT_DIR="$dir" GIT_WORK_TREE="$tree" GIT_INDEX_FILE="$seen/index"
 cd "$tree" || exit 1
-is_empty && clean=none
+there= held=
+if [ "$clean" = same ]; then
+    held=$seen/held clean=none
+    if [ -f "$held" ]; then read -r there <"$held"; elif [ "$how" = proof ]; then clean=-x; fi
+fi
+is_empty && there= clean=none
+rm -f "$seen/held" || exit 1
 for list in "$seen"/list.*; do
-    [ ! -f "$list" ] || {{ git update-index -z --force-remove --stdin <"$list" && rm "$list"; }} || exit 1
+    [ ! -f "$list" ] || {{ git update-index -z --force-remove --stdin <"$list" && rm "$list" && there=; }} || exit 1
 done
 rm -rf .git "./{DIFF_FILE}" "$dir/index" "$dir/index.lock" "$seen/index.lock" || exit 1
 printf 'gitdir: %s\\n' "$dir" >.git && : >"$seen/commit" || exit 1
@@ -131,7 +138,7 @@ if [ "$how" = proof ] && [ "$clean" = -x ] && [ -f "$seen/index" ]; then # git o
     find . \\( \\( ! -type f ! -type d ! -type l -o -type f -links +1 \\
         -o -type f ! -perm 644 ! -perm 755 \\) -delete \\) -o -type d ! -perm 755 -exec chmod 755 {{}} + || exit 1
 fi
-git read-tree --reset -u "$files" || {{
+[ "$files" = "$there" ] || git read-tree --reset -u "$files" || {{
     find . -type d ! -perm -700 -exec chmod u+rwx {{}} \\; # the products of run.setup stay
     rm -f "$seen/index"; git read-tree --reset -u "$files"
 }} || exit 1
@@ -141,7 +148,7 @@ fi
 [ "$how" = setup ] || [ ! -d "$modules" ] || fill_modules "$dir" "$tree" "$files" "$modules" || exit 1
 [ "$files" = "$tip" ] || git read-tree --reset "$tip" || exit 1
 cp -p "$seen/index" "$dir/index" || exit 1 # -p: git looks for racy entries
-printf '%s\\n' "$tip" >"$seen/commit" || exit 1
+printf '%s\\n' "$tip" | tee ${{held:+"$held"}} >"$seen/commit" || exit 1
 [ -z "$diff" ] || {{ rm -rf "./{DIFF_FILE}" && cp "$diff" "./{DIFF_FILE}"; }} || exit 1
 for name; do
     mkdir -p "./$(dirname "$name")" && rm -rf "./$name" && cp -p "$root/$name" "./$name" || exit 1
@@ -387,13 +394,13 @@ class ProofWorktree(Worktree):
         self._kept = self._products / "worktree"  #: as set-up left it, where no sandbox protects the worktree
 
     def checkout_exact_tree(self, commit: Oid, *, clean: str, extra: Extra = NOTHING) -> Path:
-        """Exactly the files of `commit`; with `clean` "untracked" ignored files stay, with "none" all others do."""
+        """Exactly the files of `commit`; with `clean` "untracked" ignored files stay, with "none" nobody wrote any."""
         self.forget_products()
         if clean == "ignored":  # nothing of an earlier set-up stays
             for place in [*self._home.iterdir()] if is_directory(self._home) else ():
                 remove_directory(place)
                 make_below(self._workspace.common_dir, place)
-        how = {"ignored": "-x", "untracked": "", "none": "none"}[clean]
+        how = {"ignored": "-x", "untracked": "", "none": "same"}[clean]
         self._write(commit, "proof", how, extra=extra)
         return self.path
 
@@ -403,14 +410,15 @@ class ProofWorktree(Worktree):
         if not is_protected:
             self._copy(self.path, self._kept)
 
-    def reuse(self, commit: Oid, *, clean: bool = False, extra: Extra = NOTHING) -> str:
+    def reuse(self, commit: Oid, *, clean: bool = False, is_protected: bool = False, extra: Extra = NOTHING) -> str:
         """The files of `commit` and the products of run.setup; why that has to run again, or ""."""
         if not self.is_made:
             return "the worktree was removed"
         if is_directory(self._kept):
             remove_directory(self.path)
             self._copy(self._kept, self.path)
-        is_new = self._write(commit, "setup", "" if clean else "none", extra=extra)
+        how = "" if clean else "same" if is_protected else "none"
+        is_new = self._write(commit, "setup", how, extra=extra)
         return "the worktree had to be made anew" if is_new else ""
 
     def _copy(self, source: Path, goal: Path) -> None:

@@ -101,7 +101,7 @@ def fill_files(
     if worktree.inputs != setup.find_inputs(started, phase, context):
         return "the products of run.setup are those of other inputs"
     is_read = started.role is Role.VERIFY and not is_protected  # a new file would count as the verifier's
-    if fault := worktree.reuse(commit, clean=is_read, extra=extra):
+    if fault := worktree.reuse(commit, clean=is_read, is_protected=is_protected, extra=extra):
         worktree.forget_products(fault)
     return fault
 
