@@ -15,6 +15,7 @@ from tests.support.planning import (
     PLAN,
     UNDERSTAND,
     asked,
+    fields,
     plan,
     planner,
     planning_project,
@@ -184,6 +185,43 @@ def test_steps_sections_further_texts_and_the_forecast_of_a_plan(project: Projec
     assert ran.code == 0, ran.err
     assert project.runplan("plan", "Greet again", "--foreground").code == 4
     assert "(p50 to p90 of 2 landed phases of 1 run here)\n" in project.runplan("diff", "greet-again").out
+
+
+@pytest.mark.promise
+def test_explorers_work_at_the_same_time_and_one_more_merges_what_they_found(project: Project) -> None:
+    begun = f"{project.path}/.git/begun."
+    meets = f"touch {begun}$RUNPLAN_DISPATCH; n=0; until test $(ls {begun}* | wc -l) -ge 3; "
+    meets += "do n=$((n + 1)); test $n -lt 1000 || exit 1; sleep 0.02; done"
+    explores = steps(f'run = "{meets}"', phase="*", role="explore") + said(EXPLORE)
+    planning_project(project, planner(explore=explores, explore2=EXPLORE), "[plan]\nexplorers = 3\n")
+    ran = plan(project)
+    assert ran.code == 4, ran.err
+    assert project.dispatched(GREET) == ["explore", "explore", "draft", "critique", "revise"]
+    first, *_ = prompts(project, "explore")
+    assert "## Your question\n" in first
+    assert prompts(project, "explore")[-1].count("=== begin of exploration") == 3
+    used = [body["id"] for body in project.bodies("DispatchEnded", GREET)]
+    assert len([id_ for id_ in used if "-" in id_]) == 2
+
+
+@pytest.mark.parametrize("place", ["after DispatchStarted", "before DispatchEnded", "after DispatchEnded"])
+def test_explorers_are_awaited_or_repeated_after_a_kill(project: Project, place: str) -> None:
+    planning_project(project, planner(), "[plan]\nexplorers = 3\n")
+    assert plan(project, TEST_KILL=place).code == -9
+    ran = plan(project)
+    assert (ran.code, len(asked(project))) == (4, 1), ran.err
+    assert prompts(project, "explore")[-1].count("=== begin of exploration") == 3
+
+
+def test_a_stop_ends_all_explorers(project: Project, meanwhile: Meanwhile) -> None:
+    waits = steps(*meanwhile.pause("explore"), phase="*", role="explore")
+    planning_project(project, planner(explore=waits), "[plan]\nexplorers = 3\n")
+    assert project.runplan("plan", GOAL, "--quick", "--no-wait").code == 0
+    meanwhile.reached("explore")
+    assert project.runplan("stop", "greet-people").code == 0
+    until_runs_are(project, "stopped", plan=GREET)
+    assert project.leftovers() == []
+    assert fields(project, "DispatchEnded", "ending") == ["ended"] * 3
 
 
 def test_a_planner_that_asks_is_answered_and_goes_on(project: Project) -> None:

@@ -9,7 +9,7 @@ from runplan.domain.run.decide import decide
 from runplan.domain.run.dispatch import Ending
 from runplan.domain.run.kinds import Mode, PhaseStep, Reason, Role, WaitKind
 from runplan.domain.run.planning_events import PlanningChosen, ProposalMade, RevisionRequested, StartQueued, StepJudged
-from runplan.domain.run.state import RunState, apply, fold
+from runplan.domain.run.state import RunState, apply, fold, list_running
 
 STARTED = e.RunStarted(
     plan="plans/x.md",
@@ -144,6 +144,23 @@ def test_questions_of_each_step_before_the_draft_are_asked_once() -> None:
             state = apply(state, e.QuestionAnswered(id=question.id, text="here"))
     assert due(state) == Role.DRAFT
     assert due(judged(begun(), questions=("Which?",))) == Role.EXPLORE, "without --ask nobody is asked"
+
+
+def test_several_explorers_are_awaited_and_then_merged_by_one() -> None:
+    state = begun(quick=True, explorers=3)
+    ids = ("r.1", "r.1-2", "r.1-3")
+    state = apply(state, e.DispatchStarted(role=Role.EXPLORE, cycle=1, id=ids[0], agent="robot", beside=ids[1:]))
+    assert list_running(state) == [*ids]
+    for id_, left in (("r.1-3", ids[:2]), ("r.1", ids[1:2]), ("r.1-2", ())):
+        over = e.DispatchEnded(id=id_, role=Role.EXPLORE, ending=Ending.EXITED, code=0, agent="robot")
+        before = decide(state)
+        state = apply(state, over)
+        assert list_running(state) == [*left]
+        assert decide(state) != before
+    assert due(state) == a.JUDGE_STEP.step
+    state = apply(state, StepJudged(role=Role.EXPLORE, dispatch="r.1", parts=("a", "b")))
+    assert (due(state), state.planning.parts) == (Role.EXPLORE, ("a", "b"))
+    assert due(judged(state)) == Role.DRAFT
 
 
 def test_a_lost_step_is_repeated_and_no_other() -> None:

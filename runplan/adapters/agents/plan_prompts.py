@@ -26,6 +26,19 @@ _SOURCES = (
 )
 _ASSUME = """Questions: what only a person can decide. Nobody answers now: add the answer that you go on with to the
   assumptions."""
+#: The questions of several explorers, in turn.
+_QUESTIONS = (
+    "Which code does the work change, who calls it, and what data does it read and write?",
+    "How is this part built, tested and released, and which tests cover it?",
+    "What does the project have already that does something similar, and which conventions does it follow?",
+    "What could break: users of the interfaces, stored data, configuration, security?",
+    "What do documents, change log and history of these files say about it?",
+)
+_FOCUS = "Other agents explore at the same time, each with another question. Look into yours, and leave the rest:"
+_MERGE = (
+    "Several agents have explored with different questions. Merge what they found: name each file once, leave out what "
+    "does not matter, and check against the code where they contradict each other."
+)
 #: The points of view of the critiques, in turn.
 _PERSPECTIVES = (
     "Judge as the engineer who must make it work: order, callers, data, failures, criteria that can be run.",
@@ -52,6 +65,7 @@ class PlanBrief(Struct, frozen=True, kw_only=True):
     rules: Rows = ()  #: (path, text) of the project's rules
     principles: str = ""
     sections: tuple[str, ...] = SECTIONS  #: that the plan must have
+    question: int | None = None  #: the place of the explorer among several
 
 
 def planning_prompt(template: str, brief: PlanBrief) -> str:
@@ -77,6 +91,9 @@ def planning_prompt(template: str, brief: PlanBrief) -> str:
     faults += ["", quote_text(attempt.last_try, "last answer")] if faults and attempt.last_try else []
     findings = [f"- {id_}: {one_line(text)}" for id_, text in attempt.findings]
     critiques = sum(step.role is Role.CRITIQUE for step in attempt.accepted)
+    focus = _write_quotes("What was found", _MERGE, [("exploration", text) for text in attempt.parts])
+    if brief.question is not None:
+        focus = write_section("Your question", _FOCUS, [_QUESTIONS[brief.question % len(_QUESTIONS)]])
     values = {
         "goal": (_FOREIGN if planning.is_quoted else "")
         + quote_text(planning.goal, "goal")
@@ -89,7 +106,8 @@ def planning_prompt(template: str, brief: PlanBrief) -> str:
         "notes": notes + write_section("What was not accepted", head, faults),
         "findings": write_section("Findings", "Answer every one by its id.", findings),
         "questions": _ASK if planning.asks else _ASSUME,
-        "ask": _ASK_ALSO if planning.asks else "",
+        "focus": focus,
+        "ask": _ASK_ALSO if planning.asks and brief.question is None else "",
         "headings": "\n    ".join(f"## {one_line(name)}" for name in brief.sections),
         "sections": ", ".join(map(one_line, brief.sections)),
         "perspective": _PERSPECTIVES[critiques % len(_PERSPECTIVES)],

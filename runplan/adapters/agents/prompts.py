@@ -32,7 +32,7 @@ PLACEHOLDERS = {
     Role.VERIFY: (*_PHASE, *_JUDGED),
     FINAL: (*_COMMON, "plan_text", *_JUDGED),
     f"plan-{Role.UNDERSTAND}": (*_STEP, "earlier", "rules", "questions"),
-    f"plan-{Role.EXPLORE}": (*_STEP, "earlier", "understand", "ask"),
+    f"plan-{Role.EXPLORE}": (*_STEP, "earlier", "understand", "focus", "ask"),
     f"plan-{Role.ALTERNATIVES}": (*_STEP, "understand", "explore", "rules", "ask"),
     f"plan-{Role.DRAFT}": (*_PLAN, "understand", "explore", "alternatives", "earlier", "rules", "headings"),
     f"plan-{Role.CRITIQUE}": (*_STEP, "understand", "draft", "rules", "perspective", "principles"),

@@ -186,6 +186,7 @@ def _resolve_request(context: RepositoryContext, goal: Goal, request: PlanReques
         quick=request.quick or (settings.quick and request.rounds is None),
         steps=tuple(role for role in PLANNING if role in settings.steps),
         rounds=request.rounds or settings.rounds,
+        explorers=settings.explorers,
         asks=request.ask,
         sources=tuple((name, _read_text(Path(context.cwd, name))) for name in request.sources),
         approval=settings.approval,

@@ -215,9 +215,10 @@ def list_dispatches(records: Iterable[Recorded[e.Event]], now: datetime) -> list
         event = fact.event
         newest = fact.run
         match event:
-            case e.DispatchStarted(id=id_, at=at):
+            case e.DispatchStarted(at=at):
                 so_far = max((now - parse_iso(at)).total_seconds(), 0.0)
-                dispatches[id_] = Dispatch(started=event, run=fact.run, running_s=so_far)
+                for id_ in (event.id, *event.beside):
+                    dispatches[id_] = Dispatch(started=replace(event, id=id_), run=fact.run, running_s=so_far)
             case e.DispatchEnded(id=id_) if id_ in dispatches:
                 dispatches[id_] = replace(dispatches[id_], ended=event)
             case e.RunEnded():

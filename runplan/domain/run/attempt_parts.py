@@ -40,7 +40,13 @@ class DispatchRecord(Struct, frozen=True, kw_only=True):
                 return replace(record, repeated=(*self.repeated, event), ended=None) if is_repeated else record
             case e.DispatchEnded():
                 # One that has to be judged is kept; after the others the same one, or the next one, is due.
-                record = replace(self, running=None)
+                group = self.newest.beside if self.newest is not None else ()
+                still = self.running if group else None
+                rest = [id_ for id_ in (still.id, *still.beside) if id_ != event.id] if still is not None else []
+                running = replace(still, id=rest[0], beside=tuple(rest[1:])) if still is not None and rest else None
+                record = replace(self, running=running)
+                if event.id in group:
+                    return record
                 if event.ending in UNKNOWN:
                     return replace(record, lost=self.lost + (event.ending is Ending.LOST))
                 if event.role is Role.SETUP and event.succeeded:

@@ -247,6 +247,7 @@ class PlanningAttempt(Attempt, frozen=True, kw_only=True):
     tries: int = 0  #: outputs of the current step that were refused
     problems: tuple[str, ...] = ()  #: of the newest output
     last_try: str = ""  #: that output, if it was refused
+    parts: tuple[str, ...] = ()  #: the outputs of several explorers, which are to be merged
     has_written: bool = False  #: its agent has changed files, though it may only read
     proposal: ProposalMade | None = None
     queued: bool = False  #: the run of the plan
@@ -293,6 +294,8 @@ class PlanningAttempt(Attempt, frozen=True, kw_only=True):
                 attempt = replace(attempt, problems=problems, has_written=event.has_written)
                 if problems:
                     return replace(attempt, tries=attempt.tries + 1, last_try=event.text)
+                if event.parts:
+                    return replace(attempt, tries=0, last_try="", parts=event.parts)
                 return replace(attempt, tries=0, last_try="", revision="", accepted=(*attempt.accepted, event))
             case ProposalMade():
                 steps = attempt.accepted

@@ -96,6 +96,7 @@ def _decide_step(state: RunState) -> Decision:
         if state.stop:
             return perform_action(a.END, f"stopped by {state.stop}; {running.agent or running.role} is being ended")
         why = f": {running.why}" if running.why else ""
+        why += f", and {len(running.beside)} more" if running.beside else ""
         awaited = perform_action(a.AWAIT, f"{running.agent or 'a command'} is running ({running.role}{why})")
         return _look_ahead(state, started, awaited)
     if attempt.failure is not None:

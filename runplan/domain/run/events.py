@@ -36,6 +36,7 @@ class Planning(Struct, frozen=True, kw_only=True):
     rounds: int = 2  #: of critique and revision
     asks: bool = False  #: the steps before the draft may ask questions
     sources: Rows = ()  #: (name, text) of further files, such as a roadmap
+    explorers: int = 1  #: that explore at the same time, each with a question of its own
     approval: str = "required"  #: required, none
     then: str = ""  #: JSON of the request that starts the approved plan; "" for none
 
@@ -323,6 +324,7 @@ class DispatchStarted(Event, frozen=True, kw_only=True):
     environment: str = ""  #: digest of the variables of such a command
     scope: str = ""  #: of a verifier: "final" for all phases, "" for one; of a proof: its kind
     agents: bool = False  #: run.setup runs in both worktrees at the same time, also in that of the agents
+    beside: tuple[str, ...] = ()  #: the ids of further processes of the role, which run at the same time
 
 
 class DispatchEnded(Event, frozen=True, kw_only=True):

@@ -19,6 +19,7 @@ class StepJudged(Event, frozen=True, kw_only=True):
     role: Role
     dispatch: str
     text: str = ""  #: the output, for later steps and the report
+    parts: tuple[str, ...] = ()  #: instead, the outputs of several explorers, which the next one merges
     title: str = ""  #: of the plan
     problems: tuple[str, ...] = ()
     findings: Rows = ()  #: of a critique, each with an id

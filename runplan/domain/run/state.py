@@ -130,7 +130,7 @@ def list_places(state: RunState) -> list[str]:
 def list_running(state: RunState, *lanes: str) -> list[str]:
     states = (open_state for lane, open_state in open_states(state) if not lanes or lane in lanes)
     dispatches = (running_dispatch(open_state.attempt) for open_state in states)
-    return [dispatch.id for dispatch in dispatches if dispatch is not None]
+    return [id_ for dispatch in dispatches if dispatch is not None for id_ in (dispatch.id, *dispatch.beside)]
 
 
 def list_questions(state: RunState) -> tuple[str, ...]:

@@ -29,6 +29,7 @@ MISFIRES = ("run-once", "skip")
 ROLES = ("implementer", "verifier", "planner", "fallback")
 
 MAX_ROUNDS = 4  #: of critique and revision in a planning run
+MAX_EXPLORERS = 5  #: at the same time
 #: The name of the gate that runs tests.command.
 TESTS = "tests"
 
@@ -61,6 +62,7 @@ def _is_inside(path: str) -> bool:
 
 not_empty = rule_that(str.strip, "must not be empty")
 not_zero = rule_that(lambda value: value > 0, "must be more than 0")
+few_explorers = rule_that(lambda value: 1 <= value <= MAX_EXPLORERS, f"must be 1 to {MAX_EXPLORERS}, not {{value}}")
 few_rounds = rule_that(lambda value: 1 <= value <= MAX_ROUNDS, f"must be 1 to {MAX_ROUNDS}, not {{value}}")
 percentage = rule_that(lambda value: value <= 100, "must be 0 to 100, not {value}")
 branch = rule_that(names.valid_ref, "{value!r} is not a valid branch name")
@@ -325,6 +327,7 @@ class PlanSettings(Struct, frozen=True, kw_only=True):
         str, "required, or none for plans without open questions and permissions", one_of("required", "none")
     ] = "required"
     rounds: Annotated[int, "rounds of critique and revision, 1 to 4", few_rounds] = 2
+    explorers: Annotated[int, "agents that explore at once, each with its own question, 1 to 5", few_explorers] = 1
     replan: Annotated[bool, "have the planner revise a phase that does not fit, if the run has that agent"] = True
     quick: Annotated[bool, "leave out understanding and alternatives, with one round"] = False
     steps: Annotated[Texts, "the steps to take; there is always a draft", one_of(*PLANNING)] = (*map(str, PLANNING),)

@@ -49,6 +49,8 @@ def _list_steps(facts: Iterable[Recorded[Event]]) -> Iterator[str]:
                 result = f"{counted(len(step.answers), 'finding')} answered" if step.answers else "accepted"
                 if step.problems:
                     result = f"refused, kept in .git/runplan/dispatch/{step.dispatch}: {'; '.join(step.problems)}"
+                elif step.parts:
+                    result = f"{counted(len(step.parts), 'exploration')}, which the next step merges"
                 elif step.verdicts:
                     failed = sum(verdict.startswith("FAIL") for _, verdict in step.verdicts)
                     findings = counted(len(step.findings), "finding")

@@ -34,9 +34,11 @@ STOPPED = (d.EndingKind.CRASHED, d.EndingKind.KILLED, d.EndingKind.SILENT, d.End
 
 
 def await_end(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
-    started = _running_dispatch(state)
-    outcome = context.dispatches.standing(started.id)
-    if isinstance(outcome, d.Running):
+    for started in _list_running(state):
+        outcome = context.dispatches.standing(started.id)
+        if not isinstance(outcome, d.Running):
+            break
+    else:
         return
     if isinstance(outcome, d.Outcome) and outcome.ending is d.Ending.REFUSED:
         # It never ran: the same dispatch is due again when the run is retried.
@@ -73,7 +75,9 @@ def await_end(action: Action, state: RunState, context: RunContext) -> Iterator[
         detail = ending.words or detail
     ended = replace(ended, kind=ending.kind, detail=detail)
     yield ended if outcome.memory else _name_limit(ended, started)
-    yield from _pause_after(ending, state.current.dispatches, context, started)
+    newest = state.current.dispatches.newest
+    if newest is None or started.id not in newest.beside:  # one beside it is not missed
+        yield from _pause_after(ending, state.current.dispatches, context, started)
     pace = context.settings.run.pace
     if pace and (quota := outcome.tally.quota) is not None and quota.percent >= pace:
         until = limit_ends(quota.resets, now=context.clock.now().timestamp(), times=1, seed=started.id)
@@ -82,11 +86,11 @@ def await_end(action: Action, state: RunState, context: RunContext) -> Iterator[
 
 
 def end(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
-    started = _running_dispatch(state)
-    if context.dispatches.standing(started.id) == d.Running():
-        raise still_running(started.id)
-    yield from _examine_changes(started, state, context)
-    yield record_ended(started, context)
+    for started in _list_running(state):
+        if context.dispatches.standing(started.id) == d.Running():
+            raise still_running(started.id)
+        yield from _examine_changes(started, state, context)
+        yield record_ended(started, context)
 
 
 def record_ended(started: e.DispatchStarted, context: RunContext, detail: str = "") -> e.DispatchEnded:
@@ -97,10 +101,11 @@ def record_ended(started: e.DispatchStarted, context: RunContext, detail: str = 
     return replace(ended, ending=d.Ending.ENDED, kind=d.EndingKind.KILLED, said="", detail=detail)
 
 
-def _running_dispatch(state: RunState) -> e.DispatchStarted:
+def _list_running(state: RunState) -> list[e.DispatchStarted]:
+    """The running dispatch, and those beside it, each on its own."""
     started = state.current.dispatches.running
     assert started is not None
-    return started
+    return [replace(started, id=id_, beside=()) for id_ in (started.id, *started.beside)]
 
 
 def _record_result(started: e.DispatchStarted, context: RunContext, outcome: d.Outcome) -> e.DispatchEnded:

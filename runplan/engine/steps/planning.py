@@ -19,7 +19,7 @@ from runplan.adapters.store.protocol import Store
 from runplan.domain import names
 from runplan.domain.checks.planning import StepFacts, judge_output
 from runplan.domain.decoding import convert
-from runplan.domain.plan.marks import PlanStatus
+from runplan.domain.plan.marks import PlanStatus, Status
 from runplan.domain.plan.model import parse_plan
 from runplan.domain.plan.proposal import set_plan_status, slug_of_title, summarize, write_proposal
 from runplan.domain.run import events as e
@@ -95,16 +95,23 @@ def prepare_planner(started: e.DispatchStarted, state: RunState, context: RunCon
         sections=context.settings.plan.sections,
     )
     told = told_note([words.text for words in context.list_told()])
-    text = planning_prompt(told + context.prompts[f"plan-{started.role}"], brief)
-    if started.role in (Role.EXPLORE, Role.DRAFT, Role.CRITIQUE):
-        text += names.as_utf8(memory_note(context.choose_lessons(state.options)))
-    launch = launch_agent(started, context, text, base=tip)
+    template = told + context.prompts[f"plan-{started.role}"]
+    has_memory = started.role in (Role.EXPLORE, Role.DRAFT, Role.CRITIQUE)
+    memory = names.as_utf8(memory_note(context.choose_lessons(state.options))) if has_memory else ""
+    count = attempt.chosen.planning.explorers if started.role is Role.EXPLORE and not attempt.parts else 1
+    if count > 1:  # they share the budget of the dispatch
+        beside = tuple(f"{started.id}-{number}" for number in range(2, count + 1))
+        started = replace(started, beside=beside, tokens=started.tokens // count, usd=started.usd / count)
+    launches = []
+    for number, id_ in enumerate((started.id, *started.beside)):
+        text = planning_prompt(template, replace(brief, question=number if count > 1 else None)) + memory
+        launches.append(launch_agent(replace(started, id=id_), context, text, base=tip))
 
     def fill() -> str:
         context.proof.checkout_exact_tree(tip, clean="ignored", extra=Extra(copies=context.copied, root=context.root))
         return ""
 
-    return Prepared(started=started, launch=launch, fill=fill)
+    return Prepared(started=started, launch=launches[0], fill=fill, beside=tuple(launches[1:]))
 
 
 def list_paths(git: Git, commit: str, *below: str) -> frozenset[str]:
@@ -120,8 +127,6 @@ def judge_step(action: Action, state: RunState, context: RunContext) -> e.Event:
     if not is_read_only and (touched := context.proof.changed(attempt.chosen.tip, context.personal)):
         problem = f"files were changed ({', '.join(touched[:8])}), but a planning agent only reads"
         return StepJudged(role=ended.role, dispatch=ended.id, problems=(problem,), has_written=True)
-    message, _ = reply_of(ended.id, context)
-    file_text = context.dispatches.read(ended.id, RETURN)
     # The texts proposed for the plan, in this run or an earlier one, whose newest answer is a rejection.
     answers = {fact.event.tree: fact.event for fact in context.store.list_facts(e.Answered, plan=context.plan)}
     rejected = {sha256 for sha256, answer in answers.items() if not answer.approved}
@@ -136,13 +141,17 @@ def judge_step(action: Action, state: RunState, context: RunContext) -> e.Event:
         sections=context.settings.plan.sections,
         revises=attempt.chosen.planning.revises,
     )
-    result = judge_output(
-        ended.role,
-        message=context.agents.redacted(message),
-        file_text=None if file_text is None else context.agents.redacted(file_text),
-        facts=facts,
-    )
-    return StepJudged(role=ended.role, dispatch=ended.id, **asdict(result))
+    results = []
+    for id_ in (ended.id, *(attempt.dispatches.newest.beside if attempt.dispatches.newest else ())):
+        message, _ = reply_of(id_, context)
+        file_text = context.dispatches.read(id_, RETURN)
+        file_text = None if file_text is None else context.agents.redacted(file_text)
+        message = context.agents.redacted(message)
+        results.append(judge_output(ended.role, message=message, file_text=file_text, facts=facts))
+    valid = [result for result in results if not result.problems]
+    if len(valid) > 1:
+        return StepJudged(role=ended.role, dispatch=ended.id, parts=tuple(result.text for result in valid))
+    return StepJudged(role=ended.role, dispatch=ended.id, **asdict((valid or results)[0]))
 
 
 def ask_questions(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
@@ -170,8 +179,9 @@ def make_proposal(text: str, store: Store, *, path: str) -> ProposalMade:
     sha256 = names.digest_of(text.encode("utf-8", "surrogateescape"))
     earlier = {fact.event.sha256 for fact in store.list_facts(ProposalMade, plan=path)} - {sha256}
     plan = parse_plan(text.encode("utf-8", "surrogateescape"), path=path)
-    outlook = [Outlook(phase.own.agent, len(phase.items)) for phase in plan.phases]
-    notes = [f"forecast: {forecast_phases(outlook, list_landed(store))}"]
+    outlook = [Outlook(phase.own.agent, len(phase.items)) for phase in plan.phases if phase.status is not Status.DONE]
+    landed = list_landed(store)
+    notes = [f"forecast: {forecast_phases(outlook, landed)}"] if landed else []
     for *ids, last in list_independent(plan):
         notes.append(f"phases {', '.join(ids)} and {last} are independent: run.parallel = {len(ids) + 1}")
     return ProposalMade(

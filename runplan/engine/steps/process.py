@@ -44,6 +44,7 @@ class Prepared(Struct, frozen=True, kw_only=True):
     launch: d.Launch
     fill: Callable[[], str]  #: puts the files of its worktree right; why products of run.setup cannot be used, or ""
     diff: str = ""  #: the change that a fixer continues or a verifier judges
+    beside: tuple[d.Launch, ...] = ()  #: further processes that only read
 
 
 Prepare: TypeAlias = Callable[[e.DispatchStarted, RunState, RunContext], Prepared]
@@ -78,11 +79,13 @@ def start_dispatch(action: Start, state: RunState, context: RunContext, prepare:
     if fault:  # it is due again after run.setup
         yield replace(without_result(started, d.Ending.ENDED), detail=fault)
     else:
-        launch = replace(prepared.launch, files=files)
+        launches = [replace(prepared.launch, files=files), *prepared.beside]
         if not is_delegated:
-            env = launch.env | number_lane(context, is_for_agents=is_for_writers(started))
-            launch = replace(launch, env=env, memory=context.settings.limits.memory)
-        context.dispatches.start(launch)
+            own = number_lane(context, is_for_agents=is_for_writers(started))
+            memory = context.settings.limits.memory
+            launches = [replace(launch, env=launch.env | own, memory=memory) for launch in launches]
+        for launch in launches:
+            context.dispatches.start(launch)
 
 
 def still_running(id: str) -> Unreachable:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 
+from msgspec.structs import replace
+
 from runplan.app.machine import read_metrics
 from runplan.app.operations.model import Caller
 from runplan.app.views.ending import RunLog
@@ -108,8 +110,9 @@ class Transcripts:
 
     def add(self, row: EventRow) -> None:
         match from_json(row.type, row.body):
-            case e.DispatchStarted(id=id_, agent=agent) as started if agent:
-                self._open[id_] = self._open_transcript(started)
+            case e.DispatchStarted(agent=agent) as started if agent:
+                for id_ in (started.id, *started.beside):
+                    self._open[id_] = self._open_transcript(replace(started, id=id_))
                 self._has_begun = True
             case e.DispatchEnded(id=id_, seconds=seconds) if id_ in self._open:
                 self._open[id_].took_s = seconds
