@@ -127,6 +127,8 @@ def each_phase_is_on_the_target_once(evidence: Evidence) -> Iterator[str]:
     landings = evidence.target.git("log", f"--format={LANDING}", "--grep=: record phase", MAIN).split()
     yield from (f"{one} has landed twice" for one, count in Counter(landings).items() if count > 1)
     expected = len(evidence.scene.phases) * (1 + evidence.scene.undoes) + bool(evidence.scene.subplan)
+    if evidence.scene.name == "squashed" and evidence.way.name == "pr":
+        expected = 1
     if records != expected:
         yield f"{records} landings are recorded, not {expected}"
 

@@ -229,6 +229,12 @@ SCENES = (
         auto=False,
         parks=True,
     ),
+    Scene(
+        name="squashed",
+        about="two phases, whose bookkeeping is one commit at the end of a pull request",
+        plans=TWO,
+        settings='[pull_request]\nbookkeeping = "squash"\n',
+    ),
     Scene(name="failing", about="the first attempt fails, the second continues and lands", plans=ONE, fails="fail"),
     Scene(name="stopped", about="a person stops the run, and starts it again", plans=TWO, stops=True),
     Scene(name="asking", about="a question, and words with a rejection", plans=ONE, asks=True, auto=False),

@@ -9,6 +9,7 @@ SAMPLE = [
     (World(runner="foreground", scene="checked", way="direct"), 1),
     (World(runner="daemon", scene="two", way="cherry-pick"), 1),
     (World(runner="daemon", scene="failing", way="pr"), 1),
+    (World(runner="foreground", scene="squashed", way="pr"), 2),
     (World(runner="foreground", scene="plan", way="cherry-pick"), 1),
     (World(runner="daemon", scene="plan", way="direct"), 1),
     (World(runner="foreground", scene="nested", way="cherry-pick"), 1),

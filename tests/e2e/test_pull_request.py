@@ -695,3 +695,20 @@ def test_a_second_repository_stands_back_from_a_phase_that_another_one_landed(
     assert project.rows("SELECT state FROM runs") == [("done",)]
     assert (len(hub.pulls), hub.pulls[1].state) == (1, "open")
     end_processes_of(other.home)
+
+
+def test_squashed_bookkeeping_leaves_one_commit_and_true_hashes(project: Project, hub: Hub) -> None:
+    project.extra["RUNPLAN_PULL_REQUEST_BOOKKEEPING"] = "squash"
+    finished(project, hub)
+    assert hub.git("log", "--reverse", "--format=%s", "main^1..main^2").splitlines() == [
+        "Write 1",
+        "Write 2",
+        "x: record phase 2 as done",
+    ]
+    rows = re.findall(r"✅ Done \| `(\w+)`", project.show("origin/main:plans/X.md"))
+    codes = hub.git("log", "--reverse", "--format=%H", "main^1..main^2").split()
+    assert [code.startswith(row) for row, code in zip(rows, codes, strict=False)] == [True, True], (rows, codes)
+    assert "plans/X.md" not in hub.git("diff", "--name-only", codes[0], codes[1])
+    ran = project.runplan("undo", "X", "1")
+    assert ran.code == 0, ran.err
+    assert hub.git("diff", "--name-only", "--diff-filter=D", "main", hub.tip(BRANCH)) == "1.txt"

@@ -549,6 +549,8 @@ class LandingStarted(Event, frozen=True, kw_only=True):
     code: str  #: the last code commit
     follows: str = ""  #: old tip of the local branch that follows a remote landing
     complete: bool = False  #: every phase of the plan is done with it
+    since: str = ""  #: the commit from which the branch is made anew; "" where it continues from `old`
+    remade: tuple[str, ...] = ()  #: the code commits of the branch that is made anew
 
 
 class LandingHeld(Event, frozen=True, kw_only=True):

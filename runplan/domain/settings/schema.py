@@ -307,6 +307,11 @@ class PullRequestSettings(Struct, frozen=True, kw_only=True):
     assignees: Annotated[Texts, "accounts that are assigned to new pull requests"] = ()
     reviewers: Annotated[Texts, "accounts and teams (org/team) asked to review new pull requests"] = ()
     ignore_red_on_target: Annotated[bool, "merge although checks fail that fail on the target too"] = False
+    bookkeeping: Annotated[
+        str,
+        "commits of tracker and report: phase (one after each), or squash (one at the end; the branch is pushed anew)",
+        one_of("phase", "squash"),
+    ] = "phase"
     max_reviews: Annotated[int, "how often an auto run has new messages of reviewers handled by itself; 0: never"] = 3
 
 

@@ -59,8 +59,10 @@ class RemoteLander:
         old = self._look(landing)
         if not isinstance(old, str):
             return old
-        if not self._git.at(self._git.cwd, f"--git-dir={self._tool}").is_ancestor(landing.old, landing.new):
-            raise GitFailed(f"{landing.new:.12} is not built on {landing.old:.12}; it is not pushed to {self.ref}")
+        if not self._git.at(self._git.cwd, f"--git-dir={self._tool}").is_ancestor(
+            base := landing.since or landing.old, landing.new
+        ):
+            raise GitFailed(f"{landing.new:.12} is not built on {base:.12}; it is not pushed to {self.ref}")
         answer = self._remote.push(landing.new, old=old, source=self._tool)
         if not isinstance(answer, push.Taken):
             seen = self._look(landing)

@@ -21,6 +21,7 @@ class Landing(Struct, frozen=True, kw_only=True):
     old: Oid
     new: Oid
     follows: Oid = ""  #: tip of the local branch that follows a landing on a remote; "" for none
+    since: Oid = ""  #: the commit from which the branch is made anew; "" where it continues from `old`
 
 
 class Landed(Struct, frozen=True, kw_only=True):

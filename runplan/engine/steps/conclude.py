@@ -83,7 +83,11 @@ def _measure_progress(state: RunState, context: RunContext) -> Progress:
         repairs=state.repairs,
         max_repairs=state.options.max_fix_cycles,
         updates=state.updates,
-        pushed=tuple(fact.event.new for fact in context.store.list_facts(e.LandingStarted, plan=context.plan)),
+        pushed=tuple(
+            oid
+            for fact in context.store.list_facts(e.LandingStarted, plan=context.plan)
+            for oid in (*fact.event.remade, fact.event.new)
+        ),
         pushed_at=max((parse_iso(landing.at).timestamp() for landing in landings), default=0.0),
         reviews=state.reviews,
         max_reviews=context.settings.pull_request.max_reviews,

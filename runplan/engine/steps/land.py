@@ -1,6 +1,7 @@
 """Builds the candidate, or the revert of a landed phase, and lands it: intent, compare-and-swap, observed."""
 
 import functools
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import PurePosixPath
@@ -11,7 +12,7 @@ from msgspec.structs import asdict, replace
 
 from runplan.adapters.forge.model import PullRequest
 from runplan.adapters.git.command import Git
-from runplan.adapters.git.objects import Built, Candidates, Conflicted, NothingLeft, Replayed, Signature
+from runplan.adapters.git.objects import Built, Candidates, Conflicted, NothingLeft, Replayed, Signature, find
 from runplan.adapters.git.repository import Repository
 from runplan.adapters.store.claims import landing_lock
 from runplan.domain import gitfacts as g
@@ -30,6 +31,7 @@ from runplan.domain.text import bounded, command, inert
 from runplan.domain.times import iso, parse_iso
 from runplan.engine.landing import modes
 from runplan.engine.landing.lander import Landed, Landing, NotAccepted, Pending, Refused, TargetMoved
+from runplan.engine.landing.pull_request import PullRequestLander
 from runplan.engine.report import text as report
 from runplan.engine.report.sections import (
     SHORT,
@@ -418,12 +420,58 @@ def _start_landing(state: RunState, context: RunContext) -> e.Event:
     fixes = [("Fixes", f"#{number}") for number in state.options.issues]  # a forge closes them when it gets the commit
     if fixes and complete and not modes.concludes(context.settings.run.landing):
         new = bookkeep(message=g.add_trailers(f"{subject}\n", (*fixes, *trailers)))
-    landing = context.lander.prepare(id=landing_id(context, state), old=onto, new=new)
-    return e.LandingStarted(**asdict(landing), code=code, complete=complete)
+    branch = _squash_bookkeeping(context, new) if complete else None
+    since, new, remade = branch or ("", new, {})
+    landing = replace(context.lander.prepare(id=landing_id(context, state), old=onto, new=new), since=since)
+    code = remade.get(code, code)
+    return e.LandingStarted(**asdict(landing), code=code, complete=complete, remade=tuple(remade.values()))
+
+
+def _squash_bookkeeping(context: RunContext, new: str) -> tuple[str, str, dict[str, str]] | None:
+    """Make the branch of a pull request anew, with one bookkeeping commit, its last.
+
+    Returns the commit from which it is made, its tip, and each code commit with the one that takes its place. None
+    where there is nothing to squash, and for merges, commits of others, and plans of several files.
+    """
+    lander = context.lander
+    objects = context.objects
+    if not isinstance(lander, PullRequestLander) or context.settings.pull_request.bookkeeping != "squash":
+        return None
+    base = objects.run("merge-base", new, lander.target_tip(), ok=(0, 1)).text
+    line = context.candidates.commits(base, new) if base else None
+    trailers = [g.read_trailers(commit.message) for commit in line or ()]
+    if not line or not all(g.TAKEN_BY in values or values.get(g.PLAN) == context.plan for values in trailers):
+        return None
+    entries = {path: find(objects, objects.commit(base).tree, path)[1] for path in context.bookkeeping}
+    head = base
+    remade: dict[str, str] = {}
+    for commit in line:
+        tree = context.candidates.tree_with(commit.tree, entries)
+        if tree == objects.commit(head).tree:
+            continue
+        if commit.parents == (head,) and commit.tree == tree:
+            head = commit.oid
+        else:
+            by = replace(context.signature(), author=commit.author, authored=commit.authored)
+            head = context.candidates.commit(tree, onto=head, message=commit.message, by=by)
+        remade[commit.oid] = head
+
+    def rename(name: re.Match[bytes]) -> bytes:
+        short = name[0].decode()
+        return next((new[: len(short)] for old, new in remade.items() if old.startswith(short)), short).encode()
+
+    blobs = {path: objects.blob(new, path) for path in context.bookkeeping}
+    files = {path: re.sub(rb"\b[0-9a-f]{7,40}\b", rename, blob) for path, blob in blobs.items() if blob is not None}
+    message = objects.commit(new).message
+    tip = context.candidates.bookkeep(code=head, files=files, message=message, by=context.signature())
+    written = {path: find(objects, objects.commit(new).tree, path)[1] for path in context.bookkeeping}
+    is_same = context.candidates.tree_with(objects.commit(tip).tree, written) == objects.commit(new).tree
+    return (base, tip, remade) if is_same and len(remade) < len(line) - 1 else None
 
 
 def _landing_of(started: e.LandingStarted) -> Landing:
-    return Landing(id=started.id, ref=started.ref, old=started.old, new=started.new, follows=started.follows)
+    moved = Landing(id=started.id, ref=started.ref, old=started.old, new=started.new, follows=started.follows)
+    return replace(moved, since=started.since)
 
 
 def _record_landing(attempt: Attempt, started: e.LandingStarted, seen: Landed) -> e.Landed:
