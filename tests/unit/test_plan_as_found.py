@@ -147,3 +147,13 @@ def test_a_table_may_list_phases_of_the_past() -> None:
     assert outline(read(table + sections)) == "1 done W0, 2 done W1, 3 todo W1"
     with pytest.raises(PlanUnreadable, match="make them agree"):
         read(f"{table}| 4 — D | ⬚ |\n{sections}")
+
+
+def test_a_range_of_milestones_is_one_phase() -> None:
+    plan = read("# P\n## M1 — A\n- [x] a\n## M2-M4\n- [ ] b\n## M5–M6: C\n- [ ] c\n")
+    assert outline(plan) == "M1 done W1, M2-M4 todo W1, M5-M6 todo W1"
+
+
+def test_statuses_in_japanese_are_read() -> None:
+    plan = read("## Phase 1: A (完了)\n1. a\n## Phase 2: B (部分実装)\n1. b\n## Phase 3: C (未実装)\n1. c\n")
+    assert [phase.status for phase in plan.phases] == ["done", "in-progress", "todo"]

@@ -37,6 +37,10 @@ COLON = "[:：]"
 _SEPARATOR = re.compile(rf"[*_`]*[ \t]*(?:—|–|·|-+|{COLON}|\.(?![0-9])|\))[*_`]*[ \t]*")
 #: Several units at once: `Week 1–2: Title`.
 _RANGE = re.compile(rf"([0-9]{{1,4}})[ \t]*[—–-][ \t]*([0-9]{{1,4}})(?=[*_`]*[ \t]*(?:\Z|[—–(-]|{COLON}))")
+#: `M3-M7`, `M3–M7: Title`.
+_LETTERED_RANGE = re.compile(
+    rf"(([A-Za-z]{{1,2}})[0-9]{{1,3}})[—–-](\2[0-9]{{1,3}})(?=[*_`]*[ \t]*(?:\Z|[—–(-]|{COLON}))"
+)
 _LINK = r"(?s)\A\[(.+?)\]\(.*"
 _MARKS = "*_`~ \t"
 
@@ -60,11 +64,11 @@ def read_name(text: str) -> Named | None:
     text = text if text.isascii() else _CHINESE.sub(_count_in_digits, text)
     begin = len(text) - len(text.lstrip("*_`~"))
     unit = _UNIT.match(text, begin)
-    span = _RANGE.match(text, unit.end()) if unit else None
+    span = _RANGE.match(text, unit.end()) if unit else _LETTERED_RANGE.match(text, begin)
     match = span or _ID.match(text, unit.end() if unit else begin)
     if match is None:
         return None
-    id_ = "-".join(span.groups()) if span else match[0]
+    id_ = f"{span[1]}-{span[span.re.groups]}" if span else match[0]
     separator = _SEPARATOR.match(text, match.end())
     strong = separator is not None or not text[match.end() :].strip(_MARKS)
     if match[0].isalpha() and re.match(r"-\w", text[match.end() :]):
@@ -148,11 +152,11 @@ _GLYPHS = {
 }
 #: Statuses in other languages.
 _DONE_ELSEWHERE = (
-    r"已?完成|conclu[ií]d[oa]|complet(?:ad|at)[oa]|implementad[oa]|terminad[oa]|terminée?|erledigt|abgeschlossen"
+    r"已?完成|完了|実装済み?|已实现|conclu[ií]d[oa]|complet(?:ad|at)[oa]|implementad[oa]|terminad[oa]|terminée?|erledigt|abgeschlossen"
     r"|faite?s?|выполнен[оа]?|заверш[её]н[оа]?|готово|완료"
 )
-_BEGUN_ELSEWHERE = r"en progreso|en curso|em andamento|en cours|в работе|进行中|進行中"
-_TODO_ELSEWHERE = ("pendiente", "pendente", "por hacer", "à faire", "未开始", "待开始", "待办")
+_BEGUN_ELSEWHERE = r"en progreso|en curso|em andamento|en cours|в работе|进行中|進行中|部分実装|実装中"
+_TODO_ELSEWHERE = ("pendiente", "pendente", "por hacer", "à faire", "未开始", "待开始", "待办", "未着手", "未実装")
 _WORD = rf"(?i)\b(?:done|in[ _-]?progress|wip|partial|blocked|{_BEGUN_ELSEWHERE})\b"
 _WORDS = {"done": Status.DONE, "blocked": Status.BLOCKED}
 #: Words that mean done at the beginning of a text: "Merged in #12", but not "waits until #12 is merged".

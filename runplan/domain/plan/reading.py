@@ -374,7 +374,7 @@ def pair_sections(
     by_id = {id_key(section.name.id): section for section in sections}
     if {id_key(id_) for id_, _ in listed} != set(by_id):
         ids = ", ".join(id_ for id_, _ in listed)
-        headings = ", ".join(s.name.id for s in sections) or "none"
+        headings = ", ".join(s.name.id for s in sections if s.level < LABEL) or "none"
         why = f"the {tracker} lists the phases {ids}; the '## Phase' headings are {headings}; make them agree"
         raise lines.error_at(listed[0][1], why)
     return [by_id[id_key(id_)] for id_, _ in listed]
