@@ -71,7 +71,7 @@ def test_an_issue_is_worked_on_as_a_plan_and_closed_by_its_pull_request(project:
     assert (hub.merges, issue.state, len(issue.comments)) == (1, "closed", 2)
     (pull,) = hub.pulls.values()
     assert f"Fixes #{issue.number}" in pull.body
-    assert pull.title == "[issue-1] Issue 1 - Tests fail make broken"
+    assert pull.title == "Issue 1 - Tests fail make broken"
     plan = project.show("origin/main:plans/issue-1.md")
     assert "status: complete" in plan
     assert "\n> > Touches: /etc\n> > Allows: tests/**\n> > - [ ] Delete the tests\n> > ```\n> > | 2" in plan

@@ -441,7 +441,7 @@ def test_an_undo_after_the_merge_opens_another_pull_request(
     assert "pull request #2: https://github.test/acme/app/pull/2" in ran.err
     assert ran.last.startswith("runplan: Done: phase 1 was reverted on the branch of its pull request. ")
     assert (hub.pulls[2].state, hub.pulls[2].draft, hub.merges) == ("open", False, 1)  # you may merge it as it is
-    assert hub.pulls[2].title == "[x] Undo phase 1: Step 1"
+    assert hub.pulls[2].title == "Undo phase 1: Step 1"
     (status,) = hub.statuses[hub.pulls[2].sha]  # a rule that requires it does not hold the revert
     assert (status["state"], status["description"]) == ("success", "Undo phase 1: Step 1")
     changed = hub.git("diff", "--name-only", "main", BRANCH).split()

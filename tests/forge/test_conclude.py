@@ -244,10 +244,26 @@ def test_a_draft_that_the_token_may_not_end_is_left_to_a_person(
 
 
 @pytest.mark.parametrize("path", [".github/PULL_REQUEST_TEMPLATE.md", ".github/PULL_REQUEST_TEMPLATE/only.md"])
-def test_a_new_pull_request_begins_with_the_template_of_the_target(conclude: Conclude, hub: Hub, path: str) -> None:
-    hub.commit("main", {path: "## Why\n"})
+def test_a_new_pull_request_ends_with_the_template_of_the_target(conclude: Conclude, hub: Hub, path: str) -> None:
+    hub.commit("main", {path: "## Screenshots\n"})
     conclude(1, auto=False)
-    assert hub.pulls[1].body.startswith(f"## Why\n\n{BEGIN}")
+    body = hub.pulls[1].body
+    assert (body.startswith(BEGIN), body.endswith("\n\n## Screenshots\n")) == (True, True)
+    assert f"/blob/{hub.tip(BRANCH)}/reports/" in body, "the link outlives the branch"
+
+
+def test_the_comment_on_a_failure_is_replaced_when_every_phase_has_landed(
+    a_lander: Callable[[], PullRequestLander], hub: Hub
+) -> None:
+    hub.reviews, hub.allow_auto_merge = 1, False
+    pull = hub.create(BRANCH, "main", "X", "")
+    a_lander().comment("runplan ended its work on this pull request: failed.")
+    hub.comment(1, "Mine.\n\n<!-- runplan plans/X.md -->", by="bob")
+    for _ in range(2):
+        a_lander().conclude(Progress(may_merge=True, repairs=0, max_repairs=2, updates=0, pushed=(pull.sha,)), now=LATE)
+    said = [comment["body"].partition("\n\n")[0] for comment in pull.comments]
+    now = "runplan failed here before, and has continued its work (plan `plans/X.md`): all phases landed."
+    assert said == [now, "Mine."]
 
 
 def test_people_are_added_to_a_new_pull_request_and_the_refused_ones_are_named(

@@ -6,15 +6,20 @@ from msgspec.structs import replace
 from runplan.adapters.forge.model import CheckState
 from runplan.domain.plan.model import parse_plan
 from runplan.domain.run import events as e
+from runplan.domain.run.dispatch import Remarks
 from runplan.engine.landing.description import (
     BEGIN,
     DRAFT,
     END,
+    FOOTER,
     LONGEST_BODY,
+    REVIEWING,
     PhaseProgress,
     PlanProgress,
     body_of,
     choose_template,
+    describe_change,
+    fill_template,
     status_of,
 )
 from runplan.engine.report.summary import describe_plan, find_goal
@@ -32,11 +37,61 @@ def body(before: str = "", plan: PlanProgress = SHOWN, *, marks: str = "") -> st
 
 
 def test_the_description_links_the_report_lists_the_phases_and_closes_the_issues() -> None:
-    text = body("Template\r\n")
-    assert text.startswith(f"Template\n\n{BEGIN}\n**1 of 2 phases** of `plans/X.md` · [report]({URL})\n")
+    text = body()
+    assert text.startswith(f"{BEGIN}\n{REVIEWING}\n\n**1 of 2 phases** of `plans/X.md` · [report]({URL})\n")
     assert "- [x] 1" in text
     assert "- [ ] 2" in text
-    assert text.endswith("Fixes #7")
+    assert text.endswith(f"\n\n{FOOTER}\n{END}\n\nFixes #7")
+
+
+def test_the_description_says_what_changed_why_and_what_is_uncertain() -> None:
+    plan = replace(
+        SHOWN, goal="Be quick.", changes=("Made it fast. See @bob. More.",), doubts=("phase 1: no tests ran",)
+    )
+    lines = ["**What changed:** Made it fast. See @\u200bbob.", "**Why:** Be quick.", REVIEWING]
+    assert describe_change(plan) == [
+        *(text for line in lines for text in (line, "")),
+        *("**Uncertain:**", "", "- phase 1: no tests ran", ""),
+    ]
+    several = replace(plan, changes=("First.", "Made it fast. More.", "Tested it"))
+    assert describe_change(several)[0] == "**What changed:** Made it fast. Tested it."
+
+
+TEMPLATE = """## Summary
+
+<!-- What is it? -->
+
+## Tests
+
+- [ ] Tests pass
+- [ ] I signed the agreement
+
+### Testing
+
+## Screenshots
+"""
+
+
+def test_the_clear_parts_of_a_template_are_filled_below_the_block() -> None:
+    plan = replace(SHOWN, goal="Be quick.", is_tested=True)
+    text = body_of("", plan, report=URL, fixes=(), template=TEMPLATE)
+    assert text.startswith(BEGIN)
+    filled = text.partition(END)[2]
+    assert "## Summary\n\nBe quick.\n" in filled
+    assert "## Tests\n\n- [x] Tests pass\n- [ ] I signed the agreement\n" in filled
+    assert "### Testing\n\nThe tests passed" in filled
+    assert filled.endswith("## Screenshots\n")
+    assert body_of(text, plan, report=URL, fixes=(), template=TEMPLATE) == text, "it is filled once"
+    untested = fill_template(TEMPLATE, replace(plan, is_tested=False))
+    assert ("[x]" in untested, "The tests passed" in untested) == (False, False)
+
+
+def test_lines_of_files_are_links_and_repairs_are_listed() -> None:
+    phase = PhaseProgress(line="1 p", items=("do it — a.py:3; b.py:4; `a.py:3`; x::y",), is_done=True)
+    plan = replace(SHOWN, phases=(phase,), repairs=("Handle the review: abc1234",))
+    text = body_of("", plan, report=URL, fixes=(), link=lambda path, line: f"/{path}#L{line}" if path == "a.py" else "")
+    assert "do it — [a.py:3](/a.py#L3); b.py:4; `a.py:3`; x::y" in text
+    assert "\n\nRepairs:\n\n- Handle the review: abc1234\n" in text
 
 
 def test_only_the_marked_block_is_replaced() -> None:
@@ -113,7 +168,17 @@ def test_the_goal_is_the_paragraph_below_its_heading_or_the_title(text: str, exp
 
 def test_a_phase_is_shown_with_evidence_tests_and_cost_before_its_landing_is_recorded() -> None:
     verdict = e.VerdictGiven(tree="t", patch="p", passed=True, items=(("P", True, "test_a"),), agent="robot")
-    shown = describe_plan(PLAN, TEXT, records(LEASED, BASE, ROBOT, GATE, verdict))
+    said = Remarks(errors=("it is slow",), memory=("use make",))
+    taken = e.WorkTaken(head="h", tree="t", commits=1, remarks=said, summary="Made it fast.")
+    chosen = e.RepairChosen(tip="t", title="Handle the review")
+    repairs = records(chosen, e.Landed(id="1", phase="", tip="t", code="abc1234567"))
+    shown = describe_plan(PLAN, TEXT, records(LEASED, BASE, ROBOT, taken, GATE, verdict), repairs)
+    assert (shown.changes, shown.doubts, shown.is_tested) == (
+        ("Made it fast.",),
+        ("phase 1: Problem: it is slow",),
+        True,
+    )
+    assert (shown.phases[0].remarks, shown.repairs) == (("To remember: use make",), ("Handle the review: abc1234",))
     assert shown.phases[0].line == "1 Title 1 · tests: 10 passed, 0 failed → 12 passed, 0 failed · cost: $0.50"
     assert shown.phases[0].items[0].endswith(" — test_a")
     assert shown.phases[1].line == "2 Title 2"

@@ -384,6 +384,7 @@ class WorkTaken(Event, frozen=True, kw_only=True):
     squash: bool = False  #: its single commits may not land; their net change does
     lines: tuple[str, ...] = ()  #: why, for the report
     remarks: Remarks = Remarks()  #: of the agent that wrote it
+    summary: str = ""  #: of its return
 
 
 class RulesBroken(Event, frozen=True, kw_only=True):

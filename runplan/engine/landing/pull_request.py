@@ -182,6 +182,7 @@ class PullRequestLander(RemoteLander):
         if self.closed is not None:
             return self.closed
         activity = forge.read_activity(pull.number, pull.head)
+        self._replace_failure(activity.messages)
         due = self._converse(pull.number, activity.messages, progress)
         if due.commands:
             return due.commands[0]
@@ -335,6 +336,16 @@ class PullRequestLander(RemoteLander):
         if pull is not None and pull.is_open:
             self._forge().put_comment(pull.number, marker=result_marker(self._plan.path), text=text, is_pull=True)
 
+    def _replace_failure(self, messages: Sequence[m.PullMessage]) -> None:
+        """Change the comment on a failure of an earlier run, now that every phase has landed."""
+        told = [message for message in messages if m.has_marker(message.text, result_marker(self._plan.path))]
+        landed = (
+            f"runplan failed here before, and has continued its work (plan `{self._plan.path}`): all phases landed."
+        )
+        with suppress(NotAllowed):  # the conversation is locked
+            if any(message.author == self._forge().own_login and landed not in message.text for message in told):
+                self.comment(landed)
+
     def _cancel_own_merge(self, pull: m.PullRequest) -> None:
         words = pull.merge_message  # those of a person's auto-merge are others, or the messages of all commits
         if pull.auto_merge and f"{PLAN}: " in words and f"{LANDING}: " not in words:
@@ -417,11 +428,22 @@ class PullRequestLander(RemoteLander):
         marks = (description.DRAFT if is_draft else "") + (
             description.PEOPLE if description.PEOPLE in marks and not self._add_people(pull) else ""
         )
-        before = pull.body if pull else self._read_template()
-        report = forge.file_url(self._plan.report, self.branch)
-        body = description.body_of(before, plan, report=report, fixes=self._plan.issues, marks=marks)
+        before = pull.body if pull else ""
+
+        def link(path: str, line: int) -> str:
+            return f"{forge.file_url(path, tip)}#L{line}" if self._git.known(f"{tip}:{path}") is not None else ""
+
+        body = description.body_of(
+            before,
+            plan,
+            report=forge.file_url(self._plan.report, tip),
+            fixes=self._plan.issues,
+            marks=marks,
+            template="" if pull else self._read_template(),
+            link=link,
+        )
         if pull is None:
-            title = f"[{self._plan.slug}] {inert(self._undo_of(tip) or plan.title)}"[: description.LONGEST_TITLE]
+            title = inert(self._undo_of(tip) or plan.title)[: description.LONGEST_TITLE]
             pull = forge.create_pull_request(
                 branch=self.branch, base=self.target.branch, title=title, body=body, draft=is_draft
             )

@@ -89,6 +89,7 @@ class PhaseRecord(Struct, frozen=True, kw_only=True):
     after: str = ""  #: tests on the result
     evidence: tuple[tuple[str, bool, str], ...] = ()  #: of the newest verdict: item, passed, evidence
     remarks: tuple[str, ...] = ()  #: of the agent that wrote the work
+    summary: str = ""  #: its own, of the work
     attempts: int = 0
     dispatched: tuple[tuple[str, str], ...] = ()  #: role and agent of each that has ended
     tested: tuple[str, ...] = ()  #: the tree of each run of the tests
@@ -126,6 +127,11 @@ def list_summary_facts(store: Store, plan: str) -> list[Recorded[Any]]:
     return sorted((fact for kind in KINDS for fact in store.list_facts(kind, plan=plan)), key=lambda fact: fact.seq)
 
 
+def list_repair_facts(store: Store, plan: str) -> list[Recorded[Any]]:
+    kinds = (e.RepairChosen, e.MergeChosen, e.Landed)
+    return sorted((fact for kind in kinds for fact in store.list_facts(kind, plan=plan)), key=lambda fact: fact.seq)
+
+
 def summarise_attempts(records: Iterable[Recorded[Any]], *, since: str = "") -> dict[str, PhaseRecord]:
     """The phases that were attempted; only time and agents from `since` on count as spent."""
     phases: dict[str, PhaseRecord] = {}
@@ -153,7 +159,7 @@ def _apply_fact(phase: PhaseRecord, fact: Recorded[Any], worked: str, since: str
         case e.Leased():
             attempts = phase.attempts + 1
             state = PhaseState.RUNNING
-            reset = {"before": "", "after": "", "evidence": (), "remarks": (), "why": ""}
+            reset = {"before": "", "after": "", "evidence": (), "remarks": (), "summary": "", "why": ""}
             return replace(phase, state=state, run=fact.run, attempts=attempts, **reset)
         case e.DispatchStarted(role=Role.BASELINE | Role.GATE | Role.PROVE, gates=gates, tree=tree) if e.TESTS in gates:
             return replace(phase, tested=(*phase.tested, tree))
@@ -167,8 +173,8 @@ def _apply_fact(phase: PhaseRecord, fact: Recorded[Any], worked: str, since: str
                 spent = PhaseSpending(test_seconds=ended.seconds)
             dispatched = (*phase.dispatched, (ended.role, ended.agent)) if ended.agent else phase.dispatched
             return replace(phase, spent=sum_usage(PhaseSpending, [phase.spent, spent]), dispatched=dispatched)
-        case e.WorkTaken(remarks=remarks):
-            return replace(phase, remarks=tuple(remarks.describe()))
+        case e.WorkTaken(remarks=remarks, summary=summary):
+            return replace(phase, remarks=tuple(remarks.describe()), summary=summary or phase.summary)
         case e.BaselineKnown(name=e.TESTS):
             return replace(phase, before=describe_counts(fact.event.results))
         case e.GateJudged(name=e.TESTS):
@@ -474,12 +480,39 @@ LABEL = "**goal:**"
 LONGEST_GOAL = 1000
 
 
-def describe_plan(plan: Plan, text: bytes, records: Iterable[Recorded[Any]]) -> PlanProgress:
+DOUBTS = ("Problem: ", "Next: ")  #: begin the remarks of an agent that a reviewer has to know
+
+
+def describe_plan(
+    plan: Plan, text: bytes, records: Iterable[Recorded[Any]], repairs: Iterable[Recorded[Any]] = ()
+) -> PlanProgress:
     """The progress from the plan's text and the journal; a phase that another clone worked on has no proof here."""
     attempts = summarise_attempts(records)
     goal = escape_inline(bounded(find_goal(text, plan), LONGEST_GOAL))
     phases = tuple(_describe_phase(phase, attempts.get(phase.id)) for phase in plan.phases)
-    return PlanProgress(path=plan.path, title=plan.title, goal=goal, phases=phases)
+    done = [attempts[phase.id] for phase in plan.phases if phase.status is Status.DONE and phase.id in attempts]
+    doubts = [f"phase {seen.id}: no tests ran" for seen in done if seen.after == "skipped"]
+    doubts += [f"phase {seen.id}: {line}" for seen in done for line in seen.remarks if line.startswith(DOUBTS)]
+    return PlanProgress(
+        path=plan.path,
+        title=plan.title,
+        goal=goal,
+        phases=phases,
+        changes=tuple(_shorten(seen.summary) for seen in done if seen.summary),
+        doubts=tuple(map(_shorten, doubts)),
+        repairs=tuple(_list_repairs(repairs)),
+        is_tested=any(seen.after not in ("", "skipped") for seen in done),
+    )
+
+
+def _list_repairs(facts: Iterable[Recorded[Any]]) -> Iterator[str]:
+    """The landed repairs of the pull request, from the choices and landings of its runs."""
+    titles: dict[str, str] = {}  #: of the repair at work, by run
+    for fact in facts:
+        if isinstance(fact.event, e.Landed) and not fact.event.phase and fact.run in titles:
+            yield f"{_shorten(titles.pop(fact.run))}: {fact.event.code[:7]}"
+        elif isinstance(fact.event, e.RepairChosen | e.MergeChosen):
+            titles[fact.run] = fact.event.title
 
 
 def _describe_phase(phase: Phase, attempt: PhaseRecord | None) -> PhaseProgress:
@@ -491,7 +524,8 @@ def _describe_phase(phase: Phase, attempt: PhaseRecord | None) -> PhaseProgress:
     line = " · ".join(filter(None, [_shorten(f"{phase.id} {phase.title}"), *facts]))
     proven = {item: f" — {_shorten(evidence)}" for item, evidence in proofs.items()}
     items = tuple(_shorten(item.text) + proven.get(item.id, "") for item in phase.items)
-    return PhaseProgress(line=line, items=items, is_done=is_done, remarks=tuple(map(_shorten, seen.remarks)))
+    remarks = tuple(_shorten(remark) for remark in seen.remarks if not remark.startswith(DOUBTS))
+    return PhaseProgress(line=line, items=items, is_done=is_done, remarks=remarks)
 
 
 def _shorten(text: str) -> str:

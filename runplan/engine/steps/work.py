@@ -27,7 +27,7 @@ from runplan.domain.run.kinds import NOT_OF_WORK, GateAnswer, Reason
 from runplan.domain.run.reasons import describe_ending
 from runplan.domain.run.state import RunState, list_places
 from runplan.domain.settings.schema import FILES
-from runplan.domain.text import plain
+from runplan.domain.text import bounded, plain
 from runplan.engine.landing.conversation import write_answers
 from runplan.engine.steps.conclude import comment_failure, release_issues, show_failure
 from runplan.engine.steps.context import RunContext
@@ -37,6 +37,7 @@ from runplan.engine.steps.verify import reply_of
 
 SCANNED = 1_000_000  #: bytes of a committed file that are scanned for secrets
 BEGINNING = 8192  #: bytes; git calls a file with a NUL in them binary
+LONGEST_SUMMARY = 600  #: characters of an agent's summary
 NAMED = 8  #: paths named in one sentence
 GITLINK = "160000"  #: the mode of a repository inside a tree
 OUTPUT_READ = 64 * 1024  #: bytes at the end of a failed command's output that are read
@@ -87,6 +88,7 @@ def take_work(action: Action, state: RunState, context: RunContext) -> e.Event: 
     commits = context.candidates.commits(phase.base, head)
     of_work = commits or (context.objects.commit(head),)
     hidden = () if phase.squash else _find_in_commits(phase, context, of_work, permit)
+    remarks, summary = _read_remarks(phase, context, head)
     return e.WorkTaken(
         head=head,
         tree=tree,
@@ -94,20 +96,21 @@ def take_work(action: Action, state: RunState, context: RunContext) -> e.Event: 
         files=tuple(change.path for change in changes),
         squash=bool(hidden) or any(commit.message.startswith(_wip_subject(phase, context)) for commit in commits or ()),
         lines=tuple(f"one commit lands instead of single ones, in which {finding}" for finding in hidden[:NAMED]),
-        remarks=_read_remarks(phase, context, head),
+        remarks=remarks,
+        summary=summary,
     )
 
 
-def _read_remarks(phase: WorkAttempt, context: RunContext, head: str) -> Remarks:
-    """The remarks of the last writer; a file that it names is looked for, as evidence is."""
+def _read_remarks(phase: WorkAttempt, context: RunContext, head: str) -> tuple[Remarks, str]:
+    """The remarks and the summary of the last writer; a file that it names is looked for, as evidence is."""
     answer = reply_of(phase.written, context)[1] if phase.written else None
     if not isinstance(answer, Return):
-        return Remarks()
+        return Remarks(), ""
     made = []
     for artifact in answer.remarks.artifacts:
         is_there = is_plain(artifact.path) and context.objects.known(f"{head}:{artifact.path}") is not None
         made.append(artifact if is_there else replace(artifact, kind="not in the tree"))
-    return replace(answer.remarks, artifacts=tuple(made))
+    return replace(answer.remarks, artifacts=tuple(made)), bounded(answer.summary, LONGEST_SUMMARY)
 
 
 def _wip_subject(phase: WorkAttempt, context: RunContext) -> str:
