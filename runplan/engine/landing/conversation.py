@@ -6,8 +6,11 @@ Nothing here permits anything: words of the forge are quoted, and only accounts 
 import functools
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 
 from runplan.adapters.forge.model import PullMessage, has_marker
+from runplan.adapters.forge.protocol import Forge
+from runplan.domain.errors import NotAllowed
 from runplan.domain.run.dispatch import ItemAnswer, Return
 from runplan.domain.run.events import ReviewItem
 from runplan.domain.run.kinds import WaitKind
@@ -114,19 +117,6 @@ def handle_requests(due: DueMessages, progress: Progress, *, plan: str, name: st
     return Waiting(kind=WaitKind.REVIEW, why=why)
 
 
-def describe_limit(
-    due: DueMessages, messages: Sequence[PullMessage], progress: Progress, *, plan: str, login: str
-) -> tuple[str, str] | None:
-    """The marker and text of the comment that says why the requests wait; None where it is told or none is due."""
-    marker = f"runplan-limit {due.requests[0].id}"
-    own = [message.text for message in messages if _account(message.author) == _account(login)]
-    if progress.max_reviews == 0 or any(has_marker(text, marker) for text in own):
-        return None
-    limit = f"runplan handles {counted(progress.max_reviews, 'review')} by itself (`pull_request.max_reviews`)"
-    retry = f"comment `/runplan retry`, or run `{command('runplan', 'retry', plan, '--review')}`"
-    return marker, f"{limit}. For the next one {retry}."
-
-
 def to_repair(comments: Sequence[ReviewItem]) -> NeedsRepair:
     parts = {
         item: "\n".join([f"{item.id} {item.heading}:".lstrip(), *(f"> {line}" for line in item.words.splitlines())])
@@ -200,3 +190,48 @@ def missing_answers(
         text = "\n\n".join(dict.fromkeys(answers[message.id] for message in handled))
         missing.append((newest, _marker(newest), f"{quote}{text}"))
     return missing
+
+
+def answer_handled(forge: Forge, number: int, messages: Sequence[PullMessage], answers: Mapping[str, str]) -> None:
+    """Ask the authors of handled messages for a new review, and answer what is not answered yet."""
+    missing = missing_answers(messages, answers, forge.own_login)
+    reviewers = {message.author for message, _, _ in missing if not is_command(message)} - {forge.own_login}
+    with suppress(NotAllowed):  # the conversation is locked
+        if reviewers:
+            forge.request_review(number, sorted(reviewers))
+        for message, marker, text in missing:
+            forge.answer_message(number, message, marker=marker, text=text)
+
+
+def tell_limit(
+    forge: Forge, number: int, due: DueMessages, messages: Sequence[PullMessage], progress: Progress, *, plan: str
+) -> None:
+    """Say once on the pull request that its requests wait for a person, where runplan handles reviews at all."""
+    marker = f"runplan-limit {due.requests[0].id}"
+    if progress.max_reviews == 0 or _find_own(forge, messages, marker):
+        return
+    limit = f"runplan handles {counted(progress.max_reviews, 'review')} by itself (`pull_request.max_reviews`)"
+    retry = f"comment `/runplan retry`, or run `{command('runplan', 'retry', plan, '--review')}`"
+    with suppress(NotAllowed):
+        for message in due.requests:
+            forge.react_to(number, message.id)
+        forge.put_comment(number, marker=marker, text=f"{limit}. For the next one {retry}.", is_pull=True)
+
+
+def replace_failure(forge: Forge, number: int, messages: Sequence[PullMessage], plan: str) -> None:
+    """Change the comment on a failure of an earlier run, now that every phase has landed."""
+    marker = result_marker(plan)
+    landed = f"runplan failed here before, and has continued its work (plan `{plan}`): all phases landed."
+    if any(landed not in message.text for message in _find_own(forge, messages, marker)):
+        with suppress(NotAllowed):
+            forge.put_comment(number, marker=marker, text=landed, is_pull=True)
+
+
+def _find_own(forge: Forge, messages: Sequence[PullMessage], marker: str) -> list[PullMessage]:
+    marked = [message for message in messages if has_marker(message.text, marker)]
+    return [message for message in marked if _account(message.author) == _account(forge.own_login)]
+
+
+def result_marker(plan: str) -> str:
+    """The marker of the comment on an issue or pull request that says how the work on the plan ended."""
+    return f"runplan {plan}"

@@ -30,7 +30,14 @@ from runplan.domain.run.kinds import Reason, WaitKind
 from runplan.domain.settings.schema import PullRequestSettings
 from runplan.domain.text import command, inert
 from runplan.engine.landing import description
-from runplan.engine.landing.conversation import describe_limit, find_due, handle_requests, is_command, missing_answers
+from runplan.engine.landing.conversation import (
+    answer_handled,
+    find_due,
+    handle_requests,
+    replace_failure,
+    result_marker,
+    tell_limit,
+)
 from runplan.engine.landing.direct import Direct, RemoteLander
 from runplan.engine.landing.lander import (
     Commanded,
@@ -182,7 +189,7 @@ class PullRequestLander(RemoteLander):
         if self.closed is not None:
             return self.closed
         activity = forge.read_activity(pull.number, pull.head)
-        self._replace_failure(activity.messages)
+        replace_failure(forge, pull.number, activity.messages, self._plan.path)
         due = self._converse(pull.number, activity.messages, progress)
         if due.commands:
             return due.commands[0]
@@ -199,7 +206,7 @@ class PullRequestLander(RemoteLander):
         if asked is not None and progress.may_merge:
             self._cancel_own_merge(pull)
             if isinstance(asked, Waiting):
-                self._tell_limit(pull, due, activity, progress)
+                tell_limit(forge, pull.number, due, activity.messages, progress, plan=self._plan.path)
         red = self._look_at_target(pull, checks)
         step = asked if isinstance(asked, NeedsRepair) else next_step(pull, checks, progress, red)
         if asked is not None and (step is None or isinstance(step, Waiting)):
@@ -291,7 +298,7 @@ class PullRequestLander(RemoteLander):
             return DueMessages()
         forge = self._forge()
         login = forge.own_login
-        self._answer(number, messages, progress.answers)
+        answer_handled(forge, number, messages, progress.answers)
         asked = (messages, progress.answers, progress.began)
         if self._seen.due is None or self._seen.due[0] != asked:
             due = find_due(
@@ -306,27 +313,8 @@ class PullRequestLander(RemoteLander):
     def answer_messages(self, answers: Mapping[str, str]) -> None:
         pull = self._find_landing()
         if pull is not None and pull.is_open:
-            self._answer(pull.number, self._forge().read_activity(pull.number, pull.head).messages, answers)
-
-    def _answer(self, number: int, messages: Sequence[m.PullMessage], answers: Mapping[str, str]) -> None:
-        forge = self._forge()
-        missing = missing_answers(messages, answers, forge.own_login)
-        reviewers = {message.author for message, _, _ in missing if not is_command(message)} - {forge.own_login}
-        with suppress(NotAllowed):  # the conversation is locked
-            if reviewers:
-                forge.request_review(number, sorted(reviewers))
-            for message, marker, text in missing:
-                forge.answer_message(number, message, marker=marker, text=text)
-
-    def _tell_limit(self, pull: m.PullRequest, due: DueMessages, activity: m.Activity, progress: Progress) -> None:
-        """Say on the pull request that its requests wait for a person."""
-        forge = self._forge()
-        note = describe_limit(due, activity.messages, progress, plan=self._plan.path, login=forge.own_login)
-        with suppress(NotAllowed):
-            if note is not None:
-                for message in due.requests:
-                    forge.react_to(pull.number, message.id)
-                forge.put_comment(pull.number, marker=note[0], text=note[1], is_pull=True)
+            forge = self._forge()
+            answer_handled(forge, pull.number, forge.read_activity(pull.number, pull.head).messages, answers)
 
     def forget(self) -> None:
         self._seen.forge = None
@@ -335,16 +323,6 @@ class PullRequestLander(RemoteLander):
         pull = self._find_landing()
         if pull is not None and pull.is_open:
             self._forge().put_comment(pull.number, marker=result_marker(self._plan.path), text=text, is_pull=True)
-
-    def _replace_failure(self, messages: Sequence[m.PullMessage]) -> None:
-        """Change the comment on a failure of an earlier run, now that every phase has landed."""
-        told = [message for message in messages if m.has_marker(message.text, result_marker(self._plan.path))]
-        landed = (
-            f"runplan failed here before, and has continued its work (plan `{self._plan.path}`): all phases landed."
-        )
-        with suppress(NotAllowed):  # the conversation is locked
-            if any(message.author == self._forge().own_login and landed not in message.text for message in told):
-                self.comment(landed)
 
     def _cancel_own_merge(self, pull: m.PullRequest) -> None:
         words = pull.merge_message  # those of a person's auto-merge are others, or the messages of all commits
@@ -594,8 +572,3 @@ class PullRequestLander(RemoteLander):
             for git in (self._git, tool):
                 if git.tip(self.ref) is not None:
                     git.run("update-ref", "-d", self.ref)
-
-
-def result_marker(plan: str) -> str:
-    """The marker of the comment on an issue that says how the work on the plan ended."""
-    return f"runplan {plan}"

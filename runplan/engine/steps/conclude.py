@@ -22,10 +22,10 @@ from runplan.domain.run.reasons import next_action
 from runplan.domain.run.state import RunState, failure, open_lanes
 from runplan.domain.text import bounded, command, inert
 from runplan.domain.times import delay_s, iso, parse_iso
-from runplan.engine.landing.conversation import to_repair
+from runplan.engine.landing.conversation import result_marker, to_repair
 from runplan.engine.landing.lander import Commanded, Failed, Landed, NeedsRepair, Progress, Waiting
 from runplan.engine.landing.modes import open_forge
-from runplan.engine.landing.pull_request import PullRequestLander, result_marker
+from runplan.engine.landing.pull_request import PullRequestLander
 from runplan.engine.report.sections import describe_kept_work
 from runplan.engine.report.text import indent_block
 from runplan.engine.steps.context import RunContext
