@@ -60,9 +60,7 @@ def uninstall(caller: Caller, *, dry_run: bool, delete_work: bool) -> list[Remov
 
 def _require_no_work(context: RepositoryContext) -> None:
     store = context.store()
-    plans = {row.plan for row in store.list_unfinished_runs()} | {row.plan for row in store.list_schedules()}
-    plans |= {row.plan for row in store.list_queued_commands()}
-    if plans:
+    if plans := store.list_active_plans(queued=True):
         stop = command("runplan", "stop")
         raise RefusedEarly(f"{', '.join(sorted(plans))}: a run or a schedule is not ended; end it first: {stop}")
     locks = (context.state / LOCK, *(context.state / "dispatch").glob("*/lock"))

@@ -180,8 +180,7 @@ def make_proposal(text: str, store: Store, *, path: str) -> ProposalMade:
     earlier = {fact.event.sha256 for fact in store.list_facts(ProposalMade, plan=path)} - {sha256}
     plan = parse_plan(text.encode("utf-8", "surrogateescape"), path=path)
     outlook = [Outlook(phase.own.agent, len(phase.items)) for phase in plan.phases if phase.status is not Status.DONE]
-    landed = list_landed(store)
-    notes = [f"forecast: {forecast_phases(outlook, landed)}"] if landed else []
+    notes = [f"forecast: {forecast_phases(outlook, list_landed(store))}"]
     for *ids, last in list_independent(plan):
         notes.append(f"phases {', '.join(ids)} and {last} are independent: run.parallel = {len(ids) + 1}")
     return ProposalMade(

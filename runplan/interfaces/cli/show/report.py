@@ -15,6 +15,7 @@ from runplan.app.views.board import read_queue_view
 from runplan.app.views.plans import read_plans
 from runplan.app.views.reports import News, PlanReport, read_news, read_report
 from runplan.app.views.repositories import read_all_inboxes
+from runplan.app.views.status import describe_schedule
 from runplan.domain.decoding import as_json
 from runplan.domain.errors import UsageError
 from runplan.domain.text import command_in, in_words, plain, visible
@@ -103,7 +104,10 @@ def run_queue(args: argparse.Namespace) -> None:
         print(plain(f"{number:>3}  {plan.plan:<{width}}  {'pinned, ' * plan.is_pinned}{plan.words}"))
     style = Style.of(sys.stdout)
     lines = [f"Forecast of what is ready: {view.forecast}"] if view.forecast else []
-    lines += [f"{work.plan}: {work.words}" for work in view.works]
+    now = datetime.now(UTC)
+    for work in view.works:
+        when = describe_schedule(work.schedule, now=now) if work.schedule is not None else ""
+        lines.append(f"{work.plan}: {'; '.join(filter(None, [work.words, when]))}")
     lines += [host.error] if host else []
     print(*([""] if lines and view.plans else []), *(style.wrap(plain(line), "  ") for line in lines), sep="\n")
     if not view.plans:
