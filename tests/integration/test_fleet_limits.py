@@ -1,12 +1,14 @@
 """What the hosts of a fleet share: permits to work, labels of living workers, usage limits, and the budget of a day."""
 
 import asyncio
+import inspect
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
 import pytest
 import structlog
+from procrastinate.worker import Worker
 
 from runplan.adapters.store.heartbeat import FleetLimit, Heartbeat, WorkerRow
 from runplan.adapters.store.postgres import PostgresStore, connect, initialize
@@ -18,6 +20,7 @@ from runplan.domain.run.recorded import to_json
 from runplan.domain.run.rows import Command, RunRow
 from runplan.domain.run.rules.hosts import ANY
 from runplan.hosts.fleet.queue import JobQueue
+from tests.support.documents import read
 from tests.support.postgres import a_location, create_database, start_server
 
 NOW, LATER = "2026-03-01T12:00:00Z", "2026-03-01T13:30:00Z"
@@ -32,8 +35,9 @@ def stores() -> Iterator[tuple[PostgresStore, PostgresStore]]:
 
 
 def add_worker(owner: str, *labels: str, seen_s: float = 0, draining: bool = False) -> None:
-    add = "INSERT INTO workers VALUES (%s, 'h', %s, 1, '', now(), now() - make_interval(secs => %s), %s)"
-    execute(add, owner, list(labels), seen_s, draining)
+    add = "INSERT INTO workers (owner, host, labels, slots, version, seen, draining)"
+    values = "(%s, 'h', %s, 1, '', now() - make_interval(secs => %s), %s)"
+    execute(f"{add} VALUES {values}", owner, list(labels), seen_s, draining)
 
 
 def record(
@@ -125,12 +129,27 @@ def test_plans_of_an_earlier_worker_occupy_slots() -> None:
             queue.stop()
 
     log = structlog.get_logger()
-    options: dict[str, Any] = {"recover_s": 60, "may_begin": lambda: True, "may_recover": lambda: False, "log": log}
+    options: dict[str, Any] = {"recover_s": 60, "may_begin": lambda: True, "log": log}
     queue = JobQueue(dsn, queues=[ANY], slots=2, work=work, **options)
     with connect(dsn) as db:
         db.execute("SELECT queue_plan('s', number::text, 'any') FROM generate_series(1, 3) AS number")
     asyncio.run(queue.run_until_stopped([("s", "left")]))
     assert (most, sorted(done)) == (2, ["1", "2", "3", "left"])
+
+
+def test_procrastinate_has_the_private_names_that_the_queue_uses() -> None:
+    """docs/dependencies.md says why each method is overridden."""
+    overridden = {name for name in vars(JobQueue) if name[0] == "_" and name[1] != "_" and hasattr(Worker, name)}
+    assert overridden == {
+        "_fetch_and_process_jobs",
+        "_periodic_deferrer",
+        "_persist_job_status",
+        "_update_heartbeat",
+    }
+    source = inspect.getsource(Worker)
+    for name in (*overridden, "_running_jobs", "_new_job_event", "_job_semaphore"):
+        assert f"self.{name}" in source, name
+    assert read("docs/dependencies.md").count("github.com/procrastinate-org/procrastinate/") >= len(overridden)
 
 
 # --- permits ----------------------------------------------------------------------------------------------
