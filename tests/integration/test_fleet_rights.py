@@ -4,6 +4,7 @@ import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import closing
+from importlib.resources import files
 from pathlib import Path
 
 import psycopg
@@ -18,12 +19,17 @@ from runplan.adapters.store.postgres import (
     connect,
     hide_keys,
     initialize,
+    list_queue_migrations,
+    migrate_queue,
+    require_queue,
     require_version,
 )
 from runplan.domain.errors import RefusedEarly, RunplanError, Unreachable
 from tests.support.postgres import a_location, start_server
 from tests.support.tls import make_certificate, tls_before
 
+#: Older ones add values to an enumeration, which no single transaction can; no fleet ever had them.
+QUEUE_VERSIONS = sorted({name for file in list_queue_migrations() if (name := file.name.partition("_")[0]) >= "03"})
 URL = "/srv/git/app"
 OTHER = "/srv/git/other"
 
@@ -123,6 +129,34 @@ def test_an_upgrade_changes_every_repository_or_nothing(database: str, next_vers
     for url in (URL, OTHER):
         run(member, f"SELECT rack FROM {FleetLocation(database, url).schema}.events")
     assert run(member, "INSERT INTO runplan.racks VALUES ('r2') RETURNING name") == [("r2",)]
+
+
+def describe_tables(db: psycopg.Connection) -> set[tuple[object, ...]]:
+    columns = "SELECT table_name::text, column_name::text, data_type::text FROM information_schema.columns"
+    functions = "SELECT proname::text, pg_get_function_arguments(oid), pg_get_functiondef(oid) FROM pg_proc"
+    return {
+        *db.execute(f"{columns} WHERE table_schema = 'runplan'").fetchall(),
+        *db.execute(f"{functions} WHERE pronamespace = 'runplan'::regnamespace").fetchall(),
+    }
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("version", QUEUE_VERSIONS)
+def test_the_queue_is_migrated_from_each_version_of_procrastinate(database: str, version: str) -> None:
+    with psycopg.connect(database, autocommit=True) as db:
+        db.execute("CREATE SCHEMA runplan; SET search_path TO runplan")
+        for file in list_queue_migrations():
+            if file.name.partition("_")[0] <= version:
+                db.execute(file.read_bytes())
+        db.execute("CREATE TABLE queue (version TEXT)")
+        db.execute("INSERT INTO queue VALUES (%s)", (version,))
+        with db.transaction():
+            migrate_queue(db)
+        require_queue(db)
+        migrated = describe_tables(db)
+        db.execute("DROP SCHEMA runplan CASCADE; CREATE SCHEMA runplan; CREATE TABLE queue (version TEXT)")
+        db.execute((files("procrastinate.sql") / "schema.sql").read_bytes())
+        assert {row[:2] for row in describe_tables(db)} <= {row[:2] for row in migrated}
 
 
 def test_another_version_is_refused_with_the_command_that_helps(database: str, next_version: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from runplan.adapters.store.heartbeat import Heartbeat, WorkerRow
+from runplan.adapters.store.heartbeat import RECOVER_PLANS, Heartbeat, WorkerRow
 from runplan.adapters.store.location import FleetLocation
 from runplan.adapters.store.postgres import PostgresStore, initialize
 from tests.e2e.test_docs import documented, shape
@@ -101,8 +101,14 @@ def test_a_plan_of_a_dead_host_is_in_the_queue(fleet: Fleet) -> None:
     assert shown[3] == f"  plans/A.md of {URL}: its host alpha is dead; no host takes plans; start one: runplan worker"
     assert shown[4].startswith("Runs: 0 at work, 0 waiting for their turn")
     fleet.add_worker("beta")
+    fleet.execute(RECOVER_PLANS)
     (left,) = fleet.run("status", "--json").json["queue"]
-    assert left["why"] == "its host alpha is dead; a host takes it now"
+    assert left["why"].startswith("its host alpha is dead; take-over waits ")
+    fleet.execute("UPDATE steady SET since = since - lease()")
+    assert fleet.run("status", "--json").json["queue"][0]["why"] == "its host alpha is dead; a host takes it now"
+    fleet.execute("UPDATE workers SET seen = now() WHERE host = 'beta'")  # there was no gap
+    fleet.execute(RECOVER_PLANS)
+    assert [queued["why"] for queued in fleet.run("status", "--json").json["queue"]] == ["a host takes it now"]
 
 
 @pytest.mark.rest

@@ -291,6 +291,24 @@ def test_a_sick_host_hands_back_its_job_and_a_healthy_one_does_it(fleet: Fleet, 
     until(lambda: fleet.states()["3"] == "done")
 
 
+def test_a_worker_that_is_older_than_the_database_drains_and_is_restarted(fleet: Fleet, tmp_path: Path) -> None:
+    begin(fleet, "1", agent=holding(tmp_path))
+    fleet.start_worker("a")
+    fleet.start("1", "finish", "auto")
+    until(lambda: dispatched(tmp_path))
+    fleet.rows("UPDATE version SET version=version+1 RETURNING 1")
+    until(lambda: '"event":"outdated"' in fleet.read_log("a"))
+    (tmp_path / "on").touch()
+    assert fleet.workers["a"].wait(30) == 5
+    assert (fleet.count("claims"), fleet.count("procrastinate_jobs WHERE task_name='runplan.work'")) == (0, 1)
+    again = fleet.add_host("a").runplan("worker", "--host", "a")
+    assert (again.code, again.last.endswith("this runplan needs 1; update runplan on this host")) == (5, True)
+    fleet.rows("UPDATE version SET version=version-1 RETURNING 1")  # stands for the update of the host
+    fleet.start_worker("a")
+    until(lambda: fleet.states() == {"1": "done"})
+    assert (fleet.landed(), len(dispatched(tmp_path))) == (["1"], 1)
+
+
 def test_a_phase_takes_at_most_45_transactions_of_its_host(fleet: Fleet) -> None:
     phases = [str(number) for number in range(1, 7)]
     begin(fleet, agent=writes(*phases))

@@ -149,6 +149,7 @@ class Database:
         self.schema = FleetLocation("", URL).schema
         self.jobs: list[Job] = []
         self.transactions = 0
+        self.steady_since = 0.0  #: heartbeats arrive without a gap
         self.committed: set[int] = set()
         self.sqlite = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         self.sqlite.executescript(f"{TABLES.read_text()}{FLEET_TABLES}")
@@ -361,7 +362,6 @@ class Worker:
         self.frozen_until = 0.0
         self.hosts: dict[str, tuple[NightHost, Job | None]] = {}
         self._beat_at = self._look_at = 0.0
-        self._steady_since = 0.0
         self.location = FleetLocation(f"user={self.name}", URL, host=machine.name)
 
     @property
@@ -382,9 +382,7 @@ class Worker:
         is_cut = self.cut_until > night.now
         if self._beat_at <= night.now:
             self._beat_at = night.now + BEAT_S
-            if is_cut:
-                self._steady_since = night.now
-            else:
+            if not is_cut:
                 self.beat()
         self._look_at = night.now + POLL_S
         while (
@@ -397,6 +395,8 @@ class Worker:
 
     def beat(self) -> None:
         database = self.night.database
+        if not database.sqlite.execute("SELECT 1 FROM workers WHERE seen > now() - lease() / 2").fetchall():
+            database.steady_since = self.night.now
         upsert = "INSERT INTO workers (owner, seen) VALUES (?,?) ON CONFLICT (owner) DO UPDATE SET seen=excluded.seen"
         database.sqlite.execute(upsert, (self.me, self.night.now))
         if self.is_disturbed:
@@ -407,7 +407,7 @@ class Worker:
             if lost := {plan for plan in list(host.owner.runs) if claims.get(plan) != self.me}:
                 host.lost |= frozenset(lost)
                 host.poke()
-        if self.night.now - self._steady_since > LEASE_S:
+        if self.night.now - database.steady_since > LEASE_S:
             database.recover_plans()
 
     def begin(self, plan: str, job: Job | None = None, left: str = "") -> None:

@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 from psycopg import sql
 
-from runplan.adapters.store.postgres import CHANNEL, PostgresStore, connect, require_queue
+from runplan.adapters.store.postgres import CHANNEL, SCHEMA_VERSION, PostgresStore, connect, require_queue
 from runplan.domain.errors import RefusedEarly
 
 JOBS = "procrastinate_any_queue_v1"  #: notified for each new job
@@ -24,7 +24,8 @@ WHERE NOT EXISTS (
     SELECT FROM workers AS other LEFT JOIN mine ON true
     WHERE host=%(host)s AND machine<>%(machine)s AND seen > now() - lease()
       AND (other.started, owner) < (coalesce(mine.started, 'infinity'), %(owner)s))
-ON CONFLICT (owner) DO UPDATE SET seen=now(), sick=%(sick)s, free=%(free)s RETURNING draining"""
+ON CONFLICT (owner) DO UPDATE SET seen=now(), sick=%(sick)s, free=%(free)s
+RETURNING draining, (SELECT version FROM version)"""
 #: Of Procrastinate. Another worker deletes it while this one is frozen.
 _BEAT_QUEUE = """
 INSERT INTO procrastinate_workers (id, last_heartbeat) OVERRIDING SYSTEM VALUE VALUES (%s, now())
@@ -32,7 +33,7 @@ ON CONFLICT (id) DO UPDATE SET last_heartbeat=now()"""
 #: For the queue, whose connection has these names for values.
 QUEUE_PLAN = "SELECT queue_plan(%(schema)s, %(plan)s, 'any')"
 REQUEUE_JOBS = "SELECT requeue_jobs(%(ids)s)"
-RECOVER_PLANS = "SELECT recover_plans()"
+RECOVER_PLANS = "SELECT recover_plans() FROM steady WHERE since < now() - lease()"
 
 
 class NameTaken(RefusedEarly):
@@ -53,6 +54,7 @@ class Heartbeat:
 
     def __init__(self, dsn: str, row: WorkerRow) -> None:
         self._row = row
+        self.version = SCHEMA_VERSION  #: of the tables, at the last heartbeat
         self._db: psycopg.Connection = connect(dsn)
         require_queue(self._db)
         for channel in (CHANNEL, JOBS, WORKERS):
@@ -72,6 +74,7 @@ class Heartbeat:
             raise NameTaken(
                 f"another machine works in this fleet as {self._row.host}; choose another name: --host NAME"
             )
+        self.version = int(row[1])
         return bool(row[0])
 
     def list_lost(self, schema: str, plans: Collection[str]) -> set[str]:

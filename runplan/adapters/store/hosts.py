@@ -24,6 +24,7 @@ SELECT account, until, words FROM (
     FROM all_events, jsonb_to_record(body::jsonb) AS event (account TEXT, until TEXT, words TEXT)
     WHERE type = 'AgentLimited' ORDER BY account, at DESC
 ) AS newest WHERE until::timestamptz > now() ORDER BY account"""
+_UNSTEADY = "SELECT extract(epoch FROM since + lease() - now())::float FROM steady WHERE since >= now() - lease()"
 _PERMITS = """
 SELECT (SELECT count(*) FROM working),
        (SELECT count(*) FROM permits WHERE NOT works), fleet, repository FROM capacity"""
@@ -37,9 +38,13 @@ def read_fleet(dsn: str) -> FleetState:
         queue = db.execute(_QUEUE).fetchall()
         limits = db.execute(_LIMITS).fetchall()
         (permits,) = db.execute(_PERMITS).fetchall()
+        unsteady = db.execute(_UNSTEADY).fetchall()
     plans = {name: [FleetPlan(url, plan) for url, plan, owner in claims if owner == name] for name, *_ in rows}
     hosts = [WorkerHost(name, [] if about[-1] else plans[name], *about) for name, *about in rows]
     helps = explain_queueing("any", hosts)
+    if unsteady and any(host.takes_plans for host in hosts):
+        after = f"take-over waits {in_words(unsteady[0][0])}"
+        helps = f"{after}: no heartbeat reached the database for a while, so living hosts may seem dead"
     left = [
         FleetPlan(plan.repository, plan.plan, f"its host {host.name} is dead; {helps}", host.seen_s)
         for host in hosts

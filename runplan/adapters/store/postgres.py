@@ -43,6 +43,10 @@ NETWORK |= {"keepalives_idle": 4, "keepalives_interval": 3, "keepalives_count": 
 SESSION = "-c statement_timeout=30s -c idle_in_transaction_session_timeout=10s"
 
 
+class NewerDatabase(RefusedEarly):
+    """A later runplan has set up the database."""
+
+
 class FleetRepository(Struct, frozen=True):
     url: str  #: normalised
     schema: str
@@ -309,7 +313,8 @@ def require_version(version: int, needed: int = SCHEMA_VERSION) -> None:
         raise RefusedEarly(f"the database of the fleet is not set up; run: {INIT}")
     if version != needed:
         helps = "update runplan on this host" if version > needed else f"update the database: {INIT}"
-        raise RefusedEarly(f"the fleet's database has version {version}, this runplan needs {needed}; {helps}")
+        refusal = NewerDatabase if version > needed else RefusedEarly
+        raise refusal(f"the fleet's database has version {version}, this runplan needs {needed}; {helps}")
 
 
 def list_fleet(dsn: str) -> list[FleetRepository]:
@@ -335,6 +340,7 @@ def initialize(dsn: str, remotes: Sequence[str], *, migrations: Traversable = MI
         _migrate(db, FLEET, migrations, range(version + 1, newest + 1))
         if not version:
             db.execute("INSERT INTO runplan.queue VALUES (%s)", (queue_version(),))
+        migrate_queue(db)
         require_queue(db)
         db.execute("UPDATE runplan.version SET version=%s", (newest,))
         for (schema,) in db.execute("SELECT schema FROM runplan.repositories").fetchall():
@@ -367,10 +373,24 @@ def _migrate(db: psycopg.Connection, schema: str, migrations: Traversable, versi
             db.execute(file.read_bytes().replace(b"INTEGER PRIMARY KEY", COUNTED))
 
 
+def migrate_queue(db: psycopg.Connection) -> None:
+    """Apply the migrations of the installed Procrastinate that its tables lack, those before and after a release."""
+    ((there,),) = db.execute("SELECT version FROM runplan.queue").fetchall()
+    db.execute(f"SET LOCAL search_path TO {FLEET}")
+    for file in list_queue_migrations():
+        if file.name.partition("_")[0] > there:
+            db.execute(file.read_bytes())
+    db.execute("UPDATE runplan.queue SET version=greatest(version, %s)", (queue_version(),))
+
+
+def list_queue_migrations() -> list[Traversable]:
+    found = (files("procrastinate.sql") / "migrations").iterdir()
+    return sorted((file for file in found if file.name[0].isdigit()), key=lambda file: file.name)
+
+
 def queue_version() -> str:
     """The version of the tables that the installed Procrastinate needs."""
-    names = [file.name for file in (files("procrastinate.sql") / "migrations").iterdir()]
-    return max(name.partition("_")[0] for name in names if name[0].isdigit())
+    return list_queue_migrations()[-1].name.partition("_")[0]
 
 
 def require_queue(db: psycopg.Connection) -> None:
@@ -380,4 +400,7 @@ def require_queue(db: psycopg.Connection) -> None:
         other = (
             f"the fleet's database has the tables of Procrastinate {there}, the installed one needs those of {needed}"
         )
-        raise RefusedEarly(f"{other}; install the Procrastinate of the other hosts here")
+        helps = (
+            f"update the database: {INIT}" if there < needed else "install the Procrastinate of the other hosts here"
+        )
+        raise RefusedEarly(f"{other}; {helps}")

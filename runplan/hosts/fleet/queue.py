@@ -28,7 +28,7 @@ class JobQueue(Worker):
     """Calls `work` for each plan that is to be looked at; belongs to the thread of an event loop.
 
     It takes jobs again after an error of the database, where the original ends its side tasks and takes no more jobs.
-    It overrides private methods, so Procrastinate is pinned to one major version.
+    It overrides private methods, so Procrastinate is pinned to one minor version; docs/dependencies.md lists them.
     """
 
     def __init__(
@@ -40,7 +40,6 @@ class JobQueue(Worker):
         recover_s: float,
         work: Callable[[str, str], Coroutine[Any, Any, None]],
         may_begin: Callable[[], bool],
-        may_recover: Callable[[], bool],
         log: FilteringBoundLogger,
     ) -> None:
         app = App(
@@ -67,7 +66,6 @@ class JobQueue(Worker):
         self._slots = slots
         self._left = 0  #: plans of an earlier worker in hand
         self._may_begin = may_begin
-        self._may_recover = may_recover
         self._events = log
         self._is_unsure = False  #: a job may have been taken or ended, and the answer was lost
         self._is_stopped = False
@@ -101,8 +99,7 @@ class JobQueue(Worker):
         await self.app.connector.execute_query_async(store.QUEUE_PLAN, schema=schema, plan=plan)
 
     async def _recover(self, timestamp: int) -> None:  # noqa: ARG002
-        if self._may_recover():
-            await self.app.connector.execute_query_async(store.RECOVER_PLANS)
+        await self.app.connector.execute_query_async(store.RECOVER_PLANS)
 
     def stop(self) -> None:
         self._is_stopped = True

@@ -28,7 +28,7 @@ from runplan.adapters.notify.notifier import Notifier, open_log
 from runplan.adapters.store.files import file_lock, first_line, publish
 from runplan.adapters.store.heartbeat import WORKERS, Heartbeat, NameTaken, WorkerRow
 from runplan.adapters.store.location import FleetLocation
-from runplan.adapters.store.postgres import CHANNEL, hide_keys, list_fleet
+from runplan.adapters.store.postgres import CHANNEL, SCHEMA_VERSION, NewerDatabase, hide_keys, list_fleet
 from runplan.adapters.supervise.dispatches import Dispatches
 from runplan.domain.errors import RefusedEarly, RunplanError, SettingsError, Unreachable
 from runplan.domain.run.rules.hosts import list_queues
@@ -93,7 +93,6 @@ class FleetWorker:
         self._sickness = ""  #: why this machine takes no plans
         self._check = threading.Lock()  #: of the machine; one at a time
         self._refusal: RunplanError | None = None  #: why the fleet has no place for this worker any more
-        self._steady_since = time.monotonic()  #: when the heartbeat last failed
         self._is_over = threading.Event()
         self._notifier = Notifier(user.notify, log, env=env)
         self._clock = SystemClock()
@@ -118,7 +117,6 @@ class FleetWorker:
             recover_s=self._lease_s / 3,
             work=self._work,
             may_begin=self._may_begin,
-            may_recover=lambda: time.monotonic() - self._steady_since > self._lease_s,
             log=self._log,
         )
         self._left = {(schema, plan): run for schema, plan, run, _ in left}
@@ -138,6 +136,8 @@ class FleetWorker:
         while True:
             try:
                 return Heartbeat(self._dsn, self._row)
+            except NewerDatabase as error:  # a restart helps, once runplan is updated here
+                raise Unreachable(str(error)) from error
             except Unreachable as error:
                 if not is_told:
                     self._say(f"{error}. This worker waits for it")
@@ -272,13 +272,16 @@ class FleetWorker:
             except Exception as error:  # noqa: BLE001 - the edge of the thread: it must not end while the process lives
                 self._log.warning("heartbeat-failed", error=str(error))
                 self._is_over.wait(RETRY_S)
-                self._steady_since = time.monotonic()
 
     def _beat(self, heartbeat: Heartbeat) -> None:
         if (self._sickness or find_full_disk(self._directory)) and not self._check.locked():
             self._threads.submit(self._examine)
         free = shutil.disk_usage(self._directory).free
         is_draining = heartbeat.beat(self._queue.worker_id, sick=self._sickness, free=free)
+        if self._refusal is None and heartbeat.version > SCHEMA_VERSION:
+            self._refusal = Unreachable("the fleet's database was updated; update runplan on this host")
+            self._log.warning("outdated", version=heartbeat.version)
+            self._loop.call_soon_threadsafe(self._request_end)
         if is_draining != self._is_draining:
             self._is_draining = is_draining
             self._log.info("draining" if is_draining else "taking-plans")

@@ -30,6 +30,15 @@ CREATE TABLE workers (
 );
 -- A worker that was not seen for so long counts as dead. It is seen six times in this time.
 CREATE FUNCTION lease() RETURNS INTERVAL LANGUAGE sql STABLE RETURN INTERVAL '30 s';
+-- Since when heartbeats arrive without a gap. After one every host seems dead, and has the time of a lease to be seen.
+CREATE TABLE steady (since TIMESTAMPTZ NOT NULL);
+INSERT INTO steady VALUES (now());
+CREATE FUNCTION note_gap() RETURNS trigger LANGUAGE plpgsql SET search_path = runplan, pg_catalog AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM workers WHERE seen > now() - lease() / 2) THEN UPDATE steady SET since = now(); END IF;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER note_gap BEFORE INSERT OR UPDATE OF seen ON workers FOR EACH ROW EXECUTE FUNCTION note_gap();
 -- As SQLite has it; every value is returned as text.
 CREATE FUNCTION json_extract(body TEXT, path TEXT) RETURNS TEXT LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN body::jsonb #>> string_to_array(substr(path, 3), '.');
