@@ -81,6 +81,7 @@ def asked(state: RunState) -> RunState:
         ({"quick": True}, "explore draft critique revise"),
         ({"is_revision": True, "rounds": 1}, "explore draft critique revise"),
         ({"steps": (Role.EXPLORE, Role.CRITIQUE)}, "explore draft critique"),
+        ({"steps": (Role.DRAFT,)}, "draft"),
         ({"steps": (Role.UNDERSTAND, Role.EXPLORE, Role.DRAFT), "quick": True}, "explore draft"),
     ],
     ids=lambda value: str(value)[:20],
