@@ -1,10 +1,14 @@
 """Runs whose processes are in containers."""
 
+import json
+import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from runplan.adapters import processes
+from runplan.adapters.clock import until
 from tests.container.conftest import list_containers
 from tests.container.image import NAME
 from tests.e2e.test_network import ASK, port as port
@@ -172,3 +176,23 @@ def test_the_dockerfile_of_the_documentation_can_be_built(boxed: Shut) -> None:
     del boxed.project.extra["RUNPLAN_AGENTS_CONTAINER_IMAGE"]
     boxed.project.extra["RUNPLAN_AGENTS_CONTAINER_BUILD"] = "Dockerfile"
     assert "The image built from Dockerfile starts in" in boxed.project.runplan("doctor").out
+
+
+def test_a_run_that_is_killed_with_its_shim_goes_on_and_leaves_no_container(boxed: Shut, engine: str) -> None:
+    project = boxed.project
+    homes = project.path / ".git/runplan/homes"
+    boxed.scripts(agent="test -e ~/again || { touch ~/again; sleep 1000; }; echo 1 >1.txt")
+
+    with project.running("start", "X", "1", "auto", "--foreground") as process:
+        assert until(lambda: list(homes.glob("*/home/again")), within_s=60)
+        process.kill()
+        process.wait()
+    for record in (project.path / ".git/runplan/dispatch").glob("*/shim.json"):
+        if shim := processes.living(json.loads(record.read_text())["identity"]):
+            processes.send(shim, signal.SIGKILL)
+
+    ran = project.start("1", "auto")
+
+    assert ran.code == 0, ran.err + boxed.said()
+    assert project.landed() == ["1"]
+    assert list_containers(engine, homes) == ""

@@ -138,7 +138,8 @@ class Agents(Struct, frozen=True, dict=True):
 
     def remove_leftovers(self, list_live: Callable[[], Collection[str]]) -> None:
         """Remove what dispatches and scripts that have ended left in the engine of a sandbox."""
-        self._sandbox(self.settings.sandbox).remove_leftovers(list_live)
+        for mode in {self.settings.sandbox, *(table.sandbox for table in self.settings.used if table.sandbox)}:
+            self._sandbox(mode).remove_leftovers(list_live)
 
     def _view(
         self, started: DispatchStarted, directory: Path, cwd: Path, writable: Sequence[Path], uses: HomeUse
