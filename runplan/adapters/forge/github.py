@@ -419,7 +419,13 @@ class GitHub:
             jobs = (job for run in runs if run.conclusion not in (*f.GOOD, None) for job in run.jobs())
             parts = []
             for job in islice((job for job in jobs if job.conclusion not in (*f.GOOD, None)), m.FAILED_JOBS):
-                answer = requests.get(job.logs_url(), timeout=TIMEOUT_S)  # a signed address, without the token
+                try:
+                    address = job.logs_url()
+                except GithubException as error:
+                    if error.status not in (404, 410):  # never written, or expired
+                        raise
+                    continue
+                answer = requests.get(address, timeout=TIMEOUT_S)  # a signed address, without the token
                 if answer.ok:
                     parts.append(f"## {job.name}\n{answer.text[-m.LOG_CHARACTERS :]}")
             return "\n".join(parts)

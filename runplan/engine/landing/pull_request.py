@@ -243,7 +243,7 @@ class PullRequestLander(RemoteLander):
                 self._cancel_own_merge(pull)
             return waiting
         wanted = self._settings.method
-        tried = (pull.head, self.target_tip())
+        tried = (pull.head, self.target_tip()) if self._seen.refused else None
         refused = [method for place, method in self._seen.refused if place == tried]
         refused += [] if pull.can_rebase else ["rebase"] * MAX_REFUSALS
         open_methods = tuple(method for method in target.methods if refused.count(method) < MAX_REFUSALS)
@@ -269,7 +269,7 @@ class PullRequestLander(RemoteLander):
                 notes.append(f"{', '.join(red)} failed, on {pull.base} too")
             return self._finish_merge(pull, answer, notes)
         if answer is not None:
-            self._seen.refused.append((tried, method))
+            self._seen.refused.append((tried or (pull.head, self.target_tip()), method))
         # The queue of a classic rule shows only in a refused merge.
         if forge.merge_later(pull.number, how, queue=target.queue or answer is not None) is None:
             return Waiting(kind=WaitKind.MERGE, why=f"{pull.name} is merged when the rules of {pull.base} are met")

@@ -294,6 +294,8 @@ def jobs(r: Request) -> tuple[int, Any]:
 
 
 def job_logs(r: Request) -> tuple[int, Any]:
+    if not r.hub.logs:
+        raise Answer(410, "Gone")  # as after 90 days
     raise Answer(302, "", Location=f"{r.root.removesuffix('/api/v3')}/logs/{next(iter(r.hub.logs))}")
 
 
