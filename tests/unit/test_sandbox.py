@@ -29,7 +29,7 @@ def test_the_table_of_an_agent_overrides_the_setting(agents: dict[str, object], 
 
 
 def test_another_value_is_refused() -> None:
-    with pytest.raises(SettingsError, match="must be one of auto, bwrap, none"):
+    with pytest.raises(SettingsError, match="must be one of auto, bwrap, container, none"):
         settle([Layer(origin="x", values={"agents": {"claude": {"sandbox": "docker"}}})])
 
 
