@@ -107,6 +107,18 @@ def test_the_work_of_a_real_agent_lands(tmp_path: Path, cli: Cli, record: Callab
     assert running(tmp_path) == []
 
 
+def test_a_real_agent_reaches_its_model_as_the_one_allowed_host(
+    tmp_path: Path, cli: Cli, record: Callable[[str, How], None]
+) -> None:
+    with ModelServer(work()) as server:
+        project = a_project(tmp_path, cli, server, limits=LIMITS)
+        project.extra["RUNPLAN_AGENTS_NETWORK"] = server.url.removeprefix("http://")
+        how = carried(project)
+    record("one host", how)
+    assert how.outcome == "landed", how.output
+    assert project.show("main:1.txt") == "one"
+
+
 #: Files in the home with a key and the settings to use it; URL is the provider's address.
 LOGINS: dict[str, dict[str, str]] = {
     "aider": {".aider/oauth-keys.env": f"OPENAI_API_KEY={KEY}\n"},
