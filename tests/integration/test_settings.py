@@ -103,6 +103,13 @@ def test_an_entry_of_the_urls_is_a_text_or_a_table_with_its_own_notices(env: dic
     assert load_user(env | {"RUNPLAN_NOTIFY_URLS": "ntfy://a, ntfy://b"}).notify.urls == ("ntfy://a", "ntfy://b")
 
 
+@pytest.mark.parametrize(("text", "names"), [("claude, codex", ("claude", "codex")), ("codex", ("codex",)), ("", ())])
+def test_a_variable_has_one_fallback_or_several(
+    root: Path, env: dict[str, str], text: str, names: tuple[str, ...]
+) -> None:
+    assert load_settings(root, env=env | {"RUNPLAN_AGENTS_FALLBACK": text}).settings.agents.fallbacks == names
+
+
 @pytest.mark.parametrize(
     "urls",
     [

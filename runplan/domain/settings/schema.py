@@ -504,7 +504,8 @@ class Key(Struct, frozen=True):
 
     def from_text(self, text: str) -> object:
         """The value that the text of a variable or a flag means. Other text is returned as it is, for `read`."""
-        if self.type in (Texts, Targets) or (self.is_network and text not in NETWORKS):
+        is_either = self.type == OneOrMore and ("," in text or (self.is_network and text not in NETWORKS))
+        if self.type in (Texts, Targets) or is_either:
             return [part.strip() for part in text.split(",") if part.strip()]
         if self.is_duration or self.type in (str, Network):
             return text
