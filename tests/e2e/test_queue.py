@@ -57,6 +57,7 @@ def test_a_killed_daemon_goes_on_with_the_queue_exactly_once(tmp_path: Path) -> 
 def test_a_person_moves_pins_and_unpins(project: Project) -> None:
     add(project, A, "1")
     add(project, B, "2")
+    assert project.runplan("work", "00").last == "runplan: work 00: say how many plans to work on, or all"
     moved = project.runplan("queue", "move", "X", "1")
     assert (moved.code, moved.last) == (0, f"runplan: {X} is number 1 of 3 in the queue")
     assert project.runplan("queue", "pin", "B").code == 0

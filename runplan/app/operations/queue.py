@@ -23,8 +23,8 @@ def work(caller: Caller, request: WorkRequest) -> Answer:
     asked = parse_words(words)
     if asked.phase:
         raise UsageError(f"{asked.phase}: work takes a number of plans or `all` first, then the words of start")
-    if count == "0":
-        raise UsageError("work 0: say how many plans to work on, or all")
+    if count.strip("0") == "":
+        raise UsageError(f"work {count}: say how many plans to work on, or all")
     with caller.open() as context:
         if context.fleet is not None:
             raise RefusedEarly("work needs one daemon; in a fleet, start each plan: its hosts take as many as they can")
