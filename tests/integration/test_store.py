@@ -19,9 +19,11 @@ from runplan.adapters.store.protocol import store_exists
 from runplan.adapters.store.sqlite import SqliteStore
 from runplan.adapters.store.tables import SCHEMA_VERSION
 from runplan.domain.errors import RefusedEarly, Unreachable
-from runplan.domain.run.events import Queued
+from runplan.domain.run import events as e
 from runplan.domain.run.kinds import PhaseStep, RunStatus
+from runplan.domain.run.recorded import to_json
 from runplan.domain.run.rows import RunRow
+from runplan.engine.report.summary import list_landed
 
 PLAN = "plans/X.md"
 NOW = "2026-03-01T12:00:00Z"
@@ -253,8 +255,8 @@ QUERIES: dict[str, Callable[[SqliteStore], object]] = {
     "newest": lambda store: store.get_newest_run("plans/7.md"),
     "unfinished": lambda store: store.list_unfinished_runs(),
     "events": lambda store: store.list_events("r7"),
-    "facts since": lambda store: store.list_facts(Queued, since="2030"),
-    "facts": lambda store: store.list_facts(Queued, plan="plans/7.md"),
+    "facts since": lambda store: store.list_facts(e.Queued, since="2030"),
+    "facts": lambda store: store.list_facts(e.Queued, plan="plans/7.md"),
     "leases": lambda store: store.count_leases("plans/7.md", "refs/heads/x"),
     "claim": lambda store: store.get_claim("plan", PLAN),
     "queued commands": lambda store: store.list_queued_commands(),
@@ -277,6 +279,17 @@ def test_every_query_uses_an_index(many: SqliteStore, name: str) -> None:
     whole = [step for step in plans if step.startswith("SCAN") and " INDEX " not in step and "claims" not in step]
     assert plans
     assert whole == [], "claims are few; everything else goes by an index"
+
+
+def test_a_forecast_reads_the_newest_runs_alone(store: SqliteStore) -> None:
+    leased = e.Leased(phase="1", branch="b", base="c", base_tree="t", worktree="w", attempt=1)
+    landed = e.Landed(id="r.1", phase="1", tip="f" * 40, code="a" * 40)
+    for number in range(60):
+        at = f"2026-03-01T12:{number:02}:00Z"
+        events = [(at, type(event).__name__, to_json(event)) for event in (leased, landed)]
+        store.append(events, replace(row(f"r{number}", state="done"), started=at), fence=1)
+    [phase] = list_landed(store)
+    assert phase.attempts == len(store.list_runs()) == 50
 
 
 def test_a_store_that_nobody_uses_any_more_keeps_no_descriptor(tmp_path: Path) -> None:

@@ -124,7 +124,7 @@ class PlanSummary(Struct, frozen=True, kw_only=True):
 
 
 def list_summary_facts(store: Store, plan: str) -> list[Recorded[Any]]:
-    return sorted((fact for kind in KINDS for fact in store.list_facts(kind, plan=plan)), key=lambda fact: fact.seq)
+    return store.list_facts(*KINDS, plan=plan)
 
 
 def list_repair_facts(store: Store, plan: str) -> list[Recorded[Any]]:
@@ -242,8 +242,16 @@ def _size_class(items: int) -> int:
 
 def list_landed(store: Store) -> list[PhaseRecord]:
     """The landed phases of the newest runs."""
-    plans = dict.fromkeys(row.plan for row in store.list_runs())
-    records = (record for plan in plans for record in summarise_attempts(list_summary_facts(store, plan)).values())
+    rows = store.list_runs()
+    if not rows:
+        return []
+    plans = {row.id: row.plan for row in rows}
+    facts = store.list_facts(*KINDS, since=min(row.started for row in rows))
+    by_plan: dict[str, list[Recorded[Any]]] = {}
+    for fact in facts:
+        if fact.run in plans:
+            by_plan.setdefault(plans[fact.run], []).append(fact)
+    records = (record for facts_of_plan in by_plan.values() for record in summarise_attempts(facts_of_plan).values())
     return [record for record in records if record.state is PhaseState.DONE and record.id != REPAIR]
 
 
