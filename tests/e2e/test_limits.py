@@ -82,6 +82,15 @@ def test_a_run_waits_when_its_pace_is_reached_and_goes_on_by_itself(project: Pro
     assert silent in project.start("1").err
 
 
+def test_the_pace_does_not_shorten_a_usage_limit(project: Project, tmp_path: Path) -> None:
+    early = f"tell = {{quota = 95, resets = {RESETS - 3600}}}"
+    agent = work(*once(tmp_path, "limit", early, LIMIT, "exit = 1")) + verify("pass_all = true")
+    set_up(project, agent=agent, settings="[run]\npace = 70\n")
+    ran = project.start("1", "auto")
+    assert ran.code == 0, ran.err
+    assert [body["words"] for body in project.bodies("Paused")] == ["You have hit your limit"]
+
+
 def test_an_overloaded_provider_is_tried_again_a_bounded_number_of_times(project: Project) -> None:
     project.agent(steps(BUSY, "exit = 1"))
     ran = project.start("1", "auto")

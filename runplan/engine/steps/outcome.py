@@ -79,7 +79,8 @@ def await_end(action: Action, state: RunState, context: RunContext) -> Iterator[
     if newest is None or started.id not in newest.beside:  # one beside it is not missed
         yield from _pause_after(ending, state.current.dispatches, context, started)
     pace = context.settings.run.pace
-    if pace and (quota := outcome.tally.quota) is not None and quota.percent >= pace:
+    is_limited = ending.kind is d.EndingKind.LIMIT  # by a window that may end later
+    if pace and not is_limited and (quota := outcome.tally.quota) is not None and quota.percent >= pace:
         until = limit_ends(quota.resets, now=context.clock.now().timestamp(), times=1, seed=started.id)
         words = f"{quota.percent}% of its usage window are used, and run.pace is {pace}"
         yield _limit_agent(started.agent, until, words, context)
