@@ -13,7 +13,7 @@ from runplan.domain.plan.marks import ExecutionKind, NoWorkKind
 from runplan.domain.plan.model import Phase, Plan
 from runplan.domain.run import events as e
 from runplan.domain.run.actions import Action
-from runplan.domain.run.kinds import Mode
+from runplan.domain.run.kinds import PLANNING, Mode
 from runplan.domain.run.planning_events import RevisionRequested
 from runplan.domain.run.rules.lanes import list_ahead, list_bases, list_startable, may_begin_ahead
 from runplan.domain.run.state import RunState, count_ahead, count_busy, open_lanes
@@ -94,7 +94,16 @@ def _plan_first(phase: Phase, context: RunContext) -> e.Planning:
         "detail, and move what is too much for one change into further phases with new ids. Remove its line "
         "`Execution:`."
     )
-    return e.Planning(goal=goal, is_revision=True, revises=phase.id, rounds=settings.rounds, approval=settings.approval)
+    return e.Planning(
+        goal=goal,
+        is_revision=True,
+        revises=phase.id,
+        quick=settings.quick,
+        steps=tuple(role for role in PLANNING if role in settings.steps),
+        rounds=settings.rounds,
+        explorers=settings.explorers,
+        approval=settings.approval,
+    )
 
 
 def choose_work(plan: Plan, text: bytes, *, tip: str, wanted: str) -> e.Chosen | e.NoWork:
