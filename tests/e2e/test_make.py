@@ -53,7 +53,7 @@ def test_the_demo_of_a_fleet_says_what_it_installs_and_where_that_is_not_possibl
 @pytest.mark.parametrize(
     ("target", "programs"),
     [
-        ("install-optional", "bubblewrap git-lfs zsh fish gcc libc6-dev systemd iproute2 podman runc debootstrap"),
+        ("install-optional", "bubblewrap git-lfs zsh fish gcc libc6-dev systemd iproute2"),
         ("install-browser", "chromium"),
     ],
 )
