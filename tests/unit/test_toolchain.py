@@ -160,6 +160,12 @@ def test_a_word_of_a_set_up_is_no_folder_by_chance() -> None:
     assert list_inputs(["install/a.py", "-e/b.py"], "pip install -e .", ()) == []
 
 
+def test_the_set_up_that_init_writes_does_not_depend_on_the_code() -> None:
+    (venv,) = detect(["prices.py", "tests/test_prices.py"], {}).tools
+    assert "echo '*' >" in venv.setup
+    assert list_inputs(["prices.py", "tests/test_prices.py"], venv.setup, ()) == []
+
+
 @pytest.mark.parametrize(
     ("files", "shown_by"),
     [

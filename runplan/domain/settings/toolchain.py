@@ -152,7 +152,8 @@ def list_inputs(paths: Iterable[str], command: str, patterns: Sequence[str]) -> 
     """The files that decide what a set-up makes: lock files, manifests, those its command names, and `patterns`."""
     named = list_named(command)
     plain = {name for name in named if literal(name) == name}  # a word may be the name of a folder by chance
-    patterns = (*patterns, *(name for name in named if name not in plain))
+    # A lone * is no input: `init` writes `echo '*' >.venv/.gitignore`.
+    patterns = (*patterns, *(name for name in named if name not in plain and name != "*"))
     names = map(translate, chain(*INPUTS.values(), _FURTHER_INPUTS))
     manifest = re.compile(f"(?:[^/]*/)?(?:{'|'.join(names)})")  # its folder for those like requirements/dev.txt
     tails = ((path, path[path.rfind("/", 0, path.rfind("/")) + 1 :]) for path in paths)
