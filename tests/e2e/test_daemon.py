@@ -153,7 +153,8 @@ def test_other_work_is_declined_while_a_phase_runs_and_unknown_words_are_refused
         ran = project.runplan("start", "X", *words)
         assert (ran.code, "plans/X.md is busy with phase 1 (r" in ran.last) == (4, True), ran.err
     unknown = project.runplan("start", "X", "fnish")
-    assert (unknown.code, unknown.last) == (2, "runplan: fnish: no such word or phase; the phases are 1, 2")
+    says = "runplan: fnish: no such word or phase; the phases are 1, 2; did you mean finish?"
+    assert (unknown.code, unknown.last) == (2, says)
     assert project.runplan("start", "X", "9").code == 3
     same = project.runplan("start", "X")
     assert (same.code, "plans/X.md is already running" in same.last) == (0, True), same.err

@@ -11,7 +11,9 @@ from runplan.domain.plan.marks import read_name
 from runplan.domain.run.kinds import Mode
 from runplan.domain.settings.schedule import take_schedule
 from runplan.domain.settings.schema import LANDINGS
+from runplan.domain.text import nearest_word
 
+WORDS = ("finish", "auto", "now", "every", *LANDINGS)
 _VERBS = ("stop", "next", "status")
 
 
@@ -33,7 +35,7 @@ class Options(Struct, frozen=True, kw_only=True):
 
 
 def is_option(word: str) -> bool:
-    return word.lower() in ("finish", "auto", "now", "every", *LANDINGS)
+    return word.lower() in WORDS
 
 
 def parse_words(words: Sequence[str]) -> Options:
@@ -81,5 +83,7 @@ def in_plan(asked: Options, phases: Sequence[str]) -> Options:
         named = read_name(token)
         if named is not None and named.id == token and any(sign.isdigit() for sign in token):
             raise NotFound(f"{token}: no such phase; {known}")
-        raise UsageError(f"{token}: no such word or phase; {known}")
+        near = nearest_word(token.lower(), WORDS)
+        hint = f"did you mean {near}?" if near else "see: runplan help start"
+        raise UsageError(f"{token}: no such word or phase; {known}; {hint}")
     return replace(asked, phase="" if asked.every or not token else token if token in phases else alike[0])
