@@ -112,3 +112,12 @@ def test_a_start_is_queued_behind_a_run_that_only_lands_and_cleans_up(
     state = fold([replace(started("next", auto=False), mode=mode), chosen, BUILT, *facts])
     assert is_ending(state) is ends
     assert project_run(state, run="r1", plan=PLAN, started="", since="").step == step
+
+
+def test_a_run_that_waits_for_an_answer_is_not_called_busy() -> None:
+    begun = [started("next", auto=False), e.UndoChosen(tip="c1", phase="1")]  # it needs no checks
+    said = describe_busy(PLAN, "r1", fold([*begun, BUILT, e.ApprovalAsked(tree="t1")]))
+    assert said == (
+        f"{PLAN}: phase 1 (r1) waits for your answer; nothing was changed. "
+        f"See it: runplan diff {PLAN}; end it: runplan stop {PLAN}"
+    )

@@ -19,7 +19,7 @@ from runplan.domain.run.attempt_parts import StepCrashed
 from runplan.domain.run.attempts import WorkAttempt, open_questions
 from runplan.domain.run.decide import await_retry, decide, pending_answer
 from runplan.domain.run.dispatch import GRACE_S
-from runplan.domain.run.kinds import FOR_ANSWER, Mode, Reason, RunOutcome
+from runplan.domain.run.kinds import ANSWERED, FOR_ANSWER, Mode, Reason, RunOutcome
 from runplan.domain.run.planning_events import ProposalMade, RevisionRequested
 from runplan.domain.run.requests import Reply
 from runplan.domain.run.rows import RunRow
@@ -159,6 +159,9 @@ def describe_busy(plan: str, run: str, state: RunState) -> str:
     work = special.get(state.options.mode, work)
     follow = command("runplan", "logs", plan, "-f")
     stop = command("runplan", "stop", plan)
+    if decide(state).waiting in ANSWERED:
+        see = command("runplan", "diff", plan)
+        return f"{plan}: {work} ({run}) waits for your answer; nothing was changed. See it: {see}; end it: {stop}"
     return f"{plan} is busy with {work} ({run}); nothing was changed. Follow it: {follow}; end it: {stop}"
 
 
