@@ -267,7 +267,8 @@ EXAMPLES = {
   runplan approve X --tree 4b825dc642cb    only the change with this tree; exit 4 if another one waits""",
     "reject": """\
   runplan reject plans/X.md                                   end the run; its work is kept
-  runplan reject plans/X.md -m "the flag must be optional"    a fixer changes the work, then you are asked again""",
+  runplan reject plans/X.md -m "the flag must be optional"    a fixer changes the work, then you are asked again
+  runplan reject plans/X.md -m "src/a.py:12: use the parser"  the same, as a comment on a line of the change""",
     "tell": '  runplan tell plans/X.md "use the existing parser"      the agents of the run read it first',
     "attach": "  runplan attach plans/X.md      what its agents do, until the run ends; Ctrl-C leaves it running",
     "memory": """\
