@@ -231,6 +231,8 @@ def test_check_with_preflight_refuses_what_a_start_would(tmp_path: Path) -> None
     refused = project.runplan("check", "X", "--preflight")
     assert (refused.code, "a start would be refused: agent-missing: " in refused.err) == (1, True)
     assert project.runplan("check", "X").code == 0
+    shown = project.runplan("start", "X", "--dry-run")
+    assert (shown.code, "warning: a start would be refused: agent-missing: " in shown.err) == (0, True), shown.err
 
 
 def test_an_agent_that_an_edit_names_and_nobody_knows_fails_the_phase(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from runplan.adapters.agents import prompts
+from runplan.adapters.agents.invocation import require_agents
 from runplan.adapters.clock import SystemClock
 from runplan.app.operations import runs
 from runplan.app.operations.model import Answer, Caller, Declined, Where, operation
@@ -23,7 +24,7 @@ from runplan.domain.settings.options import Options, in_plan, is_option, parse_w
 from runplan.domain.text import counted
 from runplan.engine.landing import modes
 from runplan.engine.loop import issues, preflight
-from runplan.engine.loop.context import RepositoryContext
+from runplan.engine.loop.context import RepositoryContext, settings_note
 from runplan.engine.report.summary import Outlook, forecast_phases, list_landed
 from runplan.engine.steps.read_plan import choose_phase
 
@@ -131,6 +132,14 @@ def preview_start(caller: Caller, request: StartRequest) -> str:
         ready = runs.resolve_request(caller, context, runs.resolve_plan(context, plan), asked)
         if isinstance(ready, str):
             return ready
+        if note := settings_note(context):
+            caller.say(note)
+        in_dollars = context.settings.limits.in_dollars
+        try:
+            if context.fleet is None:  # else they run on other machines
+                require_agents(context.settings.agents, root=context.root, caller=context.env, in_dollars=in_dollars)
+        except RefusedEarly as error:
+            caller.warn(f"a start would be refused: {error}")
         started = ready.request.started
         forecast = _forecast_start(context, [phase for phase in ready.plan.phases if phase.id in ready.phases])
         after = assume_done(ready.plan, *ready.phases)
