@@ -82,12 +82,13 @@ def _run_checks(context: RepositoryContext) -> list[SetupCheck]:
         person = SetupCheck("identity", State.OK, f"{facts.identity.name} <{facts.identity.email}>")
     try:
         context = runs.with_target_settings(context.with_settings(), "")
-        note = settings_note(context) or "every key is valid"
+        note, _, remedy = settings_note(context).partition(". ")
     except RunplanError as error:
         return [git, _failed_check("settings", error), person]
     target = _run_check("target", _check_target, context)
     worktrees = _run_check("worktrees", _check_worktrees, context)
-    checks = [git, SetupCheck("settings", State.OK, note), person, target, worktrees]
+    settings = SetupCheck("settings", State.WARN if remedy else State.OK, note or "every key is valid", remedy)
+    checks = [git, settings, person, target, worktrees]
     if context.settings.fleet.dsn:
         context = replace(context, fleet=find_fleet(context.repository, context.settings))
         checks.append(_run_check("fleet", _check_fleet, context))

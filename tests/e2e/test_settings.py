@@ -134,7 +134,8 @@ def test_a_start_uses_the_committed_settings_and_says_so(project: Project) -> No
     ran = project.start("1", "auto")
     assert ran.code == 0, ran.err
     printed = (
-        f"runplan: runplan.toml in the checkout is not committed on main; the version of main ({tip[:12]}) is used\n"
+        f"runplan: runplan.toml in the checkout is not committed on main; the version of main ({tip[:12]}) is used. "
+        "To use yours: git add runplan.toml && git commit -m 'Settings of runplan' -- runplan.toml\n"
     )
     assert ran.err.count(printed) == 1
     assert (verifiers(project), checks(project)) == (["robot"], ["as-started", "as-started"])

@@ -338,7 +338,8 @@ def test_the_doctor_judges_by_the_committed_settings(
     monkeypatch.chdir(repo.path)
     assert call("doctor") is Exit.DONE
     output = capsys.readouterr().out
-    assert "runplan.toml in the checkout is not committed on main; the version of main" in output
+    assert "\nWARN  settings    runplan.toml in the checkout is not committed on main; the version of main" in output
+    assert "\n                  -> To use yours: git add runplan.toml && git commit -m" in output
     assert "\nWARN  tests       no tests are run, and every report says so\n" in output
     assert not (tmp_path / "harm").exists()
 

@@ -363,4 +363,6 @@ def settings_note(context: RepositoryContext) -> str:
     if file_here is not None and name == committed and is_stored(file_here.read_bytes(), blob.content):
         return ""
     used = f"the version of {context.target_name} ({context.tip()[:12]}) is used"
+    if name == committed:
+        used = f"{used}. To use yours: {committing(name, 'Settings of runplan')}"
     return f"{committed} in the checkout is not committed on {context.target_name}; {used}"
