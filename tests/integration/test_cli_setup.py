@@ -68,7 +68,7 @@ def test_init_writes_what_it_found_and_names_the_next_command(
     assert values["run"] == {"target": "main", "setup": "npm ci"}
     assert values["tests"] == {"command": "make test"}
     assert [values["agents"][role] for role in ("implementer", "verifier", "planner")] == ["claude", "codex", "claude"]
-    assert set(values["agents"]) == {"implementer", "verifier", "planner"}
+    assert set(values["agents"]) == {"implementer", "verifier", "planner", "container"}
     output = capsys.readouterr().out
     assert "claude implements, codex verifies" in output
     assert str(repo.path / "runplan.toml") in output
