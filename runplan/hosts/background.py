@@ -47,6 +47,7 @@ class BackgroundHost:
         self.tell_trouble = self.reporter.tell_trouble
         self.executor = Executor(self.owner)
         self._retries: dict[str, tuple[int, datetime]] = {}  #: by plan: failures to fire its schedule, and the next try
+        self._works: dict[str, tuple[int, datetime]] = {}  #: by work: failures to begin a plan of it, and the next try
         self.is_idle = True
         self.is_closing = False
         self.trouble: Closed | None = None
@@ -182,14 +183,24 @@ class BackgroundHost:
             if self.is_mine(schedule.plan):
                 self._fire_schedule(schedule)
         for row in [row for row in store.list_waits() if row.kind == WaitKind.QUEUE]:
-            try:
-                has_begun = continue_work(row, self.owner, self.services.clock.now())
-            except RunplanError as error:  # the settings or the target; tried again after the next step or request
-                self.reporter.log.warning("trouble", plan=row.plan, error=str(error))
-                continue
-            if has_begun:
-                self._execute_queued()
-                self._asked = True  # a start that is refused makes place for the next
+            self._continue_work(row)
+
+    def _continue_work(self, row: WaitRow) -> None:
+        """Begin the next plan of the queue; after an error at each look, and at least with growing delays."""
+        now = self.services.clock.now()
+        try:
+            has_begun = continue_work(row, self.owner, now)
+        except RunplanError as error:  # the settings or the target
+            failures, again = self._works.get(row.plan, (0, now))
+            if now >= again:
+                again = now + timedelta(seconds=delay_s(failures + 1, first_s=FIRST_RETRY_S))
+                self._works[row.plan] = (failures + 1, again)
+                self.reporter.log.warning("trouble", plan=row.plan, error=str(error), again=iso(again))
+            return
+        self._works.pop(row.plan, None)
+        if has_begun:
+            self._execute_queued()
+            self._asked = True  # a start that is refused makes place for the next
 
     def _execute_queued(self) -> None:
         for command, answer in self.executor.execute_queued(begins=self.may_begin()):
@@ -219,6 +230,8 @@ class BackgroundHost:
         """When something is due, and not later than `wake`."""
         store = self.owner.repository.store
         moments = [parse_iso(row.wake) for row in store.list_waits() if row.wake and self.is_mine(row.plan)]
+        if self.may_begin():
+            moments += [self._works[row.plan][1] for row in store.list_waits() if row.plan in self._works]
         for row in store.list_schedules() if self.may_begin() else ():
             if not self.is_mine(row.plan):
                 continue

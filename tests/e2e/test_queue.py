@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 import runplan
-from tests.support.cli import Project, a_plan, a_project, until
-from tests.support.daemons import kill_daemon, schedules, states, until_runs_are
+from tests.support.cli import Project, a_plan, a_project, until, verify, work
+from tests.support.daemons import kill_daemon, log_of, schedules, states, until_runs_are
 
 A = "plans/A.md"
 B = "plans/B.md"
@@ -52,6 +52,20 @@ def test_a_killed_daemon_goes_on_with_the_queue_exactly_once(tmp_path: Path) -> 
         until_runs_are(project, "done", plan=plan)
     until(lambda: not project.runplan("queue", "--json").json["works"])
     assert queued(project) == []
+
+
+def test_the_queue_goes_on_after_broken_settings_by_itself(project: Project, tmp_path: Path) -> None:
+    add(project, A, "1", front="priority: 1")
+    settings = project.show("main:runplan.toml")
+    project.agent(work(f'wait_for = "{tmp_path}/go"') + verify("pass_all = true"))
+    assert project.runplan("work", "2", "auto").code == 0
+    until_runs_are(project, "running", plan=A)
+    project.commit_file("runplan.toml", f"{settings}\n[nonsense]\n")
+    (tmp_path / "go").touch()
+    until_runs_are(project, "done", plan=A)
+    until(lambda: log_of(project, "trouble"))
+    project.commit_file("runplan.toml", settings)
+    until(lambda: states(project, X))
 
 
 def test_a_person_moves_pins_and_unpins(project: Project) -> None:
