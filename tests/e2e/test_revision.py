@@ -71,7 +71,7 @@ def test_a_phase_that_is_planned_first_becomes_a_proposal_before_it_is_worked(pr
 
 
 def test_a_phase_that_is_planned_first_takes_the_steps_of_the_settings(project: Project) -> None:
-    project.commit_file("runplan.toml", f'{project.show("main:runplan.toml")}\n[plan]\nsteps = ["draft"]\n')
+    project.commit_file("runplan.toml", f"{project.show('main:runplan.toml')}\n[plan]\nsteps = []\n")
     large = "## Phase 2 — Step 2\n\nExecution: plan-first\n"
     project.plan(a_plan("1", "2", "3").replace("## Phase 2 — Step 2\n", large))
     project.agent(revises(project))

@@ -21,7 +21,7 @@ from runplan.domain.plan.model import parse_plan
 from runplan.domain.plan.proposal import describe_unrevisable, set_plan_status, slug_of_title, title_of_goal
 from runplan.domain.run.attempts import PlanningAttempt
 from runplan.domain.run.events import Planning, RunStarted
-from runplan.domain.run.kinds import PLANNING, Mode, Role
+from runplan.domain.run.kinds import Mode
 from runplan.domain.run.planning_events import ProposalMade
 from runplan.domain.run.requests import RunRequest
 from runplan.domain.run.rows import RunRow
@@ -184,7 +184,7 @@ def _resolve_request(context: RepositoryContext, goal: Goal, request: PlanReques
         is_revision=bool(goal.plan),
         revises=goal.phase,
         quick=request.quick or (settings.quick and request.rounds is None),
-        steps=tuple(role for role in PLANNING if role in (*settings.steps, Role.DRAFT)),
+        steps=settings.roles,
         rounds=request.rounds or settings.rounds,
         explorers=settings.explorers,
         asks=request.ask,

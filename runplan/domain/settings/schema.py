@@ -339,6 +339,11 @@ class PlanSettings(Struct, frozen=True, kw_only=True):
     sections: Annotated[Texts, "headings that a plan must have beside its phases", not_empty] = marks.SECTIONS
     memory: Annotated[bool, "tell agents what earlier runs here have taught: runplan memory"] = True
 
+    @property
+    def roles(self) -> tuple[Role, ...]:
+        """Those of the steps, in their order."""
+        return tuple(role for role in PLANNING if role in (*self.steps, Role.DRAFT))
+
 
 class DaemonSettings(Struct, frozen=True, kw_only=True):
     max_parallel: Annotated[int, "runs at the same time on this host", not_zero] = 4

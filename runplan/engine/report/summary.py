@@ -128,8 +128,7 @@ def list_summary_facts(store: Store, plan: str) -> list[Recorded[Any]]:
 
 
 def list_repair_facts(store: Store, plan: str) -> list[Recorded[Any]]:
-    kinds = (e.RepairChosen, e.MergeChosen, e.Landed)
-    return sorted((fact for kind in kinds for fact in store.list_facts(kind, plan=plan)), key=lambda fact: fact.seq)
+    return store.list_facts(e.RepairChosen, e.MergeChosen, e.Landed, plan=plan)
 
 
 def summarise_attempts(records: Iterable[Recorded[Any]], *, since: str = "") -> dict[str, PhaseRecord]:

@@ -13,7 +13,7 @@ from runplan.domain.plan.marks import ExecutionKind, NoWorkKind
 from runplan.domain.plan.model import Phase, Plan
 from runplan.domain.run import events as e
 from runplan.domain.run.actions import Action
-from runplan.domain.run.kinds import PLANNING, Mode
+from runplan.domain.run.kinds import Mode
 from runplan.domain.run.planning_events import RevisionRequested
 from runplan.domain.run.rules.lanes import list_ahead, list_bases, list_startable, may_begin_ahead
 from runplan.domain.run.state import RunState, count_ahead, count_busy, open_lanes
@@ -99,7 +99,7 @@ def _plan_first(phase: Phase, context: RunContext) -> e.Planning:
         is_revision=True,
         revises=phase.id,
         quick=settings.quick,
-        steps=tuple(role for role in PLANNING if role in settings.steps),
+        steps=settings.roles,
         rounds=settings.rounds,
         explorers=settings.explorers,
         approval=settings.approval,
