@@ -261,7 +261,9 @@ def test_plans_are_listed_by_need_and_name() -> None:
         )
         for name, known in sorted(facts.items())
     ]
-    assert count_plans(views) == "3 waiting for you, 3 failed, 3 running, 2 scheduled, 2 open, 1 done"
+    watch = replace(views[0], plan="queue:1", answered=None)
+    counts = count_plans([*views, watch])
+    assert counts == "3 waiting for you, 3 failed, 3 running, 2 scheduled, 2 open, 1 done"
     needs = [(shown.state, shown.plan) for shown in sort_plans(views)]
     assert [need for need, _ in needs] == [*(need for _, need in NEEDS.values()), "done", "page"]
     assert [name for need, name in needs if need == "failed"] == sorted(

@@ -175,7 +175,7 @@ def count_plans(views: Iterable[PlanView]) -> str:
         PlanState.OPEN: "open",
         PlanState.DONE: "done",
     }
-    states = [view.state for view in views]
+    states = [view.state for view in views if view.answered is UNSET]  # a watch, as of the queue, is no plan
     return ", ".join(f"{count} {word}" for state, word in words.items() if (count := states.count(state)))
 
 
