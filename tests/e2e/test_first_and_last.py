@@ -53,9 +53,12 @@ def test_uninstall_keeps_work_that_did_not_land(tmp_path: Path) -> None:
     refused = project.runplan("uninstall")
     assert refused.code == 2
     assert refused.err.endswith("plans/X.md: a run or a schedule is not ended; end it first: runplan stop\n")
+    shown = project.runplan("uninstall", "--dry-run")
+    assert (shown.code, f"remove  {state}\n" in shown.out) == (0, True), shown.err
+    assert "uninstall would be refused: plans/X.md: a run or a schedule is not ended" in shown.err
     assert state.is_dir()
     assert project.runplan("stop").code == 0
-    until(lambda: project.runplan("uninstall", "--dry-run").code == 0)  # the run has ended
+    until(lambda: "would be refused" not in project.runplan("uninstall", "--dry-run").err)  # the run has ended
 
     listed = project.runplan("uninstall", "--dry-run")
     assert f"remove  {state}\n" in listed.out

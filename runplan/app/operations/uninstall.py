@@ -39,10 +39,11 @@ def uninstall(caller: Caller, *, dry_run: bool, delete_work: bool) -> list[Remov
             here = Known(common=str(context.common_dir), root=str(context.root))
             _require_no_work(context)
     except RunplanError as error:
-        if here is not None:
+        if here is not None and not dry_run:
             raise
         if dry_run:
-            caller.say(f"{error}; only the files in the home are looked at")
+            home = f"{error}; only the files in the home are looked at"
+            caller.say(home if here is None else f"uninstall would be refused: {error}")
     others = [known for known in list_repositories(state) if here is None or known.common != here.common]
     if dry_run:
         return _remove_everything(caller, here, others, dry_run=True, delete_work=delete_work)
