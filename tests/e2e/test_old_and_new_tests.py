@@ -67,6 +67,24 @@ def test_a_changed_expectation_lands_only_with_the_item_that_demands_it(project:
     assert "it passes in its new version" in ran.err
 
 
+@pytest.mark.parametrize(
+    ("setup", "words"),
+    [
+        ("mkdir .venv; echo '*' >.venv/.gitignore", "fails to load and fails when emptied: 1 of 1 new tests"),
+        ("cat product.py", "they cannot be loaded, and run.setup reads what changed"),
+    ],
+    ids=["as-init-writes-it", "reads-code"],
+)
+def test_new_tests_run_on_emptied_functions_unless_the_set_up_reads_them(
+    project: Project, setup: str, words: str
+) -> None:
+    code = ("product.py", f"{CODE}\n\ndef triple(n):\n    return n * 3\n")
+    test = ("tests/test_triple.py", "from product import triple\n\n\ndef test_two():\n    assert triple(2) == 6\n")
+    play(project, code, test, command=COMMAND)
+    ran = project.runplan("start", "X", "1", "auto", "--foreground", RUNPLAN_RUN_SETUP=setup)
+    assert (ran.code, words in ran.err) == (0, True), ran.err
+
+
 # --- a suite of shell scripts, whose results have no names ---------------------------------------------------
 
 SCRIPTS = "for file in tests/*.sh; do sh $file || exit 1; done"

@@ -206,7 +206,8 @@ def already_known(action: Start, state: RunState, context: RunContext) -> tuple[
     # What run.setup builds from the functions stays as it is.
     is_built = find_inputs(replace(started, role=Role.SETUP), phase, context) != find_inputs(started, phase, context)
     if answer is None and (started.tree == phase.built.tree or is_built):
-        answer, line = NewTestsAnswer.NOT_JUDGED, f"{line}, and reach no added function that can be emptied"
+        why = "run.setup reads what changed" if is_built else "reach no added function that can be emptied"
+        answer, line = NewTestsAnswer.NOT_JUDGED, f"{line}, and {why}"
     judged = e.ProofJudged(tree=phase.built.tree, kind=ProofKind.EMPTIED, line=line, answer=answer)
     return (judged,) if answer else ()
 
