@@ -187,8 +187,8 @@ def describe_view(env: Mapping[str, str], tests: HomeUse) -> tuple[str, ...]:
     layers = "an overlay" if _find_namespace() else "a copy"
     readable = f"{len(entries.shown)} entries of {entries.path}"
     return (
-        "bubblewrap works. A process may write its worktree and its own folder",
-        f"of its own: the home, {', '.join(TEMPORARY)}, /dev/shm; caches and state start empty",
+        "bubblewrap works. A process may write its worktree and what is its own:",
+        f"the home, {', '.join(TEMPORARY)}, /dev/shm; caches and state start empty",
         f"readable: all else; {'; '.join(entries.describe_left_out()) or readable}",
         f"absent: {', '.join(absent) or 'no key was found'}",
         f"set-up and tests have another home than agents; what tests write is dropped ({layers})",
