@@ -362,11 +362,12 @@ def _begin_run(row: ScheduleRow, owner: RunOwner, now: datetime) -> Answer | Non
         return begin_work(asked, owner)
     context = owner.context_for(asked)
     modes.require_ready(context.repository, context.settings, context.env)
+    forge = modes.open_forge(context.git, context.settings.run, context.env)
     label = watch.removeprefix(WATCH)
     refusals = list[str]()
-    for number in issues.list_free_issues(context, label, repository.store, now, refusals):
+    for number in issues.list_free_issues(context, forge, label, repository.store, now, refusals):
         try:
-            taken = issues.take_issue(context, number, now=now, label=label)
+            taken = issues.take_issue(context, forge, number, now=now, label=label)
         except issues.NotWorkable as error:  # a person who starts it is told
             refusals.append(str(error))
             continue

@@ -17,7 +17,7 @@ from runplan.domain.errors import Fenced, RunplanError
 from runplan.domain.run import events as e
 from runplan.domain.run.actions import Decision
 from runplan.domain.run.decide import decide
-from runplan.domain.run.kinds import WaitKind
+from runplan.domain.run.kinds import ON_PULL_REQUEST
 from runplan.domain.run.requests import RunRequest
 from runplan.domain.run.rows import Answer, Command
 from runplan.domain.run.state import RunState, list_running
@@ -157,7 +157,7 @@ class ForegroundHost:
         if stop.asked and not (is_running and stop.left_s and not stop.at_once):
             raise KeyboardInterrupt
         if stop.at_once:
-            wakes = [decision.wake for decision in decisions if decision.waiting is not WaitKind.REVIEW]
+            wakes = [decision.wake for decision in decisions if decision.waiting not in ON_PULL_REQUEST]
             if not any(wakes):  # a person is needed
                 return False
             clock.sleep_until(parse_iso(min(filter(None, wakes))))

@@ -19,6 +19,7 @@ from runplan.adapters.forge.model import (
 )
 from runplan.adapters.forge.protocol import Forge
 from runplan.domain.errors import NotAllowed, NotFound, NotThere, TokenRefused
+from runplan.engine.landing.merging import describe_change, read_issues
 from tests.support.github.hub import Hub
 from tests.support.memory_forge import MemoryForge
 
@@ -268,6 +269,21 @@ def test_issues_with_a_label_are_listed_assigned_closed_and_labelled(host: Host)
     found = forge.read_issue(issue.number)
     assert (found.is_open, found.title, found.body, found.author) == (False, "Bug", "text", "reporter")
     assert forge.list_issues("working") == ()
+
+
+def test_an_issue_that_is_dropped_or_edited_before_the_merge_is_told(host: Host) -> None:
+    numbers = [host.hub.add_issue("Bug", "text").number for _ in range(4)]
+    before = list(read_issues(host.forge, [*numbers, 77]))
+    host.hub.drop_issue(numbers[0], by="reviewer")
+    host.hub.edit_text(numbers[1], "another text")
+    host.hub.edit_text(numbers[2], "text\r\n")
+    changes = [*map(describe_change, before, read_issues(host.forge, [*numbers, 77]))]
+    closed = "closed by reviewer" if isinstance(host.forge, GitLab) else "closed as not planned by reviewer"
+    edited = "was edited: its text changed"
+    assert changes == [f"issue #{numbers[0]} was {closed}", f"issue #{numbers[1]} {edited}", "", "", ""]
+    if not isinstance(host.forge, GitLab):  # it knows no reasons
+        host.forge.close_issue(numbers[3])
+        assert describe_change(before[3], *read_issues(host.forge, [numbers[3]])) == ""
 
 
 @pytest.mark.parametrize(

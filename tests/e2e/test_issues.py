@@ -83,6 +83,27 @@ def test_an_issue_is_worked_on_as_a_plan_and_closed_by_its_pull_request(project:
     assert (again.code, len(hub.pulls)) == (0, 1)
 
 
+@pytest.mark.promise
+def test_an_issue_that_changes_before_the_merge_is_shown_to_a_person_first(
+    project: Project, server: StandIn, hub: Hub
+) -> None:
+    issue = hub.add_issue("Broken")
+    text = "Only at night."
+    server.on_request = lambda call: hub.edit_text(issue.number, text) if "POST /statuses" in call else None
+    ran = project.runplan("start", "--issue", "1", "auto", "--foreground")
+    told = "issue #1 was edited: its text changed; pull request #2 is merged when you retry: https://"
+    assert (ran.code, told in ran.err, hub.merges) == (4, True, 0), ran.err
+    (entry,) = project.runplan("inbox", "--json").json["entries"]
+    assert (entry["kind"], entry["commands"]) == ("issue", ["runplan retry plans/issue-1.md"])
+    assert told in entry["text"]
+    hub.drop_issue(issue.number)
+    again = project.runplan("retry", "issue-1", "--foreground")
+    dropped = "issue #1 was closed as not planned by bob; pull"
+    assert (again.code, dropped in again.err, told in again.err, hub.merges) == (4, True, False, 0), again.err
+    last = project.runplan("retry", "issue-1", "--foreground")
+    assert (last.code, hub.merges) == (0, 1), last.err
+
+
 PLANNED = """\
 # Issue 1 - Broken
 

@@ -92,6 +92,13 @@ class MemoryForge:
         changed = float(next(self._numbers))
         self._comments.setdefault(number, []).append(m.Comment(author=by, text=text, changed=changed))
 
+    def drop_issue(self, number: int, *, by: str = "bob") -> None:
+        account = self._issues[number]
+        account.issue = replace(account.issue, is_open=False, closed_as="not_planned", closed_by=by)
+
+    def edit_text(self, number: int, text: str) -> None:
+        self._issues[number].issue = replace(self.read_issue(number), body=text)
+
     def reopen(self, number: int, *, by: str = "bob") -> None:
         account = self._issues[number]
         account.issue = replace(account.issue, is_open=True)
@@ -281,7 +288,7 @@ class MemoryForge:
         return self._issues[number].reopened
 
     def close_issue(self, number: int) -> None:
-        self._issues[number].issue = replace(self.read_issue(number), is_open=False)
+        self._issues[number].issue = replace(self.read_issue(number), is_open=False, closed_as="completed")
 
     def label_issue(self, number: int, *, add: str = "", remove: str = "") -> None:
         labels = self._issues[number].labels

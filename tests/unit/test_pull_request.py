@@ -12,7 +12,7 @@ from runplan.domain.run.decide import decide
 from runplan.domain.run.kinds import Mode, RunOutcome, WaitKind
 from runplan.domain.run.state import fold
 from runplan.engine.landing.lander import Failed, NeedsRepair, Progress, Waiting
-from runplan.engine.landing.merging import RedTarget, before_merge, next_step
+from runplan.engine.landing.merging import RedTarget, before_merge, describe_change, next_step
 from tests.support.builders import started
 
 STATES = (CheckState.PASSED, CheckState.PENDING, CheckState.FAILED)
@@ -73,6 +73,37 @@ def test_what_hinders_a_merge(
         case Waiting(kind=kind):
             found = "wait" if kind == "merge" else kind
     assert found == expected
+
+
+def issue(text: str = "a", title: str = "t", closed: str = "") -> e.IssueRead:
+    return e.IssueRead(number=7, title=title, text=text, closed=closed)
+
+
+HIDDEN = e.IssueRead(number=7, closed="deleted or hidden")
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "expected"),
+    [
+        (issue(), issue(), ""),
+        (issue(), issue("b"), "issue #7 was edited: its text changed"),
+        (issue(), issue("b", "u"), "issue #7 was edited: its title and its text changed"),
+        (issue(), issue(closed="closed"), "issue #7 was closed"),
+        (issue(), issue("b", closed="closed"), "issue #7 was closed and was edited: its text changed"),
+        (issue(closed="closed"), issue(), ""),
+        (issue(closed="closed"), issue(closed="closed"), ""),
+        (None, issue(), ""),
+        (None, issue(closed="closed"), "issue #7 was closed"),
+        (issue(), HIDDEN, "issue #7 was deleted or hidden"),
+        (HIDDEN, HIDDEN, ""),
+        (None, HIDDEN, ""),
+        (HIDDEN, issue(), ""),
+    ],
+)
+def test_what_a_person_has_to_know_of_an_issue_before_the_merge(
+    before: e.IssueRead | None, now: e.IssueRead, expected: str
+) -> None:
+    assert describe_change(before, now) == expected
 
 
 LINT = PullCheck(name="lint", state=CheckState.FAILED)

@@ -185,6 +185,8 @@ def to_issue(issue: Issue) -> m.Issue:
         is_open=issue.state == "open",
         url=issue.html_url,
         author=user_login(issue.user),
+        closed_as=issue.state_reason or "",
+        closed_by=issue.closed_by.login if issue.closed_by else "",
     )
 
 

@@ -101,4 +101,5 @@ def to_issue(facts: Facts) -> m.Issue:
         is_open=facts["state"] == "opened",
         url=facts["web_url"],
         author=user_name(facts.get("author")),
+        closed_by=(facts.get("closed_by") or {}).get("username", ""),
     )

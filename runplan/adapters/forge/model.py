@@ -127,6 +127,8 @@ class Issue(Struct, frozen=True, kw_only=True):
     is_open: bool
     url: str
     author: str
+    closed_as: str = ""  #: completed, not_planned, duplicate; "" where the forge knows no reasons
+    closed_by: str = ""
     is_trusted: bool | None = None  #: for the label of a listing; None where the forge was not asked
 
 

@@ -9,7 +9,7 @@ from runplan.adapters.agents.environment import describe_missing
 from runplan.domain.run.actions import Decision
 from runplan.domain.run.attempts import PlanningAttempt
 from runplan.domain.run.decide import actions_of_state
-from runplan.domain.run.kinds import ANSWERED, REPEATED_WAITS, Reason, RunOutcome, WaitKind
+from runplan.domain.run.kinds import ANSWERED, ON_PULL_REQUEST, REPEATED_WAITS, Reason, RunOutcome, WaitKind
 from runplan.domain.run.reasons import next_action
 from runplan.domain.run.rows import wait_of
 from runplan.domain.run.state import RunState, failure as failure_of, find_awaiting
@@ -102,8 +102,8 @@ def of_waiting(state: RunState, decision: Decision, *, plan: str, **where: str) 
     if reason is WaitKind.HOST and decision.wake:
         return None  # a host has the labels
     waits = find_awaiting(state)
-    phase = waits.chosen.phase if waits and reason is not WaitKind.REVIEW else ""
-    others = "the pull request" if reason is WaitKind.REVIEW else "the run"
+    phase = waits.chosen.phase if waits and reason not in ON_PULL_REQUEST else ""
+    others = "the pull request" if reason in ON_PULL_REQUEST else "the run"
     subject = f"phase {phase}" if phase else "the plan" if isinstance(waits, PlanningAttempt) else others
     title = f"{plan}: {subject} waits for you ({reason})"
     about = f"{decision.about or decision.why}."

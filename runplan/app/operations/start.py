@@ -44,7 +44,8 @@ def start(caller: Caller, request: StartRequest) -> Answer:
         if request.issue is not None:
             asked = in_plan(asked, ["1"])
             context = _with_pull_requests(caller, context, asked, "--issue")
-            taken = issues.take_issue(context, request.issue, now=SystemClock().now())
+            forge = modes.open_forge(context.git, context.settings.run, context.env)
+            taken = issues.take_issue(context, forge, request.issue, now=SystemClock().now())
             if isinstance(taken, issues.TakenElsewhere):
                 caller.say(taken.why)
                 return Declined()

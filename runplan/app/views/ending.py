@@ -111,7 +111,7 @@ def _summarise_run(plan: str, state: RunState, directory: Path) -> tuple[Exit, l
     decision = decide(state)
     report = f"Report: {command('runplan', 'report', plan)}"
     if ended is None:
-        itself = "it continues by itself. " if decision.wake else ""
+        itself = "it continues by itself. " if decision.wake and decision.waiting is not WaitKind.ISSUE else ""
         proposal = state.attempt.proposal if isinstance(state.attempt, PlanningAttempt) else None
         return Exit.UNREACHABLE if decision.waiting is WaitKind.CRASHED else Exit.WAITING, [
             decision.why,

@@ -346,6 +346,6 @@ def pending_answer(state: RunState, plan: str) -> str:
         return ""
     decision = decide(state)
     see = command("runplan", "status", plan)
-    if decision.waiting in (*FOR_ANSWER, WaitKind.CRASHED):
+    if decision.waiting in (*FOR_ANSWER, WaitKind.CRASHED, WaitKind.ISSUE):
         return f"{decision.why}. {describe_actions(actions_of_state(state, decision.waiting, plan))}"
     return "" if state.started.auto else f"a run of {plan} without `auto` has not ended: {decision.why}; see: {see}"

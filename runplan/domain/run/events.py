@@ -118,6 +118,16 @@ class IssueShared(Event, frozen=True, kw_only=True):
         return f"issue #{self.number} is claimed by the run {self.run}{of}; both runs continue"
 
 
+class IssueRead(Event, frozen=True, kw_only=True):
+    """An issue of the plan, as it was before the work, or before the merge if it had changed by then."""
+
+    number: int
+    title: str = ""  #: its digest; "" where the issue could not be read
+    text: str = ""  #: likewise
+    closed: str = ""  #: in words, why it is not wanted any more; "" for an open or completed one
+    is_changed: bool = False  #: the merge waits until a person resumes the run
+
+
 class IssuesMarked(Event, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     until: str = ""  #: the end of a rate limit of the forge, after which they are shown again

@@ -112,6 +112,7 @@ class WaitKind(StrEnum):
     PHASE = "phase"  #: that has to land first
     CHECKS = "checks"
     REVIEW = "review"
+    ISSUE = "issue"  #: of the plan, which has changed before the merge
     MERGE = "merge"
     HOST = "host"  #: of a fleet, with labels
     CRASHED = "crashed"  #: a person, after a defect of runplan itself
@@ -124,8 +125,9 @@ FOR_ANSWER = (*ANSWERED, WaitKind.QUESTION)  #: waits that an answer of a person
 #: Waits after which the same thing is looked at again.
 REPEATED_WAITS = (
     *(WaitKind.CHECKOUT, WaitKind.UNREACHABLE, WaitKind.PARENT, WaitKind.SUBPLAN),
-    *(WaitKind.CHECKS, WaitKind.REVIEW, WaitKind.MERGE),
+    *(WaitKind.CHECKS, WaitKind.REVIEW, WaitKind.ISSUE, WaitKind.MERGE),
 )
+ON_PULL_REQUEST = (WaitKind.REVIEW, WaitKind.ISSUE)  #: waits of a pull request for a person
 
 
 class PhaseStep(StrEnum):

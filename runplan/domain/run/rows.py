@@ -88,6 +88,7 @@ WAITS = {
     WaitKind.CHECKS: _FOR_FORGE,
     WaitKind.MERGE: _FOR_FORGE,
     WaitKind.REVIEW: Wait(("explain", "retry"), is_notified=True, until="looks again"),
+    WaitKind.ISSUE: Wait(is_notified=True, until="looks again"),
     WaitKind.HOST: Wait(("explain", "retry"), is_notified=True, until="looks again"),
     WaitKind.PAUSED: Wait(("resume",), is_asked=True),
     WaitKind.KEY: Wait(("resume",)),

@@ -9,7 +9,7 @@ from runplan.adapters.forge.model import Activity, PullMessage, PullRequest
 from runplan.adapters.forge.protocol import Forge
 from runplan.adapters.git.command import Git
 from runplan.domain.gitfacts import LANDING, Commit, Oid, read_trailers
-from runplan.domain.run.events import ReviewItem
+from runplan.domain.run.events import IssueRead, ReviewItem
 from runplan.domain.run.kinds import Reason, WaitKind
 
 
@@ -66,6 +66,7 @@ class Progress(Struct, frozen=True, kw_only=True):
     answers: dict[str, str] = {}  #: to the messages that were handled, by their ids; "" for none
     shows_strangers: bool = False  #: to agents, with a request of an account that may write
     began: float = 0.0  #: the run, in seconds since the epoch
+    issues: dict[int, IssueRead] = {}  #: by their numbers, as they were before the work, or a person has answered
 
 
 class Waiting(Struct, frozen=True, kw_only=True):
@@ -73,6 +74,7 @@ class Waiting(Struct, frozen=True, kw_only=True):
 
     kind: WaitKind
     why: str
+    issues: tuple[IssueRead, ...] = ()  #: of which one has changed
 
 
 class NeedsRepair(Struct, frozen=True, kw_only=True):

@@ -1,10 +1,14 @@
-"""Decides what an open pull request needs before it can be merged."""
+"""Decides what an open pull request needs before it can be merged, also for the issues of its plan."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
 from runplan.adapters.forge.model import STATUS, CheckState, MergeState, PullCheck, PullRequest, Target
+from runplan.adapters.forge.protocol import IssueTracker
+from runplan.domain.errors import NotAllowed, NotFound, RefusedEarly
+from runplan.domain.names import digest_of
+from runplan.domain.run.events import IssueRead
 from runplan.domain.run.kinds import Reason, WaitKind
 from runplan.engine.landing.lander import Conclusion, Failed, NeedsRepair, Progress, Waiting
 
@@ -84,3 +88,28 @@ def before_merge(
 def missing_checks(checks: Sequence[PullCheck], names: Iterable[str]) -> list[str]:
     seen = {STATUS, *(check.name for check in checks)}  # runplan sets its own status before it merges
     return [name for name in dict.fromkeys(names) if name not in seen]
+
+
+def read_issues(tracker: IssueTracker, numbers: Iterable[int]) -> Iterator[IssueRead]:
+    for number in numbers:
+        try:
+            issue = tracker.read_issue(number)
+        except (NotAllowed, NotFound, RefusedEarly):
+            yield IssueRead(number=number, closed="deleted or hidden")
+            continue
+        title, text = (digest_of(" ".join(words.split()).encode()) for words in (issue.title, issue.body))
+        reason = f"closed as {issue.closed_as.replace('_', ' ')}" if issue.closed_as else "closed"
+        closed = f"{reason} by {issue.closed_by}" if issue.closed_by else reason
+        is_wanted = issue.is_open or issue.closed_as == "completed"
+        yield IssueRead(number=number, title=title, text=text, closed="" if is_wanted else closed)
+
+
+def describe_change(before: IssueRead | None, now: IssueRead) -> str:
+    """What a person has to know of an issue before the merge; "" for nothing."""
+    known = before or IssueRead(number=now.number, closed="" if now.title else now.closed)
+    changes = [f"was {now.closed}"] if now.closed not in ("", known.closed) else []
+    if known.title and now.title:
+        parts = {"title": known.title != now.title, "text": known.text != now.text}
+        edited = " and ".join(f"its {part}" for part, is_new in parts.items() if is_new)
+        changes += [f"was edited: {edited} changed"] if edited else []
+    return f"issue #{now.number} {' and '.join(changes)}" if changes else ""

@@ -8,7 +8,7 @@ read from the forge each time, so a restart changes nothing.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -26,10 +26,11 @@ from runplan.domain.gitfacts import LANDING, PLAN, RUN, TAKEN_BY, UNDOES, Oid, r
 from runplan.domain.names import parked_under
 from runplan.domain.plan.marks import Status
 from runplan.domain.plan.model import Plan, parse_plan
+from runplan.domain.run.events import IssueRead
 from runplan.domain.run.kinds import Reason, WaitKind
 from runplan.domain.settings.schema import PullRequestSettings
 from runplan.domain.text import command, inert
-from runplan.engine.landing import description
+from runplan.engine.landing import description, merging
 from runplan.engine.landing.conversation import (
     answer_handled,
     find_due,
@@ -55,7 +56,6 @@ from runplan.engine.landing.lander import (
     Waiting,
     find_landing,
 )
-from runplan.engine.landing.merging import RedTarget, before_merge, failed_checks, missing_checks, next_step
 
 FIRST_CHECK_S = 600.0  #: for which the first pull request of a repository waits for the checks of its workflows
 MAX_REFUSALS = 2  #: of a method for one head on one tip of the target; then another allowed one is tried
@@ -208,7 +208,7 @@ class PullRequestLander(RemoteLander):
             if isinstance(asked, Waiting):
                 tell_limit(forge, pull.number, due, activity.messages, progress, plan=self._plan.path)
         red = self._look_at_target(pull, checks)
-        step = asked if isinstance(asked, NeedsRepair) else next_step(pull, checks, progress, red)
+        step = asked if isinstance(asked, NeedsRepair) else merging.next_step(pull, checks, progress, red)
         if asked is not None and (step is None or isinstance(step, Waiting)):
             step = asked
         if isinstance(step, NeedsRepair) and not step.merge and not step.comments:
@@ -220,19 +220,22 @@ class PullRequestLander(RemoteLander):
         quiet = (quiet_s >= self._settings.checks_wait_s, quiet_s >= FIRST_CHECK_S)
         seen = (pull, activity, quiet)
         if self._seen.held is None or self._seen.held[0] != seen:
-            answer = self._try_merge(pull, checks, quiet)
-            is_held = isinstance(answer, Waiting) and (answer.kind is not WaitKind.MERGE or pull.auto_merge)
+            answer = self._try_merge(pull, checks, quiet, progress)
+            again = () if pull.auto_merge else (WaitKind.ISSUE, WaitKind.MERGE)
+            is_held = isinstance(answer, Waiting) and answer.kind not in again
             self._seen.held = (seen, answer) if is_held else None
             return answer
-        return self._seen.held[1]
+        return (pull.auto_merge and self._find_changed_issues(pull, progress)) or self._seen.held[1]
 
-    def _try_merge(self, pull: m.PullRequest, checks: Sequence[m.PullCheck], quiet: tuple[bool, bool]) -> Conclusion:
+    def _try_merge(
+        self, pull: m.PullRequest, checks: Sequence[m.PullCheck], quiet: tuple[bool, bool], progress: Progress
+    ) -> Conclusion:
         """Merge by an allowed method, or have the forge merge it when the rules of the target are met."""
         forge = self._forge()
         target = forge.read_target(pull.base, number=pull.number)
         is_stable, is_late = quiet
         workflows = self._list_workflows() if target.is_first and not checks and not is_late else []
-        waiting = before_merge(pull, checks, target, is_stable=is_stable, workflows=workflows)
+        waiting = merging.before_merge(pull, checks, target, is_stable=is_stable, workflows=workflows)
         if self._seen.status is None and m.STATUS in target.checks and pull.state is m.MergeState.BLOCKED:
             self._seen.status = ("", "")  # the next look tries again
             why = f"{pull.base} requires the commit status {m.STATUS}, which the token may not set"
@@ -242,6 +245,8 @@ class PullRequestLander(RemoteLander):
             if target.objections:
                 self._cancel_own_merge(pull)
             return waiting
+        if changed := self._find_changed_issues(pull, progress):
+            return changed
         wanted = self._settings.method
         tried = (pull.head, self.target_tip()) if self._seen.refused else None
         refused = [method for place, method in self._seen.refused if place == tried]
@@ -255,7 +260,7 @@ class PullRequestLander(RemoteLander):
         # No phase: `undo` would take the merge for the landing of one.
         message = "\n".join(f"{key}: {trailers[key]}" for key in (PLAN, RUN) if key in trailers)
         how = m.Merge(head=pull.head, method=method, title=f"{pull.title} ({pull.sign}{pull.number})", message=message)
-        missing = missing_checks(checks, target.checks)
+        missing = merging.missing_checks(checks, target.checks)
         red = [check.name for check in checks if check.state is m.CheckState.FAILED]
         # An administrator's merge would bypass the rules.
         is_blocked = pull.state is m.MergeState.BLOCKED or bool(missing) or any(name in target.checks for name in red)
@@ -263,7 +268,7 @@ class PullRequestLander(RemoteLander):
         if isinstance(answer, str):
             why = f"does not allow {wanted}" if wanted not in target.methods else f"refused {wanted} for this branch"
             notes = [f"it was merged by {method}: {pull.base} {why}"] if method != wanted else []
-            if unseen := missing_checks(checks, target.usual_checks):
+            if unseen := merging.missing_checks(checks, target.usual_checks):
                 notes.append(f"no result of {', '.join(unseen)}, which ran on earlier pull requests, was waited for")
             if red:
                 notes.append(f"{', '.join(red)} failed, on {pull.base} too")
@@ -277,6 +282,19 @@ class PullRequestLander(RemoteLander):
             return Waiting(kind=WaitKind.MERGE, why=f"{pull.name} was not merged: {answer.said}")
         rules = f"{pull.base} requires {target.requirements or 'more than its rules show'}"
         return Waiting(kind=WaitKind.CHECKS if missing else WaitKind.REVIEW, why=f"{pull.name}: {rules}: {pull.url}")
+
+    def _find_changed_issues(self, pull: m.PullRequest, progress: Progress) -> Waiting | None:
+        """Whether the merge waits for a person, who has not seen what became of the plan's issues."""
+        issues = tuple(self.read_issues(self._plan.issues))
+        changes = [merging.describe_change(progress.issues.get(issue.number), issue) for issue in issues]
+        if not any(changes):
+            return None
+        self._cancel_own_merge(pull)
+        why = "; ".join(filter(None, [*changes, f"{pull.name} is merged when you retry: {pull.url}"]))
+        return Waiting(kind=WaitKind.ISSUE, why=why, issues=issues)
+
+    def read_issues(self, numbers: Sequence[int]) -> Iterator[IssueRead]:
+        return merging.read_issues(self._forge(), numbers)
 
     def look_at_messages(self, progress: Progress) -> Commanded | NeedsRepair | None:
         """What people ask for on the pull request while phases are worked, by one call; None for nothing to do now."""
@@ -350,18 +368,18 @@ class PullRequestLander(RemoteLander):
     def _read_text(self, tip: Oid) -> bytes:
         return read_plan(self._git, f"{tip}:{self._plan.path}", self._plan.path) or b""
 
-    def _look_at_target(self, pull: m.PullRequest, checks: Sequence[m.PullCheck]) -> RedTarget:
+    def _look_at_target(self, pull: m.PullRequest, checks: Sequence[m.PullCheck]) -> merging.RedTarget:
         """The checks that fail on the target too, and those that failed there before: at the base or when last seen."""
-        failed = failed_checks(checks)
+        failed = merging.failed_checks(checks)
         tip = self.target_tip()
         base = self._git.run("merge-base", pull.head, tip, ok=(0, 1)).text if failed else tip
         there = self._forge().read_activity(pull.number, tip).checks if failed else ()
         before = self._forge().read_activity(pull.number, base).checks if base not in ("", tip) else ()
-        red = self._seen.red | failed_checks(before)
+        red = self._seen.red | merging.failed_checks(before)
         still = {m.CheckState.PENDING: red, m.CheckState.FAILED: failed}  # one that runs again is not yet mended
         names = frozenset(check.name for check in there if check.name in still.get(check.state, ()))
         mended, self._seen.red = (red & failed) - names, names & failed
-        return RedTarget(names=names, mended=mended, is_ignored=self._settings.ignore_red_on_target)
+        return merging.RedTarget(names=names, mended=mended, is_ignored=self._settings.ignore_red_on_target)
 
     def show_failure(self, why: str) -> None:
         tip = self._git.tip(self.ref)

@@ -142,11 +142,10 @@ def newest_plan(context: RepositoryContext, forge: Forge, number: int) -> IssueP
 
 
 def take_issue(
-    context: RepositoryContext, number: int, *, now: datetime, label: str = ""
+    context: RepositoryContext, forge: Forge, number: int, *, now: datetime, label: str = ""
 ) -> TakenIssue | TakenElsewhere:
     """Push a branch with the issue's plan, unless there is one; for the label of a watch as `issues.trust` permits."""
     git = context.git
-    forge = modes.open_forge(git, context.settings.run, context.env)
     plan = newest_plan(context, forge, number)
     path = plan.path
     slug = slug_of(context, path)
@@ -228,7 +227,7 @@ def _describe_stranger(issue: Issue) -> str:
 
 
 def list_free_issues(
-    context: RepositoryContext, label: str, store: Store, now: datetime, refusals: list[str]
+    context: RepositoryContext, forge: Forge, label: str, store: Store, now: datetime, refusals: list[str]
 ) -> Iterator[int]:
     """The open issues with the label without any work but a branch of this repository, oldest first.
 
@@ -236,7 +235,6 @@ def list_free_issues(
     """
     run = context.settings.run
     target = context.tip()
-    forge = modes.open_forge(context.git, run, context.env)
     repository_id = names.repository_id(context.common_dir)
     pattern = names.pull_branch(run.branch_prefix, "issue-*")
     branches = modes.own_branch(context.repository, run, "issue", context.env).branches(pattern)

@@ -28,6 +28,7 @@ class EntryKind(StrEnum):
     CHANGE = "change"  #: a phase that needs approval
     SIGN_OFF = "sign-off"
     QUESTION = "question"  #: of an agent
+    ISSUE = "issue"  #: of the plan, which has changed before the merge
     CRASH = "crash"  #: a run that runplan itself failed at
     FAILED = "failed"  #: the newest run of a plan
 
@@ -71,7 +72,7 @@ def read_inbox(journals: Mapping[str, Location]) -> Inbox:
 
 def _list_entries(store: Store, root: str) -> Iterator[InboxEntry]:
     for row in store.list_unfinished_runs():
-        if any(work.waiting_for in (*FOR_ANSWER, WaitKind.CRASHED) for work in (row, *row.lanes)):
+        if any(work.waiting_for in (*FOR_ANSWER, WaitKind.ISSUE, WaitKind.CRASHED) for work in (row, *row.lanes)):
             records = list_records(store, row.id)
             asked = {record.event.tree: record.at for record in records if isinstance(record.event, e.ApprovalAsked)}
             asked |= {record.event.id: record.at for record in records if isinstance(record.event, e.QuestionAsked)}
@@ -107,6 +108,8 @@ def _entries_of(state: RunState, row: RunRow, root: str, asked: Mapping[str, str
     actions = actions_of_state(state, decision.waiting, row.plan)
     if decision.waiting is WaitKind.CRASHED:
         yield entry(EntryKind.CRASH, row.id, state.crash, actions)
+    if decision.waiting is WaitKind.ISSUE:
+        yield replace(_entry_of(row, root), kind=EntryKind.ISSUE, text=decision.about, actions=actions)
     if attempt is None or decision.waiting not in FOR_ANSWER:
         return
     for question in open_questions(attempt):

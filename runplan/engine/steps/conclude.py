@@ -60,9 +60,10 @@ def conclude(action: Action, state: RunState, context: RunContext) -> Iterator[e
     match answer:
         case Landed(note=note):
             yield e.Concluded(note=note)
-        case Waiting(kind=kind, why=why):
+        case Waiting(kind=kind, why=why, issues=issues):
             first_s = context.settings.pull_request.poll_s
             wait_s = delay_s(state.waits + 1, first_s=first_s, longest_s=max(first_s, LONGEST_S), factor=1.5)
+            yield from (replace(issue, is_changed=True) for issue in issues)
             yield e.Paused(kind=kind, until=iso(now + timedelta(seconds=wait_s)), words=why)
         case NeedsRepair():
             yield _choose_repair(answer, context)
@@ -94,7 +95,32 @@ def _measure_progress(state: RunState, context: RunContext) -> Progress:
         answers=list_answers(context.store, context.plan),
         shows_strangers=context.settings.issues.trust == "all",
         began=parse_iso(context.store.list_facts(e.RunStarted, plan=context.plan)[-1].at).timestamp(),
+        issues=_list_known_issues(context),
     )
+
+
+def _list_known_issues(context: RunContext) -> dict[int, e.IssueRead]:
+    """The issues since the last merge of the plan, as they were before the work, or when a person resumed the run."""
+    known: dict[int, e.IssueRead] = {}
+    told: dict[int, e.IssueRead] = {}
+    for fact in context.store.list_facts(e.IssueRead, e.RunResumed, e.Concluded, plan=context.plan):
+        match fact.event:
+            case e.IssueRead() as issue:
+                (told if issue.is_changed else known)[issue.number] = issue
+            case e.RunResumed():
+                known |= told
+            case e.Concluded(reason=""):
+                known, told = {}, {}
+    return known
+
+
+def read_issues(state: RunState, context: RunContext) -> Iterator[e.Event]:
+    """Record the issues of the plan before its work, for the look before the merge; the forge need not answer."""
+    lander = context.lander
+    if isinstance(lander, PullRequestLander) and state.options.issues and not state.is_lane:
+        known = _list_known_issues(context)
+        with suppress(Unreachable):
+            yield from lander.read_issues([number for number in state.options.issues if number not in known])
 
 
 def look_at_review(state: RunState, context: RunContext) -> Iterator[e.Event]:

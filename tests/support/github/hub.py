@@ -62,6 +62,8 @@ class Issue:
     body: str
     is_pull: bool = False  #: a pull request is an issue too
     state: str = "open"
+    state_reason: str = ""
+    closed_by: str = ""
     labels: list[str] = field(default_factory=list)
     author: str = "reporter"
     labelled: list[dict[str, str]] = field(default_factory=list)  #: events: label, actor and time
@@ -423,7 +425,7 @@ class Hub:
         self.merges += 1
         for number, issue in self.issues.items():
             if pull.base == self.default_branch and f"fixes #{number}" in pull.body.lower():
-                issue.state = "closed"
+                issue.state, issue.state_reason = "closed", "completed"
         if self.delete_branch_on_merge:
             self.git("update-ref", "-d", f"refs/heads/{pull.head}")
         return new
@@ -476,10 +478,18 @@ class Hub:
         self.written[id_] = self.now()
         return id_
 
+    def drop_issue(self, number: int, *, by: str = "bob") -> None:
+        """A person closes the issue without a solution."""
+        issue = self.issues[number]
+        issue.state, issue.state_reason, issue.closed_by = "closed", "not_planned", by
+
+    def edit_text(self, number: int, text: str) -> None:
+        self.issues[number].body = text
+
     def reopen(self, number: int, *, by: str = "bob") -> None:
         """Open the issue again, a while after it was closed."""
         later = datetime.now(UTC) + timedelta(seconds=2)
-        self.issues[number].state = "open"
+        self.issues[number].state, self.issues[number].state_reason = "open", "reopened"
         self.issues[number].reopened.append({"actor": by, "at": self.now(later)})
 
     def now(self, at: datetime | None = None) -> str:

@@ -148,6 +148,8 @@ def _issue(r: Request, issue: Issue | Pull) -> dict[str, Any]:
         "title": issue.title,
         "body": issue.body,
         "state": issue.state,
+        "state_reason": getattr(issue, "state_reason", "") or None,
+        "closed_by": _user(closed_by) if (closed_by := getattr(issue, "closed_by", "")) else None,
         "user": _user(issue.author),
         "labels": [{"name": label, "color": "ededed", "default": False} for label in issue.labels],
         "assignees": [_user(name) for name in issue.assignees],
@@ -337,6 +339,7 @@ def collaborators(r: Request) -> tuple[int, Any]:
 
 def edit_issue(r: Request) -> tuple[int, Any]:
     r.issue.state = r.body.get("state", r.issue.state)
+    r.issue.state_reason, r.issue.closed_by = r.body.get("state_reason", ""), "octocat"
     return 200, _issue(r, r.issue)
 
 

@@ -111,6 +111,7 @@ def _issue(r: Request, issue: Issue) -> dict[str, Any]:
         "description": issue.body,
         "state": "opened" if issue.state == "open" else "closed",
         "author": user(issue.author),
+        "closed_by": user(issue.closed_by) if issue.closed_by else None,
         "labels": issue.labels,
         "assignees": [user(name) for name in issue.assignees],
         "web_url": f"https://gitlab.test/{r.hub.owner}/{r.hub.name}/-/issues/{issue.number}",
