@@ -78,6 +78,10 @@ def test_a_landing_waits_for_the_checkout_and_then_updates_it_and_keeps_every_ed
     status = project.runplan("status").out
     assert said in status
     assert "Continue: runplan retry plans/X.md" in status
+    approved = project.runplan("approve", "X")
+    landing = f"its landing waits: {said}; then: runplan retry plans/X.md"
+    needless = f"runplan: phase 1 of plans/X.md needs no further approval; {landing}"
+    assert (approved.code, approved.last) == (4, needless)
     assert (theirs(repo), repo.head("main"), (repo.path / "a.txt").read_text()) == (before, tip, "my edit\n")
 
     repo.write("a.txt", "a\n")

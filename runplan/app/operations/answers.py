@@ -52,6 +52,10 @@ def _submit_answer(verb: str, caller: Caller, request: ApproveRequest | RejectRe
             commands = "; ".join(command("runplan", verb, *name) for name in named)
             raise NotFound(f"{len(changes)} changes wait for you; name one: {commands}")
         if not changes and plan:
+            if held := list_pending(context, plan, request.phase or None, "reject"):  # those that wait for the checkout
+                attempt = held[0].attempt
+                landing = f"its landing waits: {attempt.delivery.held}; then: {command('runplan', 'retry', plan)}"
+                raise Busy(f"phase {attempt.chosen.phase} of {plan} needs no further approval; {landing}")
             raise nothing_pending(plan, request.phase or None)
         if not changes:
             raise NotFound("no change waits for you here; see: runplan status")
