@@ -44,6 +44,12 @@ def test_the_word_behind_an_id_is_its_status() -> None:
     assert [phase.status for phase in plan.phases] == ["done", "done", "done", "todo", "todo"]
 
 
+@pytest.mark.parametrize("title", ["COMPLETE the parser", "Add the state: DONE flag", "**Complete** the parser"])
+def test_a_title_that_asks_to_complete_something_is_not_done(title: str) -> None:
+    plan = read(f"# P\n## Phase 1: DONE in 4a6075d — Parse\n- a\n## Phase 2: {title}\n- b\n")
+    assert [phase.status for phase in plan.phases] == ["done", "todo"]
+
+
 def test_a_phase_waits_for_what_the_parts_of_others_are_in() -> None:
     first = "## Phase 1 — A\n### M-1.1 — Parse\nHow.\n### M-1.2 — Sort\n**Depends on:** M-1.1 (the parser)\n"
     plan = read(f"{first}## Phase 2 — B\n### M-2.1 — Write\n**Depends on:** M-1.2\n")

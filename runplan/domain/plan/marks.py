@@ -291,7 +291,7 @@ MAY_BE_DONE = rf"(?i)\b(?:done|finished|implemented|shipped|merged|{_DONE_ELSEWH
 #: Another field after the value.
 NEXT_FIELD = re.compile(rf"\*\*[A-Za-z ]{{1,30}}(?:{COLON}\*\*|\*\*{COLON})")
 #: A heading that says done: `## Phase 1 — Parser ✅`, `… (done in 4a6075d)`, `… — Done`, `… (COMPLETED - Feb 2026)`,
-#: `## M1: DONE — Title`; not `… (complete rewrite)`.
+#: `## M1: DONE — Title`; not `… (complete rewrite)`, `## M1: COMPLETE the parser`.
 _DONE = rf"(?:done|completed?|finished|implemented|shipped|merged|{_DONE_ELSEWHERE})"
 _MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
 _DONE_WORD = (
@@ -300,6 +300,7 @@ _DONE_WORD = (
     r"[)）\]]?[ \t]*\Z"
     rf"|[(\[]{_DONE}[ \t]*[,:;—–-][^()\[\]]{{1,60}}[)\]][ \t]*\Z"
     rf"|[:：—–][ \t]+(?:(?-i:(?:DONE|COMPLETED?)\b(?![ \t]+[A-Z]{{2}}))|\*\*{_DONE}\*\*)"
+    r"(?-i:(?![ \t]+(?!(?:in|on|at|by|with|since|via)\b)[a-z]))"
 )
 #: A mark beside another word says something else: `Rebuild issue ✅ CONFIRMED`.
 DONE_TITLE = (
