@@ -55,6 +55,19 @@ def test_an_undo_of_a_phase_that_did_not_land_is_refused(landed: Project, tmp_pa
     assert (by_hand.code, "no commit on main has the trailers of phase 7" in by_hand.err) == (2, True)
 
 
+def test_an_undo_during_a_run_that_waits_names_the_way_on_and_the_way_out(tmp_path: Path) -> None:
+    project = a_project(tmp_path, "1", "2")
+    project.agent(work() + work(phase="2"))
+    assert project.start("1", "auto").code == 0
+    assert project.start("2").code == 4  # it waits for a person
+    refused = project.runplan("undo", "X", "1")
+    ways = "continue it: runplan retry plans/X.md; or end it: runplan stop plans/X.md"
+    assert (refused.code, refused.last) == (2, f"runplan: a run of plans/X.md has not ended; {ways}")
+    assert project.runplan("stop", "X").code == 0
+    undone = project.runplan("undo", "X", "1")
+    assert undone.code == 0, undone.err
+
+
 def test_a_phase_with_landed_dependents_is_not_undone(tmp_path: Path) -> None:
     project = a_project(tmp_path, "1", "2")
     project.plan(a_plan("1", "2", depends={"2": "Phase 1."}))

@@ -110,7 +110,8 @@ def _undo_phase(caller: Caller, context: RepositoryContext, path: str, wanted: s
         merged = modes.fetch_merged(context.repository, context.settings.run, slug_of(context, plan.path), context.env)
         landing_to_undo(context.tip(), plan, phase, target=context.target_name, objects=context.git, merged=merged)
     elif (unfinished.mode, unfinished.wanted) != (Mode.UNDO, phase.id):
-        raise RefusedEarly(f"a run of {path} has not ended; end it first: {command('runplan', 'retry', path)}")
+        ways = f"continue it: {command('runplan', 'retry', path)}; or end it: {command('runplan', 'stop', path)}"
+        raise RefusedEarly(f"a run of {path} has not ended; {ways}")
     context = runs.with_landing(context.with_committed_settings().for_plan(path), "")
     asked = runs.run_started(context, path, plan.title, Options(phase=phase.id, auto=True))
     return runs.run_here(caller, context, RunRequest(started=context.record_settings(replace(asked, mode=Mode.UNDO))))
