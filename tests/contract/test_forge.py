@@ -296,7 +296,8 @@ def test_an_issue_is_trusted_for_its_author_or_its_labeller(host: Host, by: str,
 
 def test_what_is_not_there_or_not_allowed_is_a_named_error(host: Host) -> None:
     number = host.open().number
-    assert host.forge.read_repository().can_push
+    repository = host.forge.read_repository()
+    assert (repository.can_push, repository.default_branch) == (True, "main")
     with pytest.raises(NotThere):
         host.forge.read_pull_request(number + 7)
     with pytest.raises(NotFound):

@@ -115,7 +115,7 @@ class MemoryForge:
 
     def read_repository(self) -> m.ForgeRepository:
         self._require_token()
-        return m.ForgeRepository(name="acme/app", can_push=True)
+        return m.ForgeRepository(name="acme/app", can_push=True, default_branch="main")
 
     def require_may_open(self, base: str) -> None:
         self._require_token()

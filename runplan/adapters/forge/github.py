@@ -86,6 +86,7 @@ class GitHub:
             name=repo.full_name,
             # To an installation GitHub says no whatever it may do; the first push shows it.
             can_push=bool(repo.permissions and repo.permissions.push) or self._auth.token.startswith(INSTALLATION),
+            default_branch=repo.default_branch,
             is_archived=bool(repo.archived),
             scopes=tuple(filter(None, self._client.oauth_scopes or ())),
         )

@@ -129,6 +129,7 @@ class GitLab:
         return m.ForgeRepository(
             name=project["path_with_namespace"],
             can_push=max((level["access_level"] for level in access if level), default=0) >= DEVELOPER,
+            default_branch=project.get("default_branch") or "",
             is_archived=bool(project.get("archived")),
             scopes=tuple(token.get("scopes") or ()),
         )

@@ -35,6 +35,7 @@ class ForgeRepository(Struct, frozen=True, kw_only=True):
 
     name: str  #: owner/name as the forge spells it; differs from the remote after a rename
     can_push: bool
+    default_branch: str = ""  #: a merge into it closes the issues that the description names
     is_archived: bool = False
     scopes: tuple[str, ...] = ()  #: of a classic token; other tokens have none
 

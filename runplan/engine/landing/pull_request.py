@@ -549,9 +549,13 @@ class PullRequestLander(RemoteLander):
         if tip := self.target.tip():
             notes.append(self.target.follow_remote(self.target.prepare(id="", old="", new=tip)))
         said = f"Done by {pull.name} (plan `{self._plan.path}`)."
+        marker = result_marker(self._plan.path)
+        is_default = bool(self._plan.issues) and pull.base == forge.read_repository().default_branch
         for issue in self._plan.issues:
-            try:
-                forge.put_comment(issue, marker=result_marker(self._plan.path), text=said)
+            try:  # the forge itself says so in the issue, but a comment on a failure would stay
+                is_shown = is_default and f"Fixes #{issue}" in pull.body.splitlines()
+                if not is_shown or any(m.has_marker(comment.text, marker) for comment in forge.list_comments(issue)):
+                    forge.put_comment(issue, marker=marker, text=said)
                 forge.close_issue(issue)
             except NotAllowed as error:
                 notes.append(f"issue #{issue} is not closed: {error}")
