@@ -90,7 +90,9 @@ def test_plans_with_a_schedule_and_sub_plans_are_not_in_the_queue() -> None:
         (a_run(RunStatus.RUNNING), True),
         (a_run(RunStatus.WAITING, waiting_for=WaitKind.LIMIT, wake="2026-11-18T02:00:00Z"), True),
         (a_run(RunStatus.WAITING, waiting_for=WaitKind.KEY), True),
+        (a_run(RunStatus.WAITING, waiting_for=WaitKind.CHECKS, wake="2026-11-18T02:00:00Z"), True),
         (a_run(RunStatus.WAITING, waiting_for=WaitKind.APPROVAL), False),
+        (a_run(RunStatus.WAITING, waiting_for=WaitKind.REVIEW, wake="2026-11-18T02:00:00Z"), False),
         (a_run(RunStatus.FAILED), False),
     ],
 )

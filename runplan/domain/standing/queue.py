@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from runplan.domain.names import is_named
 from runplan.domain.plan.marks import PlanStatus
-from runplan.domain.run.kinds import RunStatus, WaitKind
+from runplan.domain.run.kinds import ON_PULL_REQUEST, RunStatus, WaitKind
 from runplan.domain.run.rows import PlanFacts, RunRow
 from runplan.domain.standing.phases import PlanOutline
 from runplan.domain.text import command, counted
@@ -95,4 +95,5 @@ def move_plan(order: list[str], places: Mapping[str, int], plan: str, to: int) -
 
 def holds_up(run: RunRow) -> bool:
     """Whether the queue waits for the run: it works, or would lack a key as the next one does."""
-    return run.is_active and (not run.needs_person or run.waiting_for == WaitKind.KEY)
+    is_for_person = run.needs_person or run.waiting_for in ON_PULL_REQUEST
+    return run.is_active and (not is_for_person or run.waiting_for == WaitKind.KEY)
