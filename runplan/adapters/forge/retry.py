@@ -109,7 +109,7 @@ class Calls:
             try:
                 return self.call_once(action, call)
             except RateLimited as limit:
-                pause_s = limit.until - self.now()
+                pause_s = max(0.0, limit.until - self.now())
                 if delay_s is None or pause_s > DELAYS_S[-1]:
                     raise
                 self._sleep(pause_s)

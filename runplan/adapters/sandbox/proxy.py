@@ -5,6 +5,7 @@ import os
 import re
 import socket
 import threading
+import time
 from base64 import b64encode
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +16,7 @@ from runplan.domain.settings.schema import is_allowed_host
 
 SOCKET = "runplan-proxy"  #: in the folder of a dispatch that is /run in its view
 CONNECT_S = 30.0
+REST_S = 0.1
 LARGEST_HEAD = 65536  #: bytes of a request before its body
 MOST_REFUSED = 100  #: names that are kept
 _REQUEST = re.compile(rb"([A-Z]+) (\S+) (HTTP/1\.[01])\r\n")
@@ -42,7 +44,11 @@ class Proxy:
 
     def _accept(self) -> None:
         while True:
-            client, _ = self._listener.accept()
+            try:
+                client, _ = self._listener.accept()
+            except OSError:  # too many connections are open
+                time.sleep(REST_S)
+                continue
             threading.Thread(target=self._answer, args=(client,), daemon=True).start()
 
     def _answer(self, client: socket.socket) -> None:

@@ -101,7 +101,8 @@ def prepare_planner(started: e.DispatchStarted, state: RunState, context: RunCon
     count = attempt.chosen.planning.explorers if started.role is Role.EXPLORE and not attempt.parts else 1
     if count > 1:  # they share the budget of the dispatch
         beside = tuple(f"{started.id}-{number}" for number in range(2, count + 1))
-        started = replace(started, beside=beside, tokens=started.tokens // count, usd=started.usd / count)
+        tokens = -(-started.tokens // count)  # rounded up: 0 is no limit
+        started = replace(started, beside=beside, tokens=tokens, usd=started.usd / count)
     launches = []
     for number, id_ in enumerate((started.id, *started.beside)):
         text = planning_prompt(template, replace(brief, question=number if count > 1 else None)) + memory
