@@ -13,6 +13,7 @@ from runplan.interfaces.web.drawing import draw_columns
 from runplan.interfaces.web.render import render, route, site_of
 
 MOST_FINISHED = 12  #: finished plans on the board
+MOST_QUEUED = 20  #: plans of each queue there
 
 ROUTES: list[Route] = []
 
@@ -21,7 +22,8 @@ ROUTES: list[Route] = []
 def show_board(request: Request) -> Response:
     board = read_board(list_with_current(site_of(request).env), datetime.now(UTC))
     groups = [(word, heading, board.list_group(group)) for group, (word, heading) in GROUPS.items()]
-    return render(request, "board.html", live=True, board=board, groups=groups, most_finished=MOST_FINISHED)
+    most = {"most_finished": MOST_FINISHED, "most_queued": MOST_QUEUED}
+    return render(request, "board.html", live=True, board=board, groups=groups, **most)
 
 
 @route(ROUTES, "/inbox")
