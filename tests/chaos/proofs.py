@@ -67,7 +67,8 @@ def _times(evidence: Evidence, phase: str) -> int:
     form = f"--format={LANDING}%x00%s%x00%(trailers:key=Runplan-Phase,valueonly,separator=%x20)"
     rows = [line.split("\0") for line in evidence.target.git("log", form, MAIN).splitlines()]
     landings = {landing for landing, _, of in rows if of == phase}
-    undone = sum(subject.startswith(f"Undo phase {phase}:") for _, subject, _ in rows)
+    # A merge has the title of its pull request, and its number at the end.
+    undone = sum(subject.startswith(f"Undo phase {phase}:") and not subject.endswith(")") for _, subject, _ in rows)
     writes = len(landings) - 2 * undone
     lines = 1 if evidence.scene.apart else _show(evidence, "all.txt").splitlines().count(f"phase {phase}")
     log = evidence.target.git("log", "--format=%h", "--full-history", "--no-merges", MAIN, "--", f"{phase}.txt")
@@ -282,12 +283,12 @@ def the_checkout_is_as_it_was(evidence: Evidence) -> Iterator[str]:
 
 
 def one_pull_request_was_merged_once(evidence: Evidence) -> Iterator[str]:
-    """One pull request and one merge, after an undo another one; at most one comment on the issue, no branch left."""
+    """One pull request and one merge of each plan, one more after an undo; at most one comment; no branch left."""
     hub = pull_requests(evidence.project.home.parent)
     if hub is None:
         return
-    expected = 1 + evidence.scene.undoes
-    pulls = expected + bool(evidence.scene.subplan)
+    plans = len(evidence.scene.plans) if evidence.scene.queued else 1
+    pulls = plans + evidence.scene.undoes + bool(evidence.scene.subplan)
     if (merged := [pull.merged for pull in hub.pulls.values()]) != [True] * pulls or hub.merges != pulls:
         yield f"pull requests merged: {merged}, {hub.merges} merges"
     issue = hub.issues[ISSUE]
