@@ -22,7 +22,8 @@ _PLACE = r"(.+?)[:#@]L?(\d{1,9})(?:[-–:,].*)?"
 #: `pkg/x_test.go:TestX`
 _SYMBOL = r"([^:\s]+):([A-Za-z_][\w./]*)"
 _QUOTED = r"`([^`\n]+)`|\"([^\"\n]+)\"|“([^“”\n]+)”|(?<!\w)'([^'\n]+)'(?!\w)"
-_WITH_PARAMETER = r"[^\s`]*\w\[[^\]\n]*\]"  # `test_x[1-2]` is not `test_x`
+#: `test_x[1-2]` is not `test_x`. It begins a word, so that a long text is read once.
+_WITH_PARAMETER = r"(?<![^\s`])[(\[{<\"'*]*+[^\s`\[]*\w\[[^\]\n]*\]"
 _BETWEEN = r"[\s,;|=()<>\"'`\[\]{}]+"
 _OPENING = "([{<\"'`*"
 _CLOSING = ")]}>\"'`*,;:.!?…"
