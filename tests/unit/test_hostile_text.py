@@ -130,6 +130,7 @@ READERS: dict[str, tuple[Callable[[str], object], tuple[Text, ...]]] = {
             ("", "```\n"),
             ("", f"- [ ] {'a' * 80}\n"),
             ("", "#"),
+            ("## ", "."),
             ("", "**Status:** "),
         ),
     ),

@@ -30,7 +30,8 @@ _ORDER = (
 )
 #: The heading of the only list of steps.
 STEPS = (
-    r"(?:[0-9.]+\W+)?(?:(?:actionable|build|detailed|development|execution|implementation|migration|product|project"
+    r"(?:[0-9]++(?:\.[0-9]++)*+\W++)?"
+    r"(?:(?:actionable|build|detailed|development|execution|implementation|migration|product|project"
     r"|proposed|recommended|refactoring|rollout|suggested|work) )*(?:plan|roadmap|steps|milestones|(?<= )order"
     r"|(?<= )sequence|(?<=implementation )tasks)\W*(?:\(.*)?"
 )
