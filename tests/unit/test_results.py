@@ -229,6 +229,7 @@ def test_names_are_read_from_the_file_that_a_runner_was_asked_for(
         (".venv/bin/python -m behave", ".venv/bin/python -m behave --junit --junit-directory /o"),
         ("yarn jest src", "yarn jest --verbose src"),
         ("dotnet test -c Release", "dotnet test --logger 'console;verbosity=normal' -c Release"),
+        ("PYTHONPATH=src python3 -m unittest", "PYTHONPATH=src python3 -m unittest -v"),
         ("make behave", "make behave"),
         ("phpunit && make lint", "phpunit && make lint"),
         ("npm test", "npm test"),

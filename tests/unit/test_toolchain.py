@@ -23,7 +23,8 @@ def package(**tables: object) -> str:
 
 UV_GROUP = "dependency-groups.t = ['pytest']\ntool.uv.default-groups = ['t']"
 PEP621 = "[project]\nname = 'a'\n"
-VENV = "python3 -m venv .venv && echo '*' >.venv/.gitignore && "
+VENV = "mkdir -p .venv && echo '*' >.venv/.gitignore && python3 -m venv .venv && "
+UNITTEST = "import unittest\nclass T(unittest.TestCase):\n    def test_a(self): pass\n"
 PIP = ".venv/bin/pip install "
 PYTEST = ".venv/bin/python -m pytest"
 CTEST = "cmake --build build && ctest --test-dir build --output-on-failure"
@@ -56,6 +57,17 @@ CTEST = "cmake --build build && ctest --test-dir build --output-on-failure"
         ({"setup.py": "", "test_a.py": ""}, f"{VENV}{PIP}-e . pytest", PYTEST),
         ({"tests/a.py": ""}, f"{VENV}{PIP}pytest", PYTEST),
         ({"pyproject.toml": "[broken", "tests/a.py": ""}, f"{VENV}{PIP}pytest", PYTEST),
+        ({"test_a.py": UNITTEST, ".gitignore": ".pytest_cache\n"}, "", "python3 -m unittest"),
+        ({"tests/__init__.py": "", "tests/unit/__init__.py": "", "tests/unit/test_a.py": UNITTEST}, "",
+         "python3 -m unittest"),
+        ({"test/test_a.py": UNITTEST, "test/data.py": "", "requirements.txt": "flask\n"},
+         f"{VENV}{PIP}-r requirements.txt", ".venv/bin/python -m unittest discover -s test"),
+        ({"pyproject.toml": PEP621, "tests/test_a.py": UNITTEST}, f"{VENV}{PIP}-e .",
+         ".venv/bin/python -m unittest discover -s tests"),
+        ({"uv.lock": "", "test_a.py": UNITTEST}, "uv sync --frozen", "uv run python -m unittest"),
+        ({"test_a.py": UNITTEST, "tests/test_b.py": UNITTEST}, f"{VENV}{PIP}pytest", PYTEST),
+        ({"test_a.py": UNITTEST, "test_b.py": "def test_b(): pass\n"}, f"{VENV}{PIP}pytest", PYTEST),
+        ({"test_a.py": UNITTEST, "requirements.txt": "pytest\n"}, f"{VENV}{PIP}-r requirements.txt", PYTEST),
         # Node
         ({"package.json": package(), "package-lock.json": ""}, "npm ci", "npm test"),
         ({"package.json": package()}, "npm install --no-package-lock", "npm test"),

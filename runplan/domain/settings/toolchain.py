@@ -62,7 +62,7 @@ _FURTHER_INPUTS = (
 _READ = ("Makefile", "package.json", "pyproject.toml", "CMakeLists.txt", ".gitignore", "requirements*.txt")
 
 SUBMODULES = Tool(kind=Kind.SUBMODULES, signs=(".gitmodules",), setup="git submodule update --init --recursive")
-_PYTEST_SIGNS = ("pytest.ini", "conftest.py", "test_*.py", "tests/*.py")
+_PYTEST_SIGNS = ("pytest.ini", "conftest.py", "test_*.py", "tests/*.py", "test/test_*.py")
 _VENV = Tool(kind=Kind.PYTHON, signs=(*INPUTS[Kind.PYTHON][2:], *_PYTEST_SIGNS), run=".venv/bin/python -m ")
 
 #: The package managers of Node: lock files, words of the set-up with and without one, prefix of a program, test script.
@@ -125,7 +125,7 @@ _JUNIT = (
 )
 #: Build tools with a test command: a suggestion, but no sign of tests.
 _BUILDS = {Kind.RUST: "cargo test", Kind.GO: "go test -v ./...", Kind.BUILD: "test"}
-_RUN_ALONE = {Kind.NODE: "npx ", Kind.RUBY: "bundle exec "}  #: without a manifest
+_RUN_ALONE = {Kind.PYTHON: "python3 -m ", Kind.NODE: "npx ", Kind.RUBY: "bundle exec "}  #: without a manifest
 
 _TARGETS = r"(?m)^([\w. -]+):(?!:?=)"
 _NPM_STUB = "no test specified"
@@ -133,6 +133,10 @@ _CTEST = r"(?im)^[ \t]*(?:(?:enable_testing|add_test)[ \t]*\(|include[ \t]*\([ \
 #: A Makefile that runs one of these has an environment of its own.
 _ENVIRONMENTS = r"-m venv|virtualenv|(?<![\w-])(?:uv|poetry|tox|nox|hatch|pdm|pipenv) "
 _PYTEST = r"(?i)\s*pytest(?![\w.-])"
+#: In a manifest or a file of tests: they need pytest.
+_OF_PYTEST = r"(?m)(?<![.\w])pytest\b|^(?:async )?def test"
+_IMPORTS_UNITTEST = r"(?m)^\s*(?:import|from) unittest\b"
+_TEST_FILE = r"(?:.*/)?test[^/]*\.py"
 _GROUPS = ("test", "tests", "testing", "dev")  #: usual names of the dependencies of tests, best first
 
 
@@ -161,7 +165,8 @@ def list_inputs(paths: Iterable[str], command: str, patterns: Sequence[str]) -> 
 
 
 def manifests(files: Sequence[str]) -> list[str]:
-    return [path for path in files if _first((path,), _READ)]
+    tests = [path for path in files if re.fullmatch(_TEST_FILE, path)]
+    return [*(path for path in files if _first((path,), _READ)), *tests[:20]]  # as many show what tests look like
 
 
 def detect(files: Sequence[str], texts: Mapping[str, str], *, needs_pytest: bool = True) -> Toolchain:
@@ -169,6 +174,9 @@ def detect(files: Sequence[str], texts: Mapping[str, str], *, needs_pytest: bool
     package = texts.get("package.json", "")
     makefile = texts.get("Makefile", "")
     tools |= {tool.kind: tool for tool in _node_tools(tools.get(Kind.NODE), package)}
+    unittest = _find_unittest(files, texts)
+    if unittest and not _first(files, INPUTS[Kind.PYTHON]):
+        tools.pop(Kind.PYTHON, None)  # nothing has to be installed
     targets = {target for named in re.findall(_TARGETS, makefile) for target in named.split()}
     if goal := next((target for target in ("test", "check") if target in targets), ""):
         # Recipes of a project without Python's manifests need no environment.
@@ -180,9 +188,9 @@ def detect(files: Sequence[str], texts: Mapping[str, str], *, needs_pytest: bool
         tests = f"{environment}make {goal}"
         shown_by = "Makefile"
     else:
-        tests, shown_by = _find_tests(files, texts, tools)
+        tests, shown_by = _find_tests(files, texts, tools, unittest)
     if Kind.PYTHON in tools:
-        setup, options = _python_setup(tools[Kind.PYTHON], files, texts, needs_pytest=needs_pytest)
+        setup, options = _python_setup(tools[Kind.PYTHON], files, texts, needs_pytest=needs_pytest and not unittest)
         tools[Kind.PYTHON] = replace(tools[Kind.PYTHON], setup=setup)
         tests = tests.replace("uv run ", f"uv run {options}", 1) if options else tests
     used = sorted(tools.values(), key=lambda tool: list(Kind).index(tool.kind))
@@ -202,7 +210,22 @@ def _fits(path: str, pattern: str) -> bool:
     return len(path) >= len(head) + len(tail) and path.startswith(head) and path.endswith(tail)
 
 
-def _find_tests(files: Sequence[str], texts: Mapping[str, str], tools: Mapping[Kind, Tool]) -> tuple[str, str]:
+def _find_unittest(files: Sequence[str], texts: Mapping[str, str]) -> str:
+    """The module and its arguments if Python's own unittest runs all tests; "" if it does not."""
+    tests = [path for path in texts if re.fullmatch(_TEST_FILE, path)]
+    has_pytest = any(re.search(_OF_PYTEST, text) for name, text in texts.items() if name != ".gitignore")
+    if has_pytest or not any(re.search(_IMPORTS_UNITTEST, texts[path]) for path in tests):
+        return ""
+    starts = {posixpath.dirname(path) for path in tests}
+    while packages := {start for start in starts if start and f"{start}/__init__.py" in files}:
+        starts = starts - packages | {posixpath.dirname(package) for package in packages}
+    start = starts.pop()  # discovery enters packages only
+    return "" if starts else f"unittest discover -s {shlex.quote(start)}" if start else "unittest"
+
+
+def _find_tests(
+    files: Sequence[str], texts: Mapping[str, str], tools: Mapping[Kind, Tool], unittest: str
+) -> tuple[str, str]:
     script = package_table(texts.get("package.json", ""), "scripts").get("test", "")
     if script.strip() and _NPM_STUB not in script:
         return tools[Kind.NODE].test if Kind.NODE in tools else "npm test", "package.json"
@@ -213,6 +236,8 @@ def _find_tests(files: Sequence[str], texts: Mapping[str, str], tools: Mapping[K
     for pattern, kind, program in _TESTS:
         if path := _first(files, (pattern,)):
             run = "" if kind is None else tools[kind].run if kind in tools else _RUN_ALONE.get(kind, "")
+            if program == "pytest" and unittest:
+                program = unittest if run.endswith("-m ") else f"python -m {unittest}"
             return f"{run}{program}" if program else f"sh {shlex.quote(path)}", path
     return next((f"{tools[kind].run}{words}" for kind, words in _BUILDS.items() if kind in tools), ""), ""
 
@@ -245,7 +270,8 @@ def _python_setup(tool: Tool, files: Sequence[str], texts: Mapping[str, str], *,
     words += ["pytest"] if needs_pytest and not has_pytest else []
     newer = " && .venv/bin/pip install -U pip" if group else ""  # groups need pip 25.1
     install = f"{newer} && .venv/bin/pip install {' '.join(words)}" if words else ""
-    return f"python3 -m venv .venv{_hide('.venv', texts)}{install}", ""
+    hide = _hide(".venv", texts)  # first: a set-up that is stopped leaves nothing that looks like work
+    return f"{'mkdir -p .venv' if hide else ''}{hide}{' && ' if hide else ''}python3 -m venv .venv{install}", ""
 
 
 def _group(groups: Mapping[str, object]) -> str:

@@ -32,7 +32,7 @@ _OPTIONS = {
 }
 #: A command of plain words that is one of these programs, also after another that runs it.
 _PROGRAM = re.compile(
-    r"(?:(?:npx|bunx|yarn|pnpm|exec|bundle|uv|poetry|run|php|\S*python[\d.]*|-m|-B) +)*"
+    r"(?:\w+=[\w@%+,./:=-]* +)*(?:(?:npx|bunx|yarn|pnpm|exec|bundle|uv|poetry|run|php|\S*python[\d.]*|-m|-B) +)*"
     rf"(?:[\w@%+,./:=-]*/)?({'|'.join(_OPTIONS)})(?= [\w@%+,./:=\[\] -]*$|$)"
 )
 #: Programs that name their tests without such an option.
