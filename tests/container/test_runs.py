@@ -127,19 +127,47 @@ def test_the_next_start_removes_a_container_whose_run_was_killed(boxed: Shut, en
         subprocess.run([engine, "rm", "-f", *names], check=False, capture_output=True)
 
 
+def build_from(boxed: Shut, dockerfile: str) -> None:
+    boxed.project.commit_file("box/Dockerfile", dockerfile)
+    boxed.project.commit_file("box/note.txt", "from the target\n")
+    del boxed.project.extra["RUNPLAN_AGENTS_CONTAINER_IMAGE"]
+    folder = {"RUNPLAN_AGENTS_CONTAINER_BUILD": "box/Dockerfile", "RUNPLAN_AGENTS_CONTAINER_CONTEXT": "box"}
+    boxed.project.extra |= folder
+
+
 def test_an_image_is_built_from_the_target_and_its_dockerfile_is_guarded(boxed: Shut) -> None:
     project = boxed.project
-    project.commit_file("Dockerfile", f"FROM {NAME}\nCOPY note.txt /etc/note\n")
-    project.commit_file("note.txt", "from the target\n")
-    del project.extra["RUNPLAN_AGENTS_CONTAINER_IMAGE"]
-    project.extra["RUNPLAN_AGENTS_CONTAINER_BUILD"] = "Dockerfile"
-    boxed.scripts(agent="cat /etc/note; echo 1 >1.txt; echo RUN true >>Dockerfile", check="true", judge="true")
+    build_from(boxed, f"FROM {NAME}\nCOPY note.txt /etc/note\n")
+    boxed.scripts(agent="cat /etc/note; echo 1 >1.txt; echo RUN true >>box/Dockerfile", check="true", judge="true")
 
     ran = project.start("1", "auto")
 
     assert "from the target" in boxed.said(), ran.err
     assert ran.code == 1
     assert "the file of agents.container.build was changed, and the phase does not name it" in ran.err
+
+
+def test_gc_keeps_the_newest_image_that_was_built_and_uninstall_none(boxed: Shut, engine: str) -> None:
+    project = boxed.project
+    build_from(boxed, f"FROM {NAME}\nRUN touch /first\n")
+    boxed.scripts(agent="echo 1 >1.txt", check="true", judge="true")
+    assert project.start("1", "auto").code == 0
+    project.commit_file("box/Dockerfile", f"FROM {NAME}\nRUN touch /second\n")
+    assert project.runplan("doctor", "--run").code == 0
+    first, second = reversed(list_images(engine, project.path))
+
+    shown = project.runplan("gc", "--dry-run")
+    assert (f"the image {first}" in shown.out, f"the image {second}" in shown.out) == (True, False), shown.out
+    assert list_images(engine, project.path) == [second, first]
+    assert project.runplan("gc").code == 0
+    assert list_images(engine, project.path) == [second]
+    assert project.runplan("uninstall", "--delete-work").code == 0
+    assert list_images(engine, project.path) == []
+
+
+def list_images(engine: str, root: Path) -> list[str]:
+    words = (engine, "image", "ls", "--filter", f"label=runplan.build={root}/.git", "--format={{.Repository}}:{{.Tag}}")
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
 
 
 def test_doctor_starts_the_image_and_names_what_it_lacks(boxed: Shut) -> None:

@@ -39,12 +39,25 @@ def test_a_missing_engine_is_named_with_the_remedy(project: Project, tmp_path: P
     assert "podman does not work: cannot connect; start it (podman machine start" in said
 
 
-def test_containers_and_bubblewrap_do_not_mix(project: Project) -> None:
+def give_agent(project: Project, sandbox: str) -> str:
+    """The name of the agent that has this sandbox of its own."""
     text = (project.path / "runplan.toml").read_text()
     head, _, rest = text.partition("\n[agents.")
     name = rest.partition("]")[0]
     assert name, text
-    own = rest.replace("]\n", ']\nsandbox = "bwrap"\n', 1)
+    own = rest.replace("]\n", f']\nsandbox = "{sandbox}"\n', 1)
     project.commit_file("runplan.toml", f"{head}\n[agents.{own}")
+    return name
+
+
+def test_an_agent_without_a_sandbox_makes_the_run_unprotected(project: Project) -> None:
+    name = give_agent(project, "none")
+    project.extra |= {"RUNPLAN_AGENTS_SANDBOX": "container", "RUNPLAN_AGENTS_CONTAINER_IMAGE": "x"}
+    said = project.start("1", "auto", RUNPLAN_AGENTS_CONTAINER_ENGINE="podman").err
+    assert f'agents.{name}.sandbox = "none": this agent can do what you can, so the run is unprotected' in said
+
+
+def test_containers_and_bubblewrap_do_not_mix(project: Project) -> None:
+    name = give_agent(project, "bwrap")
     said = refuse(project, SANDBOX="container", CONTAINER_IMAGE="x", CONTAINER_ENGINE="podman")
     assert f'agents.sandbox = "container" and agents.{name}.sandbox = "bwrap" do not mix' in said

@@ -227,8 +227,11 @@ def test_a_list_of_hosts_names_whole_hosts_and_all_below_a_star(name: str, port:
 
 def test_the_image_of_a_devcontainer_is_found() -> None:
     assert read_devcontainer('{\n // ours\n "image": "a/b//c:1", /* x */\n}') == {"image": "a/b//c:1"}
-    assert read_devcontainer('{"build": {"dockerfile": "Dockerfile",},}') == {"build": ".devcontainer/Dockerfile"}
-    assert read_devcontainer('{"build": {"dockerfile": "../Dockerfile"}}') == {"build": "Dockerfile"}
+    own = {"build": ".devcontainer/Dockerfile", "context": ".devcontainer"}
+    assert read_devcontainer('{"build": {"dockerfile": "Dockerfile",},}') == own
+    whole = {"build": "Dockerfile", "context": "."}
+    assert read_devcontainer('{"build": {"dockerfile": "../Dockerfile", "context": ".."}}') == whole
+    assert read_devcontainer('{"dockerFile": "../Dockerfile", "context": ".."}') == whole
     for other in ("", "[]", "{", '{"dockerComposeFile": "x"}', '{"build": {"dockerfile": "../../Dockerfile"}}'):
         assert read_devcontainer(other) == {}
 

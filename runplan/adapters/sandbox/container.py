@@ -240,10 +240,19 @@ def _ask_engine(name: str, program: str, host: str, env: tuple[tuple[str, str], 
 
 
 def find_image(
-    engine: Engine, settings: ContainerSettings, env: Mapping[str, str], tree: str, export: Callable[[Path], None]
+    engine: Engine,
+    settings: ContainerSettings,
+    env: Mapping[str, str],
+    tree: str,
+    export: Callable[[Path], None],
+    *,
+    owner: str,
 ) -> str:
     """The id of the image; one that is built is made from the files of `tree`, which `export` writes."""
-    name = settings.image or f"runplan-build:{sha256(f'{tree} {settings.build}'.encode()).hexdigest()[:16]}"
+    name = (
+        settings.image
+        or f"runplan-build:{sha256(f'{tree} {settings.build} {settings.context}'.encode()).hexdigest()[:16]}"
+    )
     if (found := _ask_image(engine, name, env)) or settings.image:
         if not found:
             raise RefusedEarly(f"the image {name} is not on this machine; get it: {engine.name} pull {name}")
@@ -253,12 +262,24 @@ def find_image(
         file = Path(place, settings.build)
         if not file.is_file():
             raise RefusedEarly(f"agents.container.build: the target has no {settings.build}; commit it")
-        words = ("build", f"--tag={name}", f"--file={file}", *(["--network=host"] if engine.is_local else []))
-        code, output, error = engine.run(*words, *_list_limits(engine), place, env=env, within_s=BUILD_S)
+        folder = Path(place, settings.context)
+        if not folder.resolve().is_relative_to(Path(place).resolve()) or not folder.is_dir():
+            raise RefusedEarly(f"agents.container.context: the target has no folder {settings.context}")
+        words = ("build", f"--tag={name}", f"--label={_LABEL}.build={owner}", f"--file={file}")
+        network = ("--network=host",) if engine.is_local else ()
+        code, output, error = engine.run(
+            *words, *network, *_list_limits(engine), str(folder), env=env, within_s=BUILD_S
+        )
     if code:
         last = " ".join(f"{output}\n{error}".split())[-600:]
         raise RefusedEarly(f"agents.container.build: {engine.name} cannot build {settings.build}: {last}")
     return _ask_image(engine, name, env)
+
+
+def list_built_images(engine: Engine, owner: str, env: Mapping[str, str]) -> list[str]:
+    """The names of the images that were built for a repository, the newest first."""
+    label = f"--filter=label={_LABEL}.build={owner}"
+    return engine.run("image", "ls", label, "--format={{.Repository}}:{{.Tag}}", env=env)[1].split()
 
 
 def _ask_image(engine: Engine, name: str, env: Mapping[str, str]) -> str:

@@ -17,6 +17,7 @@ from runplan.domain.names import HEADS, PARKED
 from runplan.domain.settings.schema import FILES
 from runplan.domain.text import command
 from runplan.engine.loop.context import RepositoryContext
+from runplan.engine.loop.leftovers import remove_built_images
 from runplan.engine.loop.rehearsal import LOCK
 from runplan.hosts.daemon import client
 from runplan.hosts.daemon.service import find_installed
@@ -107,6 +108,7 @@ def _remove_from_repository(caller: Caller, here: Known, *, dry_run: bool, delet
         if not dry_run:
             _require_no_work(context)  # gc took its time
             _require_nothing_is_lost(context, answers, delete_work=delete_work)
+        answers += remove_built_images(context, newest=0, dry_run=dry_run)
         root = worktree_root(context.root, context.settings, context.env)
         answers += _remove(context.state, dry_run=dry_run)
         if not dry_run:

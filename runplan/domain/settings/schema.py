@@ -165,6 +165,7 @@ class AgentTable(Struct, frozen=True, kw_only=True):
 class ContainerSettings(Struct, frozen=True, kw_only=True):
     image: Annotated[str, 'image in which agents and checks run, if agents.sandbox = "container"'] = ""
     build: Annotated[str, "Dockerfile of the repository from which it is built instead, at the target's tip"] = ""
+    context: Annotated[str, "folder of the repository from which the Dockerfile may copy", not_empty] = "."
     engine: Annotated[str, "auto takes the first that works", one_of(*CONTAINER_ENGINES)] = "auto"
     mounts: Annotated[Texts, 'further places in it, read-only, e.g. ["/opt/sdk", "/data:/data:rw"]', absolute] = ()
     user: Annotated[str, "user in it; empty: you"] = ""

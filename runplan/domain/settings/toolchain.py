@@ -308,7 +308,7 @@ def _node_tools(by_lock: Tool | None, package: str) -> Iterator[Tool]:
 
 
 def read_devcontainer(text: str) -> dict[str, str]:
-    """The image of a devcontainer.json, or the Dockerfile from which it is built, by the setting of runplan."""
+    """The image of a devcontainer.json, or its Dockerfile and the folder of the build, by the setting of runplan."""
     plain = re.sub(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', lambda match: match[1] or "", text, flags=re.DOTALL)
     try:
         read = json.loads(re.sub(r",(\s*[}\]])", r"\1", plain))
@@ -317,10 +317,15 @@ def read_devcontainer(text: str) -> dict[str, str]:
     if not isinstance(read, dict):
         return {}
     build = read.get("build")
-    file = build.get("dockerfile") if isinstance(build, dict) else read.get("dockerFile")
-    path = posixpath.normpath(posixpath.join(posixpath.dirname(DEVCONTAINER), file)) if isinstance(file, str) else ""
-    image = read.get("image")
-    return {"image": image} if isinstance(image, str) else {"build": path} if path and path[:3] != "../" else {}
+    table = build if isinstance(build, dict) else read
+    file, context = table.get("dockerfile", table.get("dockerFile")), table.get("context", ".")
+    if isinstance(read.get("image"), str):
+        return {"image": read["image"]}
+    if not isinstance(file, str) or not isinstance(context, str):
+        return {}
+    folder = posixpath.dirname(DEVCONTAINER)
+    paths = {key: posixpath.normpath(f"{folder}/{name}") for key, name in (("build", file), ("context", context))}
+    return {} if any(f"{path}/".startswith("../") for path in paths.values()) else paths
 
 
 def _table(toml: str, *names: str) -> Mapping[str, object]:

@@ -8,11 +8,13 @@ from msgspec.structs import replace
 
 from runplan.adapters.agents.invocation import Agents
 from runplan.adapters.configuration.places import remove_unused_root, worktree_root
+from runplan.adapters.git.command import one_line
 from runplan.adapters.git.remote import Taken
 from runplan.adapters.git.removal import Removal, remove_log
 from runplan.adapters.git.workspace import Workspace
 from runplan.adapters.git.zones import Zones
-from runplan.adapters.sandbox.engines import Places
+from runplan.adapters.sandbox.container import find_engine, list_built_images
+from runplan.adapters.sandbox.engines import Places, read_demands
 from runplan.adapters.store.files import is_held
 from runplan.adapters.store.journal import list_records
 from runplan.adapters.store.protocol import Store
@@ -43,13 +45,14 @@ def collect_leftovers(
     workspace.prepare()
     try:
         needed = (context.root, context.common_dir, workspace.root)
-        places = Places(workspace.homes, needed, workspace.hide_secrets(), prepare_image(context))
+        places = Places(workspace.homes, needed, workspace.hide_secrets(), prepare_image(context, may_be_old=True))
         agents = Agents(context.settings.agents, root=root, plan="", run="", caller=context.env, places=places)
         removal = Removal(Zones(workspace, agents.confine, env=agents.script_env), targets=context.targets)
         active = set(_in_use(store, str(context.root), context.state))
         known = {fact.event.branch for fact in store.list_facts(e.Leased)}
         answers = removal.remove_leftovers(dry_run=dry_run, prefix=prefix, active=active, known=known)
         answers += _collect_pushed(context, workspace.path, dry_run=dry_run) if context.fleet else ()
+        answers += remove_built_images(context, newest=1, dry_run=dry_run)
     finally:
         workspace.close()
         remove_unused_root(root, context.settings)
@@ -64,6 +67,21 @@ def collect_leftovers(
             store.outputs.drop(name)
         logs.append(answer if name in local else replace(answer, what=f"the database/{name}"))
     return answers, logs
+
+
+def remove_built_images(context: RepositoryContext, *, newest: int, dry_run: bool) -> Iterator[Removed | Kept]:
+    """Remove the images that were built for this repository, except for so many of the newest."""
+    demands = read_demands(context.settings.agents, context.settings.tests)
+    if not demands.has_containers:
+        return
+    engine = find_engine(demands.container, context.env)
+    for name in list_built_images(engine, str(context.common_dir), context.env)[newest:]:
+        what = f"the image {name}"
+        if context.store().list_unfinished_runs():
+            yield Kept(what=what, why="a run has not ended")
+            continue
+        code, _, error = (0, "", "") if dry_run else engine.run("rmi", name, env=context.env)
+        yield Kept(what=what, why=one_line(error)) if code else Removed(what=what)
 
 
 def _collect_pushed(context: RepositoryContext, tool: Path, *, dry_run: bool) -> Iterator[Removed | Kept]:

@@ -18,7 +18,7 @@ from runplan.adapters.configuration.places import user_file, worktree_root
 from runplan.adapters.git import objects as trees
 from runplan.adapters.git.repository import pull_command
 from runplan.adapters.processes import marked_inside
-from runplan.adapters.sandbox.container import find_engine, find_image
+from runplan.adapters.sandbox.container import find_engine, find_image, list_built_images
 from runplan.adapters.sandbox.engines import CONTAINER, read_demands, require_sandbox
 from runplan.adapters.store.claims import landing_lock
 from runplan.domain import names
@@ -300,7 +300,7 @@ def list_image_programs(context: RepositoryContext) -> list[str]:
     return list(dict.fromkeys(("git", "python3", *called, *(name for name in programs if "/" not in name))))
 
 
-def prepare_image(context: RepositoryContext) -> str:
+def prepare_image(context: RepositoryContext, *, may_be_old: bool = False) -> str:
     """The id of the image of containers; "" for a run without them. It may have to be built from the target's tip."""
     demands = read_demands(context.settings.agents, context.settings.tests)
     if not demands.has_containers:
@@ -313,8 +313,12 @@ def prepare_image(context: RepositoryContext) -> str:
             files.extractall(place, filter="data")
         archive.unlink()
 
+    engine, owner = find_engine(demands.container, context.env), str(context.common_dir)
+    built = list_built_images(engine, owner, context.env) if may_be_old and demands.container.build else []
+    if built:
+        return built[0]
     tree = context.git.commit(context.tip()).tree
-    return find_image(find_engine(demands.container, context.env), demands.container, context.env, tree, export)
+    return find_image(engine, demands.container, context.env, tree, export, owner=owner)
 
 
 def require_agents(context: RepositoryContext) -> None:
