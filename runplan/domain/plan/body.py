@@ -1,21 +1,15 @@
 """The text of a phase: its `Label: value` lines, its work items and criteria, paths and execution."""
 
-from __future__ import annotations
-
 import posixpath
 import re
 from bisect import bisect
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from runplan.domain.plan.marks import COLON, DONE_TITLE, MANUAL, NOT_WORK, STATUS_LINE, ExecutionKind, PhaseSettings
-from runplan.domain.plan.scan import LABEL, marks_within
+from runplan.domain.plan.scan import LABEL, Entry, Heading, Lines, marks_within
 from runplan.domain.text import nearest_word
-
-if TYPE_CHECKING:
-    from runplan.domain.plan.scan import Entry, Heading, Lines
 
 WHOLE_PHASE = "P"  #: the id of the only item of a phase that lists none
 HOST_LABEL = r"[a-z0-9][a-z0-9_.-]{0,39}"  #: of a host of a fleet

@@ -1,22 +1,15 @@
 """What a document has beside the phases that were read: work that is left out makes a plan ambiguous."""
 
-from __future__ import annotations
-
 import re
 from bisect import bisect
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from runplan.domain.plan import marks
 from runplan.domain.plan.formats.table import list_status_tables
 from runplan.domain.plan.marks import Status, id_key, read_mark
-from runplan.domain.plan.reading import Remark, counted_headings
-from runplan.domain.plan.scan import marks_within
+from runplan.domain.plan.reading import Place, Reading, Remark, counted_headings
+from runplan.domain.plan.scan import Heading, Lines, marks_within
 from runplan.domain.text import command
-
-if TYPE_CHECKING:
-    from runplan.domain.plan.reading import Place, Reading
-    from runplan.domain.plan.scan import Heading, Lines
 
 #: Formats that do not say themselves what else is work. In the others only a plan without open phases is doubtful.
 _OPEN_FORMATS = ("humanlayer", "sections", "headings", "todo", "checklist")

@@ -3,21 +3,15 @@
 A phase that a sentence names is waited for, unless the sentence denies it, recommends it, or says what comes later.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from runplan.domain.plan.body import Body
 from runplan.domain.plan.marks import id_key
-from runplan.domain.plan.reading import Remark
+from runplan.domain.plan.reading import Reading, Remark
 from runplan.domain.plan.scan import marks_within
-
-if TYPE_CHECKING:
-    from runplan.domain.plan.body import Body
-    from runplan.domain.plan.reading import Reading
 
 MOST = 100_000  #: characters of the dependencies of all phases
 

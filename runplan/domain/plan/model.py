@@ -1,7 +1,5 @@
 """Plans: a Markdown file becomes a Plan with its phases, or an error that names the line and the remedy."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 from bisect import bisect_left
@@ -10,26 +8,29 @@ from functools import lru_cache
 from graphlib import CycleError, TopologicalSorter
 from itertools import accumulate
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.domain.errors import NotAPlan, PlanUnreadable
 from runplan.domain.plan import body as phase_text, marks
-from runplan.domain.plan.body import WHOLE_PHASE, Execution, Item, entry_text
+from runplan.domain.plan.body import WHOLE_PHASE, Body, Execution, Item, entry_text
 from runplan.domain.plan.completeness import list_left_out
-from runplan.domain.plan.dependencies import read_depends
+from runplan.domain.plan.dependencies import Depends, read_depends
 from runplan.domain.plan.formats import front_matter, plain, sections, speckit, table, tasks_json, tracks
 from runplan.domain.plan.marks import ExecutionKind, PhaseSettings, PlanStatus, Status, id_key, read_mark
-from runplan.domain.plan.reading import OWN_FRONT, Reading, Remark, counted_headings, list_claims, refuse_duplicates
+from runplan.domain.plan.reading import (
+    OWN_FRONT,
+    Format,
+    Place,
+    Reading,
+    Remark,
+    counted_headings,
+    list_claims,
+    refuse_duplicates,
+)
 from runplan.domain.plan.scan import Entry, Heading, Lines, marks_within, scan_lines
 from runplan.domain.text import command
-
-if TYPE_CHECKING:
-    from runplan.domain.plan.body import Body
-    from runplan.domain.plan.dependencies import Depends
-    from runplan.domain.plan.reading import Format, Place
 
 __all__ = ["Phase", "Plan", "Remark", "Status", "other_way", "parse_plan"]
 

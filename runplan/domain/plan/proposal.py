@@ -1,25 +1,18 @@
 """Proposed plans: their text, what it asks of a person, and what a revision may change."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import asdict
 
 from runplan.domain import names
 from runplan.domain.plan.marks import SECTIONS, ExecutionKind, PlanStatus, Status
-from runplan.domain.plan.model import parse_plan
-from runplan.domain.plan.scan import marks_within, scan_lines
+from runplan.domain.plan.model import Phase, Plan, parse_plan
+from runplan.domain.plan.scan import Lines, marks_within, scan_lines
 from runplan.domain.plan.tracker import add_tracker, put_key
 from runplan.domain.text import counted, plain, visible
-
-if TYPE_CHECKING:
-    from runplan.domain.plan.model import Phase, Plan
-    from runplan.domain.plan.scan import Lines
 
 LONGEST_PLAN = 12_000  #: characters
 LONGEST_TITLE = 60

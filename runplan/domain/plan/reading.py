@@ -1,23 +1,17 @@
 """A reading: the place of every phase in the text of a plan, as one of the formats sees it."""
 
-from __future__ import annotations
-
 import re
 from bisect import bisect
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.domain.plan import marks
 from runplan.domain.plan.marks import Mark, Named, Status, id_key, read_commit, read_mark, read_name
-from runplan.domain.plan.scan import LABEL, Entry, Heading, marks_within, scan_lines
-
-if TYPE_CHECKING:
-    from runplan.domain.plan.scan import Lines
-
+from runplan.domain.plan.scan import LABEL, Entry, Heading, Lines, marks_within, scan_lines
 
 #: The way a plan is written: its name in the front matter and in JSON.
 TaskFormat: TypeAlias = Literal["json", "backlog", "cursor", "gsd", "conductor"]

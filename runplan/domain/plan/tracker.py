@@ -1,22 +1,15 @@
 """The tracker: which phase is next, and how its status is written back into the plan."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.domain.plan import marks
 from runplan.domain.plan.completeness import says_complete
 from runplan.domain.plan.marks import NoWorkKind, PlanStatus, Status, id_key
-from runplan.domain.plan.model import lay_out, require_settable
+from runplan.domain.plan.model import Phase, Plan, lay_out, require_settable
 from runplan.domain.plan.reading import OWN_FRONT
 from runplan.domain.plan.scan import scan_lines
 from runplan.domain.text import command
-
-if TYPE_CHECKING:
-    from runplan.domain.plan.model import Phase, Plan
 
 
 def set_status(text: bytes, *, path: str, phase: str, status: Status, commit: str = "") -> bytes:

@@ -1,10 +1,7 @@
 """Tasks in front matter: Cursor's `todos:`, and the task files of Backlog.md, one file for each."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -13,10 +10,7 @@ from runplan.domain.plan.folders import split_files
 from runplan.domain.plan.formats.task_lists import Task, read_list
 from runplan.domain.plan.marks import id_key
 from runplan.domain.plan.reading import Place, Reading, Remark, Spot, box_spots
-from runplan.domain.plan.scan import Field, scan_lines
-
-if TYPE_CHECKING:
-    from runplan.domain.plan.scan import Lines
+from runplan.domain.plan.scan import Field, Lines, scan_lines
 
 _PAIR = re.compile(r"([ \t]*)(-[ \t]+)?([A-Za-z_]+)[ \t]*:(?=[ \t]|\Z)[ \t]*")
 _TASK_KEYS = ("id", "title", "status", "labels", "dependencies")  #: that Backlog.md writes into each file

@@ -3,22 +3,16 @@
 Their statuses are what runplan writes. A text with other signs of finished work is left to a person.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_left
 from collections.abc import Container, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from runplan.domain.plan import reading
 from runplan.domain.plan.marks import COLON, DONE_LABEL, STATUS_LINE, Mark, Named, Status
 from runplan.domain.plan.reading import Place, Reading, Remark, Spot
-from runplan.domain.plan.scan import LABEL, marks_within
-
-if TYPE_CHECKING:
-    from runplan.domain.plan.scan import Heading, Lines
+from runplan.domain.plan.scan import LABEL, Heading, Lines, marks_within
 
 #: Headings that name an order: Now, Next, Later; Short-term Goals; High Priority; TODO, Nice to Have.
 _ORDER = (

@@ -2,28 +2,20 @@
 ralphex and Claude Code, OpenSpec groups, TODO lists with a section for each phase, Kiro tasks and checklists of boxes.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from runplan.domain.plan import marks, reading
 from runplan.domain.plan.body import list_task_rows
 from runplan.domain.plan.formats import plain
-from runplan.domain.plan.marks import UNNAMED, Mark, Status, id_key, read_mark, read_name
-from runplan.domain.plan.reading import Place, Reading, Remark, find_sections, is_measure, section_places
-from runplan.domain.plan.scan import marks_within
-
-if TYPE_CHECKING:
-    from runplan.domain.plan.marks import Named
-    from runplan.domain.plan.reading import Format
-    from runplan.domain.plan.scan import Entry, Heading, Lines
+from runplan.domain.plan.marks import UNNAMED, Mark, Named, Status, id_key, read_mark, read_name
+from runplan.domain.plan.reading import Format, Place, Reading, Remark, find_sections, is_measure, section_places
+from runplan.domain.plan.scan import Entry, Heading, Lines, marks_within
 
 _VERIFICATION = r"(?i)(?:automated|manual) verification"
 #: Headings above sections that are work.

@@ -1,19 +1,13 @@
 """spec-kit `tasks.md`: phases with tasks like `- [ ] T012 [P] [US1] Create User model in src/models/user.py`."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from runplan.domain.plan.marks import Mark, Status
 from runplan.domain.plan.reading import Place, Reading, find_sections, section_places
-from runplan.domain.plan.scan import marks_within
-
-if TYPE_CHECKING:
-    from runplan.domain.plan.scan import Lines
+from runplan.domain.plan.scan import Lines, marks_within
 
 _TASK = r"\**(T[0-9]{1,4}[a-z]?)\**(?=[ \t:]|\Z)"
 _STORY = r"(?i)(?:user story|US)[ \t-]*([0-9]{1,3})"

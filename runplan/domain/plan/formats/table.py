@@ -1,25 +1,17 @@
 """The tracker table: rows `| 1 — Title | ⬚ | |` under a heading like Progress Tracker, a section for each row."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 
 from msgspec.structs import replace
 
 from runplan.domain.plan.marks import UNITS, Named, Status, id_key, read_commit, read_mark, read_name
-from runplan.domain.plan.reading import Place, Reading, Remark, Spot, find_sections, pair_sections
-from runplan.domain.plan.scan import LABEL, Heading
+from runplan.domain.plan.reading import Place, Reading, Remark, Slot, Spot, find_sections, pair_sections
+from runplan.domain.plan.scan import LABEL, Heading, Lines
 
-if TYPE_CHECKING:
-    from typing import TypeAlias
-
-    from runplan.domain.plan.reading import Slot
-    from runplan.domain.plan.scan import Lines
-
-    #: The line of a row, its phase (None without an id), and its status and commit with their blanks.
-    Row: TypeAlias = tuple[int, Named | None, tuple[Spot, ...]]
+#: The line of a row, its phase (None without an id), and its status and commit with their blanks.
+Row: TypeAlias = tuple[int, Named | None, tuple[Spot, ...]]
 
 _HEADINGS = frozenset({"tracker", "progress", "phase tracker", "status tracker", "phases", "status"})
 _STATUS = ("status", "state", "progress", "estado", "statut", "stato", "статус", "状态", "狀態", "상태")

@@ -1,19 +1,13 @@
 """What the task lists of other tools have in common: statuses that are words, and lists of dependencies."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.domain.plan.marks import Mark, Status, id_key, read_mark
-from runplan.domain.plan.reading import Reading, Remark
-
-if TYPE_CHECKING:
-    from runplan.domain.plan.reading import Format, Place
-    from runplan.domain.plan.scan import Lines
+from runplan.domain.plan.reading import Format, Place, Reading, Remark
+from runplan.domain.plan.scan import Lines
 
 LONGEST_ID = 80
 #: Statuses that are not worked. Nothing waits for a cancelled task.

@@ -3,13 +3,11 @@
 A task is a phase. The text of a phase is a Markdown form of its fields; statuses are written into the JSON.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from bisect import bisect
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,10 +16,7 @@ from runplan.domain.errors import NotAPlan
 from runplan.domain.plan.formats.task_lists import Task, read_list, read_word
 from runplan.domain.plan.marks import Status
 from runplan.domain.plan.reading import Place, Reading, Remark, Spot
-from runplan.domain.plan.scan import Entry
-
-if TYPE_CHECKING:
-    from runplan.domain.plan.scan import Lines
+from runplan.domain.plan.scan import Entry, Lines
 
 _PIECE = r'"(?:[^"\\]|\\.)*"|[{}\[\]]|[^\s{}\[\]:,"]+'
 _LISTS = ("tasks", "userStories", "user_stories", "stories", "features")
@@ -36,7 +31,7 @@ _NOT_TEXT = ("id", "title", "name", "status", "subtasks", "updatedAt", *_PASSES,
 class Node(Struct, frozen=True):
     begin: int
     end: int
-    inner: dict[str, Node] = {}  #: the values of an object by key, those of a list by number
+    inner: dict[str, "Node"] = {}  #: the values of an object by key, those of a list by number
 
 
 class Object(Struct, frozen=True):
@@ -64,7 +59,7 @@ class Object(Struct, frozen=True):
         return value if isinstance(value, str) else "done" if value else "todo"
 
     @property
-    def subtasks(self) -> list[Object]:
+    def subtasks(self) -> list["Object"]:
         return _list_tasks(self.fields.get("subtasks"), self.node.inner.get("subtasks"))
 
 
@@ -146,7 +141,7 @@ def _find_tasks(data: Any, root: Node, lines: Lines) -> tuple[list[Object], list
     return sorted(tasks, key=lambda task: task.fields["priority"]) if are_numbers else tasks, tags[1:]
 
 
-def _list_tasks(values: object, node: Node | None) -> list[Object]:
+def _list_tasks(values: object, node: Node | None) -> list["Object"]:
     pairs = zip(values, node.inner.values(), strict=True) if isinstance(values, list) and node else ()
     return [Object(fields, place) for fields, place in pairs if isinstance(fields, dict)]
 

@@ -1,24 +1,17 @@
 """Conductor tracks, and the roadmaps and plans of GSD."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from runplan.domain.plan import reading
 from runplan.domain.plan.formats.sections import named_boxes
-from runplan.domain.plan.formats.table import find_table
+from runplan.domain.plan.formats.table import Row, find_table
 from runplan.domain.plan.formats.task_lists import choose_words
 from runplan.domain.plan.marks import Mark, Named, Status, id_key, read_commit, read_mark
 from runplan.domain.plan.reading import Place, Reading, Remark, Spot, find_sections, section_places
-from runplan.domain.plan.scan import LABEL, Entry, Heading, marks_within
-
-if TYPE_CHECKING:
-    from runplan.domain.plan.formats.table import Row
-    from runplan.domain.plan.scan import Lines
+from runplan.domain.plan.scan import LABEL, Entry, Heading, Lines, marks_within
 
 _TASK = r"(?i)\**task:\**[ \t]*"
 _VERIFICATION = r"(?i)(?:\**task:\**[ \t]*)?conductor[ \t]*[-–—:][ \t]*user manual verification"

@@ -1,7 +1,5 @@
 """runplan status and next: every plan with its phases, its run and its schedule."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from datetime import UTC, datetime
