@@ -35,7 +35,6 @@ def read_metrics(caller: Caller) -> str:
 
 
 def set_draining(caller: Caller, host: str, *, draining: bool) -> None:
-    """Have a host hand its plans to others and take none, or take plans again."""
     caller.refuse_to_agents(f"fleet {'drain' if draining else 'up'}")
     hosts.set_draining(_require_dsn(caller), host, draining=draining)
 
@@ -75,7 +74,6 @@ def work(caller: Caller, host: str, labels: Collection[str], slots: int | None) 
 
 
 def _require_dsn(caller: Caller) -> str:
-    """The address of the fleet's database; refused without one."""
     if dsn := caller.user_settings.fleet.dsn:
         return dsn
     place = user_file(caller.env)

@@ -224,8 +224,6 @@ class BackgroundHost:
     def tell_end(self, plan: str, run: str, state: RunState) -> None:
         self.reporter.tell_end(plan, run, state)
 
-    # --- what is due besides steps -----------------------------------------------------------------------
-
     def find_earliest(self, wake: datetime | None) -> datetime | None:
         """When something is due, and not later than `wake`."""
         store = self.owner.repository.store

@@ -21,7 +21,6 @@ _DETAILS = ("command", "pattern", "query", "url", "description")
 
 
 def parse_object(line: bytes) -> JsonObject | None:
-    """The JSON object in the line; None when it has none."""
     if not line.lstrip().startswith(b"{"):
         return None
     try:
@@ -37,7 +36,6 @@ def read_json(path: Path) -> JsonObject:
 
 
 def get_value(tree: object, *names: str) -> Any:
-    """The value below these names; None when it is missing."""
     for name in names:
         tree = tree.get(name) if isinstance(tree, dict) else None
     return tree
@@ -77,7 +75,6 @@ def read_usage(tree: object, sent: str, answered: str, cached: str) -> Usage:
 
 
 def read_tool(name: str, parameters: object, *, denied: bool = False) -> ToolUsed:
-    """The use of a tool, with the file and the command that its parameters name."""
     path, detail = (next(filter(None, (get_text(parameters, key) for key in keys)), "") for keys in (_PATHS, _DETAILS))
     return ToolUsed(tool=name[:200], path=path[:4_096], detail=detail[:4_096], denied=denied)
 

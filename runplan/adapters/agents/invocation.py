@@ -35,8 +35,6 @@ _INTERPRETER = r"(?:python|node|ruby|perl|bash|dash|zsh|sh)[\d.]*"
 
 
 class Agents(Struct, frozen=True, dict=True):
-    """The agents of the settings, for one run."""
-
     settings: AgentsSettings
     root: Path
     plan: str

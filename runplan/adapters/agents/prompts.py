@@ -68,8 +68,6 @@ _MALFORMED = re.compile(r"\{\{(?![a-z][a-z0-9_]*\}\}).*")
 
 
 class Template(Struct, frozen=True, kw_only=True):
-    """The prompt of a role, or of a step of planning, before it is filled."""
-
     role: str
     text: str
     origin: str  #: the file it was read from
@@ -88,8 +86,6 @@ class Template(Struct, frozen=True, kw_only=True):
 
 
 class Brief(Struct, frozen=True, kw_only=True):
-    """The part of every prompt of a phase that is the same."""
-
     plan: str  #: path in the repository
     chosen: Chosen  #: the phase
     worktree: str
@@ -226,7 +222,6 @@ def verifier_notes(missing: Rows, doubted: VerdictDoubted | None, instructions: 
 
 
 def history_notes(rejections: Sequence[str], answers: Pairs) -> str:
-    """Why people rejected earlier work on the phase, and what they answered its agents."""
     head = "Work on this phase was proven, but a person rejected it. Your work must address the reasons."
     notes = write_section("What was rejected", head, [quote_text(reason, "rejection") for reason in rejections])
     head = "An agent before you asked a person, who answered. Its work is on your branch: look at it, then continue it."
@@ -235,7 +230,6 @@ def history_notes(rejections: Sequence[str], answers: Pairs) -> str:
 
 
 def kept_note(kept: KeptWork) -> str:
-    """The part of a prompt for an implementer that continues the work of a failed attempt."""
     head = (
         f"An earlier attempt failed. Its work is on your branch, up to {kept.head[:12]}. Look at it, then continue it."
     )

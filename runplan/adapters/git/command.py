@@ -349,7 +349,6 @@ class Git:
         self.request(*UPDATER, words="".join(f"{line}\n" for line in lines).encode(), end=b"commit: ok\n")
 
     def list_refs(self, common_dir: Path) -> Mapping[str, Oid]:
-        """Every ref of the repository with this directory, and its object."""
         # A phase asks ten times. Git lists the refs again when packed refs or reftables have changed; else it resolves
         # those whose file has changed. Git replaces these files and never writes to them, so the inode shows each
         # change.

@@ -171,8 +171,6 @@ _NAMED_IN = {
 
 
 class TargetCheckout(Struct, frozen=True, kw_only=True):
-    """A working tree with its own HEAD and index."""
-
     root: Path
     git_dir: Path  #: where its HEAD and index lie; the common directory for the main checkout
 

@@ -280,8 +280,6 @@ class SandboxScript:
 
 
 class Worktree:
-    """A worktree and its git directory, which scripts fill."""
-
     def __init__(self, zones: Zones, name: str, repository: Path, path: Path) -> None:
         if not re.fullmatch(_NAME, name):
             raise RefusedEarly(f"{name!r} cannot be the name of a worktree; use letters, digits, dot, dash, underscore")

@@ -82,9 +82,6 @@ def _identify(kind: str, value: object) -> str:
     return digest_of(f"{kind} {value}".encode("utf-8", "surrogateescape"))[:16]
 
 
-# --- delivery ---------------------------------------------------------------------------------------------
-
-
 def deliver(channel: Channel, notice: Notice, env: Mapping[str, str], sleep: Callable[[float], None] | None) -> str:
     """Send the notice and record the result for `runplan doctor`; why it could not be sent, or "".
 
@@ -130,9 +127,6 @@ def list_failures(env: Mapping[str, str], channels: Sequence[Channel]) -> list[F
 def _encodable(text: str) -> str:
     """The text with a mark for what is not UTF-8, as in a file name."""
     return text.encode("utf-8", "replace").decode()
-
-
-# --- kinds ------------------------------------------------------------------------------------------------
 
 
 class _Sender(Struct, frozen=True):

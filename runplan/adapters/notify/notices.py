@@ -69,7 +69,6 @@ def of_test(host: str, link: str) -> Notice:
 
 
 def of_lost_keys(names: Sequence[str], *, plan: str, **where: str) -> Notice:
-    """The notice of a run that lost variables of its caller in a restart."""
     text = f"{describe_missing(names, plan=plan)}."
     resume = actions_of_wait(WaitKind.KEY, plan)[0].command
     title = f"{plan}: waits for {', '.join(names)}"
@@ -85,7 +84,6 @@ def of_near_limit(limit: str, *, plan: str, **where: str) -> Notice:
 
 
 def of_stopped_owner(owner: str, *, plan: str, **where: str) -> Notice:
-    """The notice of a run whose process is suspended, as by Ctrl-Z."""
     pid = owner.partition(":")[0]
     title = f"{plan}: process {pid} is stopped"
     proceed = f"kill -CONT {pid}"

@@ -54,9 +54,6 @@ def _in_order(_logger: object, _name: str, fields: MutableMapping[str, Any]) -> 
     return {name: fields[name] for name in FIRST_FIELDS if name in fields} | dict(fields)
 
 
-# --- notifications ----------------------------------------------------------------------------------------
-
-
 class Notifier:
     """Sends each notice through each channel in a thread of its own; may be called from any thread."""
 

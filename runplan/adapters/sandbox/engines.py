@@ -15,8 +15,6 @@ CONTAINER = "container"
 
 
 class Places(Struct, frozen=True):
-    """Where the processes of one repository find what they need in a sandbox."""
-
     homes: Path  #: directory of the private homes, one for each worktree
     needed: tuple[Path, ...]  #: readable wherever they lie: repository, checkout, worktrees
     shown: Mapping[Path, Path] = {}  #: files that hold a secret, with the copy without it that is shown instead
@@ -24,8 +22,6 @@ class Places(Struct, frozen=True):
 
 
 class Demands(Struct, frozen=True):
-    """What the settings of a run demand of a sandbox, by their keys."""
-
     modes: Mapping[str, str]
     networks: Mapping[str, Network]
     container: ContainerSettings

@@ -44,8 +44,6 @@ class View(Struct, frozen=True, kw_only=True):
 
 
 class Obstacle(Struct, frozen=True):
-    """Why an engine does not work here."""
-
     problem: str
     remedy: str
 

@@ -16,8 +16,6 @@ _SHOWN = ("host", "hostaddr", "port", "dbname", "user", "service")
 
 
 class FleetLocation(Struct, frozen=True):
-    """The schema of a repository in the database of a fleet."""
-
     dsn: str  #: a secret
     url: str  #: the normalised URL of the repository's remote; "" for a repository without one
     output: int = 4_000_000  #: bytes that it keeps of each output

@@ -57,7 +57,6 @@ class StoredOutputs:
         self._put(dispatch, self._read_parts(dispatch, name, file, path))
 
     def _put(self, dispatch: str, parts: list[Part]) -> None:
-        """Store the parts of files in one statement."""
         if not parts:
             return
         marks = ",".join("(?,?,?,?,?)" for _ in parts)

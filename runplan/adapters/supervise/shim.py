@@ -98,7 +98,6 @@ def main(descriptor: int) -> None:
 
 
 def _become_shim(descriptor: int) -> None:
-    """Supervise the dispatch that the runner sends."""
     os.setsid()
     os.set_inheritable(descriptor, False)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)

@@ -133,7 +133,6 @@ class LinkEnded(RunplanError):
 
 
 def open_link(env: Mapping[str, str], token: str, now: float) -> LinkedChange:
-    """The change that the link is for, if it still waits."""
     link = read_link(load_key(key_directory(env)), token, now)
     if link is Unusable.FORGED:
         raise NotFound("No such link: it is not complete, or it was made by another runplan.")

@@ -92,9 +92,6 @@ def plan(caller: Caller, request: PlanRequest) -> Answer:
         return runs.submit_run(caller, context, run)
 
 
-# --- the goal -------------------------------------------------------------------------------------------
-
-
 def _read_goal(context: RepositoryContext, request: PlanRequest) -> Goal:
     if request.revises:
         name = plan_path(context, request.revises)
@@ -146,9 +143,6 @@ def require_size(content: bytes) -> str:
     if not text.strip():
         raise UsageError("the goal is empty; say what the plan is for")
     return text
-
-
-# --- the request ----------------------------------------------------------------------------------------
 
 
 def _with_agents(context: RepositoryContext, request: PlanRequest) -> RepositoryContext:
@@ -217,11 +211,7 @@ def _choose_path(context: RepositoryContext, title: str, out: str) -> str:
     return next(path.as_posix() for path in numbered if path.as_posix().lower() not in taken)
 
 
-# --- a goal that is planned already -----------------------------------------------------------------------
-
-
 def _find_planning(context: RepositoryContext, goal: Goal) -> tuple[RunRow, RunState] | None:
-    """The unfinished planning run for the same goal, or for the same plan."""
     store = context.store()
     for row in store.list_unfinished_runs():
         state = state_of(store, row)
@@ -232,9 +222,6 @@ def _find_planning(context: RepositoryContext, goal: Goal) -> tuple[RunRow, RunS
         if row.plan == goal.plan if goal.plan else planning.goal == goal.text and not planning.is_revision:
             return row, state
     return None
-
-
-# --- a person's own version -------------------------------------------------------------------------------
 
 
 def find_proposal(context: RepositoryContext, path: str) -> tuple[RunStarted, PlanningAttempt, ProposalMade]:
@@ -253,7 +240,6 @@ class Draft(Struct, frozen=True, kw_only=True):
 
 
 def open_draft(caller: Caller, word: str) -> Draft:
-    """The proposal of the plan, and the place of the file in which a person edits it."""
     with caller.open() as context:
         plan = plan_path(context, word)
         proposal = find_proposal(context, plan)[2]

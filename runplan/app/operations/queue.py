@@ -45,7 +45,6 @@ def _is_count(word: str) -> bool:
 
 @operation
 def queue(caller: Caller, request: QueueRequest) -> Answer:
-    """Move a plan of the queue, keep it before all others, or leave it to its priority again."""
     with caller.open(lenient=True) as context:
         order = [entry.plan for entry in read_queue(context, context.store())]
         plan = names.find_plan(request.plan, order, place="the queue")

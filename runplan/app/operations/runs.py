@@ -262,9 +262,6 @@ def unfinished_run(context: RepositoryContext, plan: str) -> tuple[RunRow, RunSt
     return (row, state_of(store, row)) if row is not None else None
 
 
-# --- execution --------------------------------------------------------------------------------------------
-
-
 def submit_command(
     caller: Caller,
     context: RepositoryContext,

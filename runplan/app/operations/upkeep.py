@@ -97,7 +97,6 @@ _INIT_HEAD = """\
 
 
 def settings_document(head: str, values: Mapping[str, object], agents_note: str = "") -> str:
-    """A runplan.toml with these values; all other keys are commented out."""
     parts = [head]
     for section in dict.fromkeys(key.section for key in KEYS):
         if section not in USER_SECTIONS and (lines := keys_text(section, values)):

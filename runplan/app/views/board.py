@@ -128,9 +128,6 @@ class Board(Struct, frozen=True, kw_only=True):
         return [card for _, card in cards]
 
 
-# --- reading ----------------------------------------------------------------------------------------------
-
-
 def read_queue_view(context: RepositoryContext, views: Sequence[PlanView]) -> QueueView:
     """The queue with a forecast of the plans that are ready, and the works among the views."""
     plans = read_queue(context, context.store())

@@ -35,9 +35,6 @@ class PhaseChange(Struct, frozen=True, kw_only=True):
     waiting: WaitKind | None = None  #: what it waits for; None after a failure
 
 
-# --- views --------------------------------------------------------------------------------------------------
-
-
 class JudgedItem(Struct, frozen=True, kw_only=True):
     """A work item, a criterion, or a question about a test, with the newest verdict."""
 
@@ -157,11 +154,7 @@ class ProposalView(Struct, frozen=True, kw_only=True):
         return actions_of_wait(self.waiting_for, self.plan, is_proposal=True) if self.waiting_for else ()
 
 
-# --- reading ------------------------------------------------------------------------------------------------
-
-
 def list_pending(context: RepositoryContext, plan: str | None, wanted: str | None, verb: str) -> list[PhaseChange]:
-    """The phases that wait for the verb, of one plan or of all."""
     store = context.store()
     waits = ANSWERED if verb == "approve" else (*ANSWERED, WaitKind.CHECKOUT)
     changes = []
@@ -231,7 +224,6 @@ def _find_work(context: RepositoryContext, branch: str) -> str | None:
 
 
 def list_questions(context: RepositoryContext, plan: str) -> list[QuestionAsked]:
-    """The questions of agents of the plan that have no answer."""
     return [question for attempt in list_open_attempts(context, plan) for question in open_questions(attempt)]
 
 

@@ -31,9 +31,6 @@ from runplan.hosts.daemon.state import Known
 DAEMON_S = 2.0  #: for the answer of the daemon
 
 
-# --- check ------------------------------------------------------------------------------------------------
-
-
 class PlanFile(Struct, frozen=True, kw_only=True):
     file: Path
     name: str  #: as it was named
@@ -163,9 +160,6 @@ def view_plan_file(read: PlanFile) -> CheckedPlan:
         phases=tuple(phases),
         warnings=plan.remarks,
     )
-
-
-# --- doctor -----------------------------------------------------------------------------------------------
 
 
 class Examination(Struct, frozen=True, kw_only=True):

@@ -121,8 +121,6 @@ def _read_hunk(lines: list[str], position: int, match: re.Match[str]) -> Hunk:
     return Hunk(visible(match[0]), tuple(read))
 
 
-# --- parts of a large diff ------------------------------------------------------------------------------
-
 MOST_OPEN = 1_500  #: changed lines of a diff whose files are open
 MOST_INLINE = 1_000  #: lines of a file that is part of the page
 
@@ -139,7 +137,6 @@ def choose_inline(files: list[FileDiff]) -> list[bool]:
 
 
 def cut_lines(file: FileDiff, start: int, most: int) -> FileDiff:
-    """The file with some of its lines, from a position on."""
     hunks = []
     passed = 0
     for hunk in file.hunks:

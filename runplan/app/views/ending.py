@@ -31,8 +31,6 @@ def lane_of(event: e.Event) -> str:
 
 
 class RunLog:
-    """A sentence for each event, and at the end how the run ended."""
-
     def __init__(self, store: Store, run: RunRow, directory: Path) -> None:
         self._directory = directory
         self._store = store
@@ -67,7 +65,6 @@ class RunLog:
         return text.split("\n")
 
     def list_last(self) -> list[str]:
-        """The lines about the end, or about the wait for a person."""
         self.lane = ""
         if not self._state.ended and not decide(self._state).waiting:
             return []
@@ -82,9 +79,6 @@ def follow_run(context: RepositoryContext, word: str) -> Iterator[tuple[list[str
     for rows, is_last in follow_events(store, run.plan, run.id):
         lines = [f"{log.moment:%H:%M:%S}  {log.lane}{line}" for added in log.read(rows) for line in added]
         yield [*lines, *(log.list_last() if is_last else ())], is_last
-
-
-# --- the end ------------------------------------------------------------------------------------------
 
 
 def describe_end(context: RepositoryContext, run: str) -> tuple[Exit, list[str]]:

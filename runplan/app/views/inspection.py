@@ -52,7 +52,6 @@ def known_agents() -> tuple[str, ...]:
 
 
 def inspect_repository(context: RepositoryContext) -> RepositoryFacts:
-    """What `init` writes down and `doctor` checks."""
     root = context.root
     places = (":(top,glob)*", *(f":(top){folder}" for folder in FOLDERS))
     with _open_with_gitpython(context) as git:

@@ -103,8 +103,6 @@ def open_run(caller: Caller, word: str | None) -> Iterator[tuple[RepositoryConte
 
 
 class ExplainedStep(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A recorded fact, and the decision that followed."""
-
     at: str
     event: str  #: its type
     phase: str

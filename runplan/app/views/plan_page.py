@@ -169,7 +169,6 @@ def read_plan_page(context: RepositoryContext, repo: str, plan: str, phase: str,
 
 
 def read_log(context: RepositoryContext, plan: str, id_: str, *, now: datetime) -> tuple[Dispatch, list[str]]:
-    """A process of the newest runs of the plan, and the end of its output."""
     require_plan(context, plan)
     store = context.store()
     outputs = context.outputs(store)
@@ -185,9 +184,6 @@ def choose_phase(view: PlanView, attempts: Mapping[str, Attempt]) -> str:
     current = view.run.phase if view.run is not None and view.run.is_active else ""
     failed = next((phase.id for phase in view.failed_phases), "")
     return current or failed or next(reversed(list(attempts)), "") or view.next or ""
-
-
-# --- from the journal -----------------------------------------------------------------------------------
 
 
 def fold_phases(records: Iterable[Recorded[e.Event]]) -> dict[str, Attempt]:
@@ -224,9 +220,6 @@ def list_dispatches(records: Iterable[Recorded[e.Event]], now: datetime) -> list
             case e.RunEnded():
                 newest = ""
     return [dispatch for dispatch in dispatches.values() if dispatch.ended or dispatch.run == newest]
-
-
-# --- from files -----------------------------------------------------------------------------------------
 
 
 def read_checks(outputs: Outputs, proof: Proof) -> Iterator[CheckResult]:
@@ -279,9 +272,6 @@ def cut_log(lines: list[str], *, share: float = 1.0) -> list[str]:
             break
         kept.append(text)
     return kept[::-1]
-
-
-# --- the journal ------------------------------------------------------------------------------------------
 
 
 class EventLine(Struct, frozen=True, kw_only=True):

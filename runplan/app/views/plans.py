@@ -171,9 +171,6 @@ def read_plans(
     return PlanReader(context, plan, now, warn=warn).read()
 
 
-# --- the daemon -----------------------------------------------------------------------------------------
-
-
 def find_missing_host(context: RepositoryContext, views: Iterable[PlanView | ScheduleView]) -> HostView | None:
     """That no daemon runs, where a run, a command or a schedule needs one; in a fleet, that no worker runs."""
 

@@ -47,7 +47,6 @@ class News(Struct, frozen=True, kw_only=True):
 
     @property
     def counts(self) -> str:
-        """How many phases wait, failed and landed."""
         return summary.count_phases(self.repositories)
 
 
@@ -93,7 +92,6 @@ def render_html(markdown: str, diffs: Mapping[str, str] | None = None) -> tuple[
 
 
 def read_news(caller: Caller, word: str) -> News:
-    """What happened in all repositories since the moment that the word means."""
     moment = moment_of(word, now=datetime.now(UTC).astimezone())
     news = summary.news_of(list_journals(caller.env), since=iso(moment))
     markdown = summary.morning_report(news, since=f"{moment:%Y-%m-%d %H:%M %Z}")

@@ -43,7 +43,6 @@ def open_known(known: Known, *, warn: Callable[[str], None]) -> Iterator[Reposit
 
 
 def list_with_current(env: Mapping[str, str]) -> list[Known]:
-    """The repositories in which a run was started, and the current one."""
     known = list_known(env)
     if any(repository.fleet for repository in known):
         return known
@@ -56,7 +55,6 @@ def list_with_current(env: Mapping[str, str]) -> list[Known]:
 
 
 def label_of(known: Known) -> str:
-    """The URL of a repository of a fleet, else its root."""
     return known.fleet.url if known.fleet else known.root
 
 

@@ -16,8 +16,6 @@ from runplan.domain.standing.phases import PhaseOutline, PhaseState, PlanOutline
 from runplan.domain.text import clock, command, counted, in_words
 from runplan.domain.times import iso, parse_iso, zone as zone_of
 
-# --- views ----------------------------------------------------------------------------------------------
-
 
 class PlanState(StrEnum):
     """Why a person looks at a plan, the most urgent first: the order of `status`."""
@@ -114,8 +112,6 @@ class Look(Struct, frozen=True):
 
 
 class HostView(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Why the daemon, or the workers of a fleet, cannot work on the plans."""
-
     state: str  #: closed, absent
     error: str
     pid: int = 0
@@ -317,8 +313,6 @@ def _view_run(run: RunRow, facts: PlanFacts, now: datetime, *, stands_still: boo
     )
 
 
-# --- is it stuck? -------------------------------------------------------------------------------------
-
 STANDS_STILL = "Stands still: the daemon cannot work in this repository for now."
 VERDICTS = {Level.FINE: "Running", Level.SLOW: "Slow", Level.LOOK: "Needs attention"}
 LONG_S = 30 * 60.0  #: a step this long is never fine
@@ -404,9 +398,6 @@ def _describe_wait(work: Work, now: datetime, zone: tzinfo | None) -> list[str]:
         until = f"{wait_of(work.waiting_for).until} {clock(wake, zone, now=now)}"
         parts.append(f"{until} ({in_words((wake - now).total_seconds())})")
     return parts
-
-
-# --- schedules ----------------------------------------------------------------------------------------
 
 
 def view_schedule(row: ScheduleRow, now: datetime) -> ScheduleView:

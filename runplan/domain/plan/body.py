@@ -84,7 +84,6 @@ class Body(Struct, frozen=True):
         return (self.direct_lines(part) for part in parts)
 
     def direct_lines(self, part: Heading) -> range:
-        """The lines of a part up to its first sub-heading."""
         inner = marks_within(self.lines.parts, part.at + 1, self.lines_inside(part).stop)
         return range(part.at + 1, inner[0].at) if inner else self.lines_inside(part)
 

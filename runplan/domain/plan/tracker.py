@@ -171,7 +171,6 @@ def assume_done(plan: Plan, *ids: str) -> Plan:
 
 
 def missing_dependencies(plan: Plan, phase: Phase) -> tuple[str, ...]:
-    """The phases it must wait for that are not done."""
     done = {other.id for other in plan.phases if other.status is Status.DONE}
     return tuple(id_ for id_ in phase.depends if id_ not in done)
 

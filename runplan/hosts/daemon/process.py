@@ -315,7 +315,6 @@ class DaemonProcess:
         return _are_idle(self._all_hosts()) or self._end_requests > 2 or time.monotonic() >= self._deadline
 
     def _close_hosts(self) -> None:
-        """Let the current steps end; agents survive under their shims."""
         hosts = self._all_hosts()
         for host in hosts:
             host.close()
@@ -348,7 +347,6 @@ class DaemonProcess:
             self._arm_morning()
 
     def _send_notice(self, notice: Notice) -> None:
-        """Send a notice that is about no single plan, with the link to the board."""
         self._notifier.send(replace(notice, link=self._links.link_to_page()))
 
     def _arm_morning(self) -> None:

@@ -98,7 +98,6 @@ def main(argv: list[str]) -> int:
 
 
 def _say_error(text: str, *, debug: bool = False) -> None:
-    """Print one line, and the traceback with --debug."""
     with suppress(OSError):  # standard error may be closed
         if debug:
             sys.excepthook(*sys.exc_info())

@@ -33,7 +33,6 @@ def make_result(content: Content, *, is_error: bool = False) -> Result:
 
 
 def list_plan(view: PlanView) -> Content:
-    """The plan in a list, and what the user can do next."""
     done = sum(phase.state is PhaseState.DONE for phase in view.phases)
     needed = [action for action in view.actions if not action.is_usual]
     return {

@@ -33,9 +33,6 @@ class Site(Struct, frozen=True, kw_only=True):
         return frozenset(urlsplit(origin).netloc for origin in self.origins)
 
 
-# --- addresses ---------------------------------------------------------------------------------------------
-
-
 def is_loopback(address: str) -> bool:
     with suppress(ValueError):
         return ipaddress.ip_address(address).is_loopback
@@ -71,9 +68,6 @@ def is_own_origin(site: Site, origin: str | None, fetch_site: str | None) -> boo
     if origin not in (None, "null"):
         return origin in site.origins
     return fetch_site == "same-origin"
-
-
-# --- signing in --------------------------------------------------------------------------------------------
 
 
 class EntryToken:

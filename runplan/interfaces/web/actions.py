@@ -45,7 +45,6 @@ class Form(Struct, frozen=True, kw_only=True):
 
     @property
     def effect(self) -> str:
-        """The name of what follows when it is accepted."""
         return "revise" if self.verb == "reject" and self.text.strip() else self.verb
 
 
@@ -88,7 +87,6 @@ def read_request(form: Form) -> object:
 
 
 def carry_out(form: Form, root: Path, env: Mapping[str, str], by: str) -> OperationResult:
-    """Have the daemon do it."""
     caller = Caller(cwd=root, env=env, by=by, where=Where.DAEMON, limit_s=LIMIT_S)
     return try_operation(form.verb, caller, read_request(form))
 

@@ -127,9 +127,6 @@ class AccessControl:
 OPEN = ("/a/",)
 
 
-# --- pages for errors --------------------------------------------------------------------------------------
-
-
 def _plain_page(request: Request, status: int, title: str, text: str) -> Response:
     return render(request, "message.html", status=status, title=title, text=text, again="", count_waiting=lambda: 0)
 

@@ -84,8 +84,6 @@ def drop_implied(phases: Sequence[PhaseView]) -> dict[str, tuple[str, ...]]:
 
 
 class Corner(NamedTuple):
-    """The upper left corner of a phase, and the top of its band."""
-
     x: float
     y: float
     top: float

@@ -85,9 +85,6 @@ def read_number(text: str, default: int = 0) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else default
 
 
-# --- filters -----------------------------------------------------------------------------------------------
-
-
 def show_time(moment: str | None, zone: str = "") -> str:
     """The time in the zone, or the local time of this machine: `20:30 CET`; with the day where that is not today."""
     if not moment:

@@ -25,8 +25,6 @@ from runplan.interfaces.web.render import render, route, site_of
 
 ROUTES: list[Route] = []
 
-# --- start ------------------------------------------------------------------------------------------------
-
 
 class Choice(Struct, frozen=True, kw_only=True):
     scope: str = "finish"  #: finish, next, or the id of a phase after `phase `
@@ -90,9 +88,6 @@ def show_start(request: Request) -> Response:
     )
 
 
-# --- reports ----------------------------------------------------------------------------------------------
-
-
 @route(ROUTES, "/reports")
 def show_reports(request: Request) -> Response:
     board = read_board(list_with_current(site_of(request).env), datetime.now(UTC))
@@ -112,9 +107,6 @@ def show_report(request: Request) -> Response:
         report = read_report(Caller(cwd=Path(known.root), env=env), card.view.plan, diffs=True)
         title, body = render_html(report.markdown, report.diffs)
     return render(request, "report.html", card=card, title=title, body=Markup(body))  # noqa: S704 - it is escaped
-
-
-# --- health -----------------------------------------------------------------------------------------------
 
 
 @route(ROUTES, "/health")
