@@ -12,6 +12,7 @@ import pytest
 from runplan.adapters.store.heartbeat import RECOVER_PLANS, Heartbeat, WorkerRow
 from runplan.adapters.store.location import FleetLocation
 from runplan.adapters.store.postgres import PostgresStore, initialize
+from runplan.domain.errors import Unreachable
 from tests.e2e.test_docs import documented, shape
 from tests.support.cli import Project, Ran, a_project
 from tests.support.postgres import create_database
@@ -194,3 +195,24 @@ def test_a_host_that_drains_still_drains_after_a_restart(fleet: Fleet) -> None:
         assert fleet.run("up", "alpha").code == 0
         assert second.beat(None) is False
         second.leave()
+
+
+def test_a_heartbeat_that_is_cut_off_says_that_the_database_does_not_answer(fleet: Fleet) -> None:
+    row = WorkerRow(owner="alpha/1", host="alpha", labels=[], slots=1, version="1.0")
+    with closing(Heartbeat(fleet.dsn, row)) as heartbeat:
+        heartbeat.beat(None)
+        fleet.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
+            " AND pid <> pg_backend_pid()"
+        )
+        for call in (
+            lambda: heartbeat.beat(None),
+            lambda: heartbeat.lease_s,
+            lambda: heartbeat.list_lost("repository_1", ["plans/A.md"]),
+            lambda: heartbeat.list_owned(),
+            lambda: heartbeat.wait(0.1),
+            lambda: heartbeat.set_capacity(fleet=1, repository=1),
+            lambda: heartbeat.leave(),
+        ):
+            with pytest.raises(Unreachable, match="does not answer"):
+                call()

@@ -1,14 +1,14 @@
 """How a worker shows that it lives, hears of commands and lost plans, and takes its turn among all hosts."""
 
 import contextlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 
 import psycopg
 from msgspec import Struct
 from msgspec.structs import asdict
 from psycopg import sql
 
-from runplan.adapters.store.postgres import CHANNEL, SCHEMA_VERSION, PostgresStore, connect, require_queue
+from runplan.adapters.store.postgres import CHANNEL, SCHEMA_VERSION, PostgresStore, connect, require_queue, translated_errors
 from runplan.domain.errors import RefusedEarly
 
 JOBS = "procrastinate_any_queue_v1"  #: notified for each new job
@@ -52,6 +52,7 @@ class WorkerRow(Struct, frozen=True, kw_only=True):
 class Heartbeat:
     """A connection of its own; belongs to one thread, and is opened again after an error."""
 
+    @translated_errors()
     def __init__(self, dsn: str, row: WorkerRow) -> None:
         self._row = row
         self.version = SCHEMA_VERSION  #: of the tables, at the last heartbeat
@@ -61,10 +62,12 @@ class Heartbeat:
             self._db.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
 
     @property
+    @translated_errors()
     def lease_s(self) -> float:
         ((lease_s,),) = self._db.execute("SELECT extract(epoch FROM lease())").fetchall()
         return float(lease_s)
 
+    @translated_errors()
     def beat(self, queue: int | None, *, sick: str = "", free: int = 0) -> bool:
         """Show that the worker lives, also to the queue that knows it by a number; whether it is to drain."""
         if queue is not None:
@@ -77,24 +80,28 @@ class Heartbeat:
         self.version = int(row[1])
         return bool(row[0])
 
+    @translated_errors()
     def list_lost(self, schema: str, plans: Collection[str]) -> set[str]:
         """Those of the plans that this worker does not own: another one does, or has ended or left the run since."""
         query = "SELECT plan FROM claimed WHERE schema=%s AND owner=%s"
         return set(plans) - {plan for (plan,) in self._db.execute(query, (schema, self._row.owner))}
 
+    @translated_errors()
     def list_owned(self) -> list[tuple[str, str, str, str]]:
         """(schema, plan, run, owner) of the plans that workers of this host own."""
         query = "SELECT schema, plan, run, owner FROM claimed WHERE starts_with(owner, %s)"
         return self._db.execute(query, (f"{self._row.host}/",)).fetchall()
 
-    def wait(self, timeout_s: float) -> Iterator[tuple[str, str]]:
+    @translated_errors()
+    def wait(self, timeout_s: float) -> list[tuple[str, str]]:
         """(channel, text) of what is notified meanwhile; ends after the first ones."""
-        for notice in self._db.notifies(timeout=timeout_s, stop_after=1):
-            yield notice.channel, notice.payload
+        return [(notice.channel, notice.payload) for notice in self._db.notifies(timeout=timeout_s, stop_after=1)]
 
+    @translated_errors()
     def set_capacity(self, *, fleet: int, repository: int) -> None:
         self._db.execute("UPDATE capacity SET fleet=%s, repository=%s", (fleet, repository))
 
+    @translated_errors()
     def leave(self) -> None:
         """The worker has ended and owns nothing. The row of one that drains has the mark for the next one."""
         self._db.execute("DELETE FROM workers WHERE owner=%s AND NOT draining", (self._row.owner,))

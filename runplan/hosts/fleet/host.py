@@ -61,6 +61,7 @@ class FleetHost(BackgroundHost):
         self._me = name_owner(fleet.host)
         self.limit = FleetLimit(self._me)
         self._fleet = fleet
+        self._dispatches = Dispatches(self.state / "dispatch")  #: as the repository was opened last
         self._kept = {plan: left} if left else {}  #: runs, by plan, that it owned before it was opened
         self.lost: frozenset[str] = frozenset()  #: plans that another host has taken over
         self._is_declined = False  #: another host owns the plan
@@ -78,6 +79,7 @@ class FleetHost(BackgroundHost):
     def prepare(self, repository: OpenRepository) -> None:
         self._kept |= {plan: active.id for plan, active in self.owner.runs.items()}
         self._is_declined = False
+        self._dispatches = repository.dispatches
         assert isinstance(repository.store, PostgresStore)
         self.limit = FleetLimit(repository.claims.me, repository.store)
         repository.store.keep_agenda()
@@ -178,12 +180,9 @@ class FleetHost(BackgroundHost):
             owned = {plan for plan, owner in store.list_owners().items() if owner == self._me}
             in_hand = self._kept | {plan: active.id for plan, active in self.owner.runs.items()}
             lost = {run for plan, run in in_hand.items() if plan not in owned}
-            if lost and hasattr(self.owner, "repository"):  # else the first opening ends them
-                _end_strays(self.owner.repository.dispatches, lost)
+            _end_strays(self._dispatches, lost)
             if self._is_sick:
-                is_open = hasattr(self.owner, "repository")
-                dispatches = self.owner.repository.dispatches if is_open else Dispatches(self.state / "dispatch")
-                live = dispatches.list_live().values()
+                live = self._dispatches.list_live().values()
                 for plan in [plan for plan, run in in_hand.items() if plan in owned and run not in live]:
                     store.leave_plan(plan, run=in_hand[plan], owner=self._me, labels=())
                     self._kept.pop(plan, None)
