@@ -12,12 +12,12 @@ from msgspec.structs import replace
 from runplan.adapters.configuration.load import environment
 from runplan.app.operations import answers, commands, planning, queue, requests, retry, start
 from runplan.app.operations.model import Answer, Caller, Where
+from runplan.app.views.board import read_queue_here
 from runplan.app.views.changes import ChangeView, ProposalView, read_change
 from runplan.app.views.plans import read_plans
 from runplan.app.views.status import PlanView
 from runplan.domain.errors import Unreachable
 from runplan.domain.standing.queue import QueueEntry
-from runplan.engine.loop.queue import read_queue
 from runplan.engine.report.inbox import InboxEntry, read_inbox
 
 
@@ -72,8 +72,7 @@ class Repository:
 
     def queue(self) -> tuple[QueueEntry, ...]:
         """The open plans in the order in which `work` takes them; one with a `why` is not ready."""
-        with self._caller.open(lenient=True) as context:
-            return tuple(read_queue(context, context.store()))
+        return read_queue_here(self._caller, "", datetime.now(UTC)).plans
 
     def plan(self, goal: str, *, quick: bool = False, then: str = "", foreground: bool = False) -> Answer:
         """Have a plan written for the goal; it waits for approval. `then` starts it after that: "finish auto"."""

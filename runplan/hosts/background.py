@@ -20,7 +20,15 @@ from runplan.domain.times import delay_s, iso, parse_iso
 from runplan.engine.loop.repository import Environments
 from runplan.engine.loop.runs import ActiveRun
 from runplan.engine.steps.context import OpenRepository
-from runplan.hosts.commands import BEGINNING, Executor, continue_work, fire_schedule, look_for_retry, request_of
+from runplan.hosts.commands import (
+    BEGINNING,
+    Executor,
+    change_work,
+    continue_work,
+    fire_schedule,
+    look_for_retry,
+    request_of,
+)
 from runplan.hosts.daemon.protocol import Closed
 from runplan.hosts.daemon.state import Known
 from runplan.hosts.owner import Limit, RunOwner, RunRules
@@ -47,7 +55,6 @@ class BackgroundHost:
         self.tell_trouble = self.reporter.tell_trouble
         self.executor = Executor(self.owner)
         self._retries: dict[str, tuple[int, datetime]] = {}  #: by plan: failures to fire its schedule, and the next try
-        self._works: dict[str, tuple[int, datetime]] = {}  #: by work: failures to begin a plan of it, and the next try
         self.is_idle = True
         self.is_closing = False
         self.trouble: Closed | None = None
@@ -191,13 +198,12 @@ class BackgroundHost:
         try:
             has_begun = continue_work(row, self.owner, now)
         except RunplanError as error:  # the settings or the target
-            failures, again = self._works.get(row.plan, (0, now))
-            if now >= again:
-                again = now + timedelta(seconds=delay_s(failures + 1, first_s=FIRST_RETRY_S))
-                self._works[row.plan] = (failures + 1, again)
-                self.reporter.log.warning("trouble", plan=row.plan, error=str(error), again=iso(again))
+            if row.wake is None or now >= parse_iso(row.wake):
+                again = iso(now + timedelta(seconds=delay_s(row.times, first_s=FIRST_RETRY_S)))
+                changed = replace(change_work(row, trouble=str(error)), wake=again, times=row.times + 1)
+                self.owner.repository.store.put_wait(changed)
+                self.reporter.log.warning("trouble", plan=row.plan, error=str(error), again=again)
             return
-        self._works.pop(row.plan, None)
         if has_begun:
             self._execute_queued()
             self._asked = True  # a start that is refused makes place for the next
@@ -227,9 +233,8 @@ class BackgroundHost:
     def find_earliest(self, wake: datetime | None) -> datetime | None:
         """When something is due, and not later than `wake`."""
         store = self.owner.repository.store
-        moments = [parse_iso(row.wake) for row in store.list_waits() if row.wake and self.is_mine(row.plan)]
-        if self.may_begin():
-            moments += [self._works[row.plan][1] for row in store.list_waits() if row.plan in self._works]
+        waits = (row for row in store.list_waits() if row.kind != WaitKind.QUEUE or self.may_begin())
+        moments = [parse_iso(row.wake) for row in waits if row.wake and self.is_mine(row.plan)]
         for row in store.list_schedules() if self.may_begin() else ():
             if not self.is_mine(row.plan):
                 continue

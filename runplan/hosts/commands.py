@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import datetime
+from typing import Any
 
 from msgspec import to_builtins
 from msgspec.structs import replace
@@ -179,7 +180,7 @@ class Executor:
             give_up(row, self._store, self._owner.repository.clock.now(), "the schedule was cancelled")
             self._store.drop_schedule(plan)
             lines.append(f"Cancelled the schedule of {plan} (every {row.spec})")
-        if any(row.plan == plan and row.kind == WaitKind.QUEUE for row in self._store.list_waits()):
+        if self._find_work(plan) is not None:
             self._store.drop_wait(plan)
             lines.append(f"Stopped {plan}: it begins no further plan; those that it has begun are not stopped")
         if self._owner.adopt(plan) is not None and not self._begins:
@@ -192,6 +193,9 @@ class Executor:
     def _execute_pause(self, command: Command) -> Answer | None:
         plan = command.plan
         rests = self._store.pause_schedule(plan, f"paused by {command.by}")
+        if (work := self._find_work(plan)) is not None:
+            self._store.put_wait(change_work(work, paused=command.by, trouble=""))
+            return Answer(lines=(f"Paused {plan}: it begins no further plan; those that it has begun are not paused",))
         if self._owner.adopt(plan) is not None and not self._begins:
             return None
         halts = self._owner.record(plan, e.Halted(by=command.by))
@@ -216,6 +220,9 @@ class Executor:
         self._environments.use(plan, command, anew=False)
         self._require_keys(plan)
         scheduled = self._store.pause_schedule(plan, None)
+        if (work := self._find_work(plan)) is not None:
+            self._store.put_wait(change_work(work, paused=""))
+            scheduled = True
         if plan in self._owner.runs and (watch := self._owner.runs[plan].state.options.watch).startswith(QUEUE):
             self._environments.share(watch, plan)  # the next plans need the same keys
         for issue_plan, active in self._owner.runs.items():
@@ -224,6 +231,10 @@ class Executor:
                 self._environments.use(issue_plan, command, anew=False)
                 active.journal.append(e.Continued())
         return Answer(lines=(f"Resumed {plan}",) if self._owner.record(plan, e.Continued()) or scheduled else ())
+
+    def _find_work(self, plan: str) -> WaitRow | None:
+        """The work on the queue that has this name."""
+        return next((row for row in self._store.list_waits() if (row.plan, row.kind) == (plan, WaitKind.QUEUE)), None)
 
     # --- schedules --------------------------------------------------------------------------------------
 
@@ -275,6 +286,8 @@ class Executor:
         """Refuse to resume a run or a watch whose keys are lost."""
         row = self._store.get_schedule(plan) if plan.startswith(WATCHES) else None
         started = request_of(row).started if row is not None else self._owner.newest(plan).started
+        if (work := self._find_work(plan)) is not None:
+            started = convert(json.loads(work.about), QueueWork).started
         if started is not None and (names := self._environments.missing(started)):
             raise RefusedEarly(describe_missing(names, plan=plan))
 
@@ -430,7 +443,9 @@ def continue_work(row: WaitRow, owner: RunOwner, now: datetime) -> bool:
     work = convert(json.loads(row.about), QueueWork)
     rows = [store.get_interrupted_run(plan) for plan in work.begun]
     is_at_work = any(run is not None and holds_up(runs.find_awaited(store, run)) for run in rows)
-    if is_at_work or any(command.plan in work.begun for command in store.list_queued_commands()):
+    if work.paused or is_at_work or any(command.plan in work.begun for command in store.list_queued_commands()):
+        if row.wake:
+            store.put_wait(change_work(row, trouble=""))
         return False
     context = owner.context_for(work.started)
     entries = read_queue(context, store) if work.left > 0 else ()
@@ -443,10 +458,16 @@ def continue_work(row: WaitRow, owner: RunOwner, now: datetime) -> bool:
     slug = slug_of(context, path)
     started = replace(work.started, plan=path, title=chosen.title, slug=slug, issues=chosen.issues, watch=row.plan)
     arguments = to_builtins(RunRequest(started=started, fired=True))
-    about = json.dumps(to_builtins(replace(work, begun=(*work.begun, path))))
     start = Command(plan=path, verb="start", arguments=arguments, by=row.plan, at=iso(now))
-    store.add_command(start, work=replace(row, about=about, since=iso(now)))
+    changed = change_work(row, begun=(*work.begun, path), trouble="")
+    store.add_command(start, work=replace(changed, since=iso(now)))
     return True
+
+
+def change_work(row: WaitRow, **changes: Any) -> WaitRow:
+    """The row of a work with these changes, and without the time of a next try."""
+    work = replace(convert(json.loads(row.about), QueueWork), **changes)
+    return replace(row, about=json.dumps(to_builtins(work)), wake=None, times=1)
 
 
 # --- retries: a comment `/runplan retry` on the open pull request of a failed run --------------------------------

@@ -11,6 +11,7 @@ from tests.support.daemons import kill_daemon, log_of, schedules, states, until_
 A = "plans/A.md"
 B = "plans/B.md"
 X = "plans/X.md"
+AGAIN = "Resume with: runplan resume queue:2"
 
 
 def queued(project: Project) -> list[tuple[str, str]]:
@@ -64,8 +65,29 @@ def test_the_queue_goes_on_after_broken_settings_by_itself(project: Project, tmp
     (tmp_path / "go").touch()
     until_runs_are(project, "done", plan=A)
     until(lambda: log_of(project, "trouble"))
+    told = "Needs attention: it cannot begin the next plan: "
+    assert told in " ".join(project.runplan("status", "queue:2").out.split())
     project.commit_file("runplan.toml", settings)
     until(lambda: states(project, X))
+
+
+def test_a_paused_work_begins_no_further_plan_until_it_is_resumed(project: Project, tmp_path: Path) -> None:
+    add(project, A, "1", front="priority: 1")
+    project.agent(work(f'wait_for = "{tmp_path}/go"') + verify("pass_all = true"))
+    assert project.runplan("work", "2", "auto").code == 0
+    until_runs_are(project, "running", plan=A)
+    assert project.runplan("queue").out.splitlines()[0].split("  ")[-1] == "is worked on"
+    said = f"Paused queue:2: it begins no further plan; those that it has begun are not paused. {AGAIN}"
+    assert project.runplan("pause", "queue:2").last == f"runplan: {said}"
+    (tmp_path / "go").touch()
+    until_runs_are(project, "done", plan=A)
+    shown = project.runplan("explain", "queue:2").out
+    assert "queue:2: Paused: by a person; it begins no further plan; begun: plans/A.md" in shown
+    assert "Resume: runplan resume queue:2" in shown
+    assert states(project, X) == []
+    assert project.runplan("resume", "queue:2").code == 0
+    until(lambda: states(project, X))
+    assert project.runplan("explain", "queue:9").code == 3
 
 
 def test_a_person_moves_pins_and_unpins(project: Project) -> None:
@@ -78,7 +100,10 @@ def test_a_person_moves_pins_and_unpins(project: Project) -> None:
     shown = project.runplan("queue").out.splitlines()
     assert shown[:3] == [f"  1  {B}  pinned, ready", f"  2  {X}  ready", f"  3  {A}  ready"]
     forecast = "no history yet: two agents and up to two fix cycles a phase"
-    assert shown[4] == f"Forecast of what is ready: {forecast}"
+    assert shown[4:6] == [
+        "3 plans are ready. Work on the next one: runplan work",
+        f"Forecast of what is ready: {forecast}",
+    ]
     assert project.runplan("queue", "unpin", "B").code == 0
     assert [plan for plan, _ in queued(project)] == [X, A, B]
     assert project.runplan("queue", "move", "nothing", "1").code == 3

@@ -101,6 +101,13 @@ def test_a_wrong_database_names_the_setting(machines: tuple[Project, Project]) -
     assert (ran.code, "its address is RUNPLAN_FLEET_DSN" in ran.last) == (5, True), ran.err
 
 
+def test_a_fleet_says_what_to_do_instead_of_work(machines: tuple[Project, Project]) -> None:
+    here, _ = machines
+    ran = here.runplan("work", "all")
+    assert (ran.code, ran.last.partition("; ")[2]) == (2, "start each one: runplan start PLAN finish")
+    assert [plan["plan"] for plan in here.runplan("queue", "--json").json["plans"]] == ["plans/X.md"]
+
+
 def test_a_repository_that_the_fleet_does_not_know_is_refused(tmp_path: Path) -> None:
     project = a_project(tmp_path, "1", RUNPLAN_FLEET_DSN=a_location().dsn)
     assert "work on this machine alone: RUNPLAN_FLEET_DSN=" in project.runplan("status").err

@@ -11,6 +11,7 @@ from runplan.domain.standing.phases import PhaseOutline, PlanOutline
 from runplan.domain.standing.queue import PINNED, holds_up, move_plan, order_queue
 from tests.support.cli import a_plan
 
+LATER = "2026-11-18T02:00:00Z"
 OPEN = (PhaseOutline("1", "", "todo", None, ()),)
 
 
@@ -68,6 +69,16 @@ SCHEDULE = ScheduleRow(plan="a", spec="4h", zone="UTC", misfire="skip", request=
         ({"after": ("gone",)}, PlanFacts(), "after gone, which names 0 plans on the target"),
         ({}, PlanFacts(run=a_run(RunStatus.RUNNING)), "is worked on"),
         ({}, PlanFacts(run=a_run(RunStatus.WAITING, waiting_for=WaitKind.APPROVAL)), "waits for you: approval"),
+        (
+            {},
+            PlanFacts(run=a_run(RunStatus.WAITING, waiting_for=WaitKind.REVIEW, about="review of #1", wake=LATER)),
+            f"waits for you: review of #1, looks again {LATER}",
+        ),
+        (
+            {},
+            PlanFacts(run=a_run(RunStatus.WAITING, waiting_for=WaitKind.LIMIT, about="claude usage limit", wake=LATER)),
+            f"waits: claude usage limit, resets {LATER}",
+        ),
         ({}, PlanFacts(run=a_run(RunStatus.FAILED)), "its last run failed; again: runplan retry a"),
         ({}, PlanFacts(queued="start"), "queued: start"),
         ({}, PlanFacts(refused=("2026-11-18T01:00:00Z", "start", "no")), "its last start was refused: no"),
@@ -88,11 +99,11 @@ def test_plans_with_a_schedule_and_sub_plans_are_not_in_the_queue() -> None:
     ("run", "holds"),
     [
         (a_run(RunStatus.RUNNING), True),
-        (a_run(RunStatus.WAITING, waiting_for=WaitKind.LIMIT, wake="2026-11-18T02:00:00Z"), True),
+        (a_run(RunStatus.WAITING, waiting_for=WaitKind.LIMIT, wake=LATER), True),
         (a_run(RunStatus.WAITING, waiting_for=WaitKind.KEY), True),
-        (a_run(RunStatus.WAITING, waiting_for=WaitKind.CHECKS, wake="2026-11-18T02:00:00Z"), True),
+        (a_run(RunStatus.WAITING, waiting_for=WaitKind.CHECKS, wake=LATER), True),
         (a_run(RunStatus.WAITING, waiting_for=WaitKind.APPROVAL), False),
-        (a_run(RunStatus.WAITING, waiting_for=WaitKind.REVIEW, wake="2026-11-18T02:00:00Z"), False),
+        (a_run(RunStatus.WAITING, waiting_for=WaitKind.REVIEW, wake=LATER), False),
         (a_run(RunStatus.FAILED), False),
     ],
 )

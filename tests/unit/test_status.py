@@ -16,9 +16,10 @@ from runplan.app.views.status import (
     sort_plans,
     view_plan,
     view_schedule,
+    view_work,
 )
 from runplan.domain.run.kinds import PhaseStep, WaitKind
-from runplan.domain.run.rows import FailureRow, PlanFacts, RunRow, ScheduleRow, Work
+from runplan.domain.run.rows import FailureRow, PlanFacts, RunRow, ScheduleRow, Work, WorkProgress
 from runplan.domain.standing.phases import PhaseOutline, PlanOutline
 from runplan.domain.times import iso
 from runplan.engine.loop.queue import parse_outline
@@ -269,6 +270,33 @@ def test_plans_are_listed_by_need_and_name() -> None:
     assert [name for need, name in needs if need == "failed"] == sorted(
         n for n, (_, need) in NEEDS.items() if need == "failed"
     )
+
+
+LACKS_KEY = a_run(state="waiting", waiting_for="key", about="KEY is missing")
+AT_LIMIT = a_run(state="waiting", waiting_for="limit", about="claude usage limit", wake=iso(ago(-60)))
+
+
+@pytest.mark.parametrize(
+    ("work", "run", "need", "words", "verbs"),
+    [
+        ({}, None, "running", "Running: it begins the next plan", ["pause", "stop"]),
+        ({}, busy(), "running", "Running: plans/x.md, phase 1, implement for 12m, agent", ["pause", "stop"]),
+        ({}, AT_LIMIT, "running", "Waiting: plans/x.md, phase 1, implement, waiting 12m: claude", ["pause", "stop"]),
+        ({}, LACKS_KEY, "waiting", "Needs attention: plans/x.md, phase 1, ", ["resume", "pause", "stop"]),
+        ({"paused": "uma"}, busy(), "scheduled", "Paused: by uma; it begins no further plan", ["resume", "stop"]),
+        ({"trouble": "[a] is unknown"}, None, "waiting", "Needs attention: it cannot begin the next plan: [a] is", []),
+    ],
+)
+def test_a_work_on_the_queue_stands_as_the_plan_that_it_waits_for(
+    work: dict[str, str], run: RunRow | None, need: str, words: str, verbs: list[str]
+) -> None:
+    plan = view(at_work(run)) if run is not None else None
+    queue = view_plan("queue:2", PlanOutline(), PlanFacts(), landing="pr", now=NOW, answered=None)
+    seen = view_work(queue, WorkProgress(begun=("plans/x.md",), **work), iso(ago(-1)), plan, now=NOW)
+    assert (seen.state, seen.words[: len(words)]) == (need, words)
+    assert seen.words.endswith("; begun: plans/x.md")
+    assert [action.verb for action in seen.actions] == (verbs or ["pause", "stop"])
+    assert f"  {seen.words}" in Page(Style(), NOW).render_plan(seen).splitlines()
 
 
 def test_a_run_that_has_ended_is_one_line() -> None:

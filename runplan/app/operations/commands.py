@@ -10,7 +10,7 @@ from runplan.app.operations import runs
 from runplan.app.operations.model import Accepted, Answer, Caller, Declined, operation
 from runplan.app.operations.requests import NowRequest, PauseRequest, ResumeRequest, StopRequest, TellRequest
 from runplan.domain.errors import NotFound, Unreachable, UsageError, error_with
-from runplan.domain.names import WATCHES
+from runplan.domain.names import QUEUE, WATCHES
 from runplan.domain.run.rows import Answer as RowAnswer, Command
 from runplan.domain.text import command, plain
 from runplan.engine.loop import preflight
@@ -41,7 +41,7 @@ def _pause_or_resume(caller: Caller, word: str, verb: str, then: str) -> Answer:
         run = store.get_interrupted_run(plan)
         has_run = run is not None and run.daemon
         row = store.get_schedule(plan)
-        is_kept = has_run or row is not None
+        is_kept = has_run or row is not None or plan.startswith(QUEUE)
         if is_kept and verb == "resume" and not plan.startswith(WATCHES):
             preflight.require_active(
                 context.landing_like(request_of(row).started) if row else context.for_plan(plan), plan

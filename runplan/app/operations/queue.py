@@ -27,7 +27,10 @@ def work(caller: Caller, request: WorkRequest) -> Answer:
         raise UsageError(f"work {count}: say how many plans to work on, or all")
     with caller.open() as context:
         if context.fleet is not None:
-            raise RefusedEarly("work needs one daemon; in a fleet, start each plan: its hosts take as many as they can")
+            raise RefusedEarly(
+                "a fleet has no work on the queue, because its hosts take as many plans as they can; "
+                "start each one: runplan start PLAN finish"
+            )
         context = runs.with_landing(context, asked.landing)
         runs.complete_landings(caller, context)
         context = runs.with_target_settings(context, asked.landing)

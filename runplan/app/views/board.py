@@ -7,7 +7,8 @@ from pathlib import PurePath
 from msgspec import Struct
 from msgspec.structs import replace
 
-from runplan.app.views.plans import PlanReader
+from runplan.app.operations.model import Caller
+from runplan.app.views.plans import PlanReader, read_plans
 from runplan.app.views.repositories import find_known, open_known
 from runplan.app.views.status import PlanState, PlanView
 from runplan.domain.errors import NotFound, RunplanError
@@ -16,8 +17,8 @@ from runplan.domain.standing.actions import NextAction
 from runplan.domain.standing.phases import PhaseState
 from runplan.domain.standing.queue import QueueEntry
 from runplan.domain.standing.usage import AgentUsage, sum_usage, usage_of
-from runplan.domain.text import counted
-from runplan.engine.loop.context import RepositoryContext
+from runplan.domain.text import counted, localized
+from runplan.engine.loop.context import RepositoryContext, plan_or_watch
 from runplan.engine.loop.queue import read_queue
 from runplan.engine.report.summary import Outlook, forecast_phases, list_landed
 from runplan.hosts.daemon.state import Known
@@ -101,8 +102,10 @@ class QueueView(Struct, frozen=True, kw_only=True):
     """The queue of a repository, the plan that is worked next first."""
 
     plans: tuple[QueueEntry, ...] = ()
+    words: str = ""  #: how it stands while nobody works on it
     forecast: str = ""  #: of the plans that are ready
     works: tuple[PlanView, ...] = ()  #: that begin plans of it, now or by a schedule
+    host: str = ""  #: why nobody can work on it
     repo: str = ""  #: the key of its repository
     repository: str = ""  #: a short name of it
 
@@ -128,14 +131,32 @@ class Board(Struct, frozen=True, kw_only=True):
         return [card for _, card in cards]
 
 
-def read_queue_view(context: RepositoryContext, views: Sequence[PlanView]) -> QueueView:
+def read_queue_view(context: RepositoryContext, views: Sequence[PlanView], now: datetime) -> QueueView:
     """The queue with a forecast of the plans that are ready, and the works among the views."""
-    plans = read_queue(context, context.store())
-    count = sum(plan.phases for plan in plans if not plan.why)
+    known = {view.plan: view for view in views}
+    plans = list(read_queue(context, context.store()))
+    for place, plan in enumerate(plans):
+        actions = known[plan.plan].actions if plan.plan in known else ()
+        needed = tuple(action for action in actions if not action.is_usual)
+        plans[place] = replace(plan, why=localized(plan.why, now=now), actions=needed)
+    ready = [plan for plan in plans if not plan.why]
+    count = sum(plan.phases for plan in ready)
     outlook = [Outlook(context.settings.agents.implementer)] * count
     forecast = forecast_phases(outlook, list_landed(context.store())) if count else ""
-    works = (view for view in views if view.plan.startswith(QUEUE))
-    return QueueView(plans=tuple(plans), forecast=forecast, works=tuple(works))
+    works = tuple(view for view in views if view.plan.startswith(QUEUE))
+    words = f"{counted(len(ready), 'plan is', 'plans are')} ready. Work on the next one: runplan work"
+    words = "" if works or not plans else words if ready else "No plan is ready; each says why."
+    return QueueView(plans=tuple(plans), words=words, forecast=forecast, works=works)
+
+
+def read_queue_here(caller: Caller, work: str, now: datetime) -> QueueView:
+    """The queue of the caller's repository, with one work on it, or with all."""
+    with caller.open(lenient=True) as context:
+        views, host = read_plans(context, "", now, warn=caller.warn)
+        name = plan_or_watch(context, work) if work else ""
+        queue = read_queue_view(context, views, now)
+    works = tuple(view for view in queue.works if name in ("", view.plan))
+    return replace(queue, works=works, host=host.error if host else "")
 
 
 def read_board(known: Sequence[Known], now: datetime) -> Board:
@@ -177,7 +198,7 @@ def read_repository(
         views, host = PlanReader(context, "", now, warn=warn).read()
         plans = [view for view in views if view.state is not PlanState.PAGE]
         cards = [make_card(context, view, repository.key, name) for view in plans]
-        queue = read_queue_view(context, views) if has_queue else QueueView()
+        queue = read_queue_view(context, views, now) if has_queue else QueueView()
     if host is not None:
         notes.append(host.error if host.state == "absent" else f"{name}: {host.error}")
     queues = [replace(queue, repo=repository.key, repository=name)] if len(queue.plans) > 1 else []

@@ -1,6 +1,5 @@
 """The plans of a repository with their phases, runs and schedules, as `status` shows them."""
 
-import json
 import re
 from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
@@ -12,14 +11,16 @@ from msgspec.structs import replace
 from runplan.adapters.configuration.places import socket_path, state_directory
 from runplan.adapters.store.protocol import open_store, store_exists
 from runplan.app.operations.model import Caller
-from runplan.app.views.status import HostView, Look, PlanState, PlanView, ScheduleView, sort_plans, view_plan
+from runplan.app.views.status import HostView, Look, PlanState, PlanView, ScheduleView, sort_plans, view_plan, view_work
+from runplan.domain.decoding import decode_json
 from runplan.domain.errors import RefusedEarly, RunplanError, Unreachable
 from runplan.domain.names import QUEUE, WATCHES, describe_watch
 from runplan.domain.plan.marks import PlanStatus
 from runplan.domain.run.dispatch import PROGRESS
 from runplan.domain.run.kinds import Mode, RunStatus, WaitKind
-from runplan.domain.run.rows import OwnerState, PlanFacts, Work
+from runplan.domain.run.rows import OwnerState, PlanFacts, WaitRow, Work, WorkProgress
 from runplan.domain.standing.phases import PlanOutline
+from runplan.domain.standing.queue import holds_up
 from runplan.domain.times import iso
 from runplan.engine.loop.context import (
     RepositoryContext,
@@ -31,6 +32,7 @@ from runplan.engine.loop.context import (
     spec_plans,
 )
 from runplan.engine.loop.queue import parse_outline, read_outline
+from runplan.engine.loop.runs import find_awaited
 from runplan.hosts.daemon.state import read_holder
 
 W = TypeVar("W", bound=Work)
@@ -55,7 +57,7 @@ class PlanReader:
         self._warn = warn  #: tells that the target is gone
         self._plan = plan  #: the only one to read; "" for all
         self._store = context.store()
-        self._facts = self._store.read_plan_facts(plan)
+        self._facts = self._store.read_plan_facts("" if plan.startswith(QUEUE) else plan)
         self._blobs: dict[str, dict[str, str]] = {}  #: by target and plan
         self._new: list[tuple[str, str, str]] = []  #: outlines of plans that were parsed here
         if context.fleet is not None:
@@ -67,7 +69,7 @@ class PlanReader:
     def read(self) -> tuple[list[PlanView], HostView | None]:
         """The plans, the most urgent first, and what keeps them from being worked."""
         known = [self._plan] if self._plan else known_plans(self._context, self._store.list_active_plans())
-        ran = [path for path, facts in self._facts.items() if facts.run is not None]
+        ran = [path for path, facts in self._facts.items() if facts.run is not None and self._plan in ("", path)]
         scheduled = [path for path, facts in self._facts.items() if facts.schedule is not None]
         scheduled += [path for path, facts in self._facts.items() if facts.wait and facts.wait.kind == WaitKind.QUEUE]
         watches = {path for path in ([self._plan] if self._plan else scheduled) if path.startswith(WATCHES)}
@@ -83,16 +85,22 @@ class PlanReader:
             facts = PlanFacts(schedule=self._facts[path].schedule, wait=self._facts[path].wait)
             last = self._store.list_firings(path, limit=1)
             answered = Look(last[0].at, last[0].answer, last[0].why) if last else None
-            if facts.wait is not None:
-                begun = ", ".join(json.loads(facts.wait.about)["begun"]) or "none yet"
-                answered = Look(facts.wait.since, "working", f"begun: {begun}")
             landing = landing if path.startswith(QUEUE) else "pr"
             view = view_plan(path, outline, facts, landing=landing, now=self._now, answered=answered)
-            views.append(replace(view, state=PlanState.RUNNING) if facts.wait else view)
+            views.append(self._view_work(view, facts.wait) if facts.wait is not None else view)
         if self._new and store_exists(self._context.journal):
             with suppress(RunplanError, OSError), closing(open_store(self._context.journal)) as store:
                 store.put_outlines(self._new)
         return sort_plans(views), closed or find_missing_host(self._context, views)
+
+    def _view_work(self, view: PlanView, row: WaitRow) -> PlanView:
+        """The work on the queue, as the plans stand that it has begun."""
+        work = decode_json(row.about, WorkProgress)
+        begun = {path: self._read_plan(path) for path in work.begun}
+        runs = ((path, facts.run) for path, (_, facts) in begun.items() if facts.run is not None)
+        held = [path for path, run in runs if holds_up(find_awaited(self._store, run))]
+        plans = [view_plan(path, *begun[path], landing="", now=self._now) for path in held[:1]]
+        return view_work(view, work, row.wake, next(iter(plans), None), now=self._now)
 
     def _read_plan(self, path: str) -> tuple[PlanOutline, PlanFacts]:
         facts = self._facts.get(path, PlanFacts())
@@ -179,7 +187,8 @@ def find_missing_host(context: RepositoryContext, views: Iterable[PlanView | Sch
             return not view.paused
         run = view.run
         is_due = run is not None and run.daemon and run.is_active and (run.state is not RunStatus.WAITING or run.wake)
-        return bool(is_due or view.queued or (view.schedule and not view.schedule.paused))
+        is_work = view.plan.startswith(QUEUE) and view.state is not PlanState.SCHEDULED
+        return bool(is_due or is_work or view.queued or (view.schedule and not view.schedule.paused))
 
     if not any(map(has_work, views)):
         return None

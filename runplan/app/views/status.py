@@ -9,9 +9,9 @@ from msgspec.structs import astuple, replace
 
 from runplan.domain.decoding import convert
 from runplan.domain.run.kinds import PLANNING_STEPS, UNFINISHED, Mode, RunOutcome, RunStatus, WaitKind
-from runplan.domain.run.rows import PlanFacts, RunRow, ScheduleRow, Work, wait_of
+from runplan.domain.run.rows import PlanFacts, RunRow, ScheduleRow, Work, WorkProgress, wait_of
 from runplan.domain.settings.schedule import describe_delay, next_slot
-from runplan.domain.standing.actions import NextAction, list_actions
+from runplan.domain.standing.actions import NextAction, list_actions, make_action
 from runplan.domain.standing.phases import PhaseOutline, PhaseState, PlanOutline, describe_phase, state_of_work
 from runplan.domain.text import clock, command, counted, in_words
 from runplan.domain.times import iso, parse_iso, zone as zone_of
@@ -227,6 +227,30 @@ def view_plan(
         path, facts, failed=failed, following=following, is_complete=view.is_complete, is_stuck=is_stuck
     )
     return replace(view, state=judge_state(view), words=describe_standing(view), actions=actions)
+
+
+def view_work(
+    view: PlanView, work: WorkProgress, wake: str | None, plan: PlanView | None, *, now: datetime
+) -> PlanView:
+    """The view of a work on the queue; `plan` is the one that has to end before it begins the next."""
+    state = PlanState.RUNNING
+    words = "Running: it begins the next plan"
+    actions = [make_action("pause", view.plan), make_action("stop", view.plan)]
+    if work.paused:
+        state = PlanState.SCHEDULED
+        words = f"Paused: by {work.paused}; it begins no further plan"
+        actions[0] = make_action("resume", view.plan)
+    elif work.trouble:
+        state = PlanState.WAITING
+        again = f"; it tries again at {clock(parse_iso(wake), None, now=now)}" if wake else ""
+        words = f"Needs attention: it cannot begin the next plan: {work.trouble}{again}"
+    elif plan is not None:
+        state = plan.state
+        verdict, _, about = plan.words.partition(": ")
+        words = f"{verdict}: {plan.plan}, {about}"
+        actions = [*(action for action in plan.actions if not action.is_usual), *actions]
+    begun = f"; begun: {', '.join(work.begun)}" if work.begun else ""
+    return replace(view, answered=None, state=state, words=f"{words}{begun}", actions=tuple(actions))
 
 
 def judge_state(view: PlanView) -> PlanState:

@@ -12,7 +12,7 @@ from runplan.domain.errors import Exit, RunplanError
 from runplan.domain.names import QUEUE
 from runplan.domain.run.events import Answered, QuestionAnswered, ReviewItem, RunStarted
 from runplan.domain.run.planning_events import ProposalMade
-from runplan.domain.run.rows import Answer
+from runplan.domain.run.rows import Answer, WorkProgress
 
 BY_PERSON = "a person"
 Reply: TypeAlias = Answered | QuestionAnswered | ProposalMade
@@ -42,11 +42,10 @@ class RunRequest(Struct, frozen=True, kw_only=True):
         return self.answer or self.answered or self.edited
 
 
-class QueueWork(Struct, frozen=True, kw_only=True):
+class QueueWork(WorkProgress, frozen=True, kw_only=True):
     """A request to work on plans of the queue; it is under way as long as its row is stored."""
 
     started: RunStarted  #: like each of its runs
-    begun: tuple[str, ...] = ()  #: its plans so far
 
     @property
     def left(self) -> float:

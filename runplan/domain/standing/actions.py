@@ -80,8 +80,6 @@ def list_actions(
     run = facts.run
     if facts.queued:
         return ()
-    if facts.wait is not None and facts.wait.kind == WaitKind.QUEUE:
-        return (make_action("stop", plan),)
     if run is not None and run.is_active:
         actions = _actions_of_run(plan, run, facts, is_stuck=is_stuck)
         actions += [action for action in _actions_of_schedule(plan, facts.schedule) if action.verb != "now"]

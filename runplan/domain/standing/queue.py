@@ -7,7 +7,8 @@ from msgspec import Struct
 from runplan.domain.names import is_named
 from runplan.domain.plan.marks import PlanStatus
 from runplan.domain.run.kinds import ON_PULL_REQUEST, RunStatus, WaitKind
-from runplan.domain.run.rows import PlanFacts, RunRow
+from runplan.domain.run.rows import PlanFacts, RunRow, wait_of
+from runplan.domain.standing.actions import NextAction
 from runplan.domain.standing.phases import PlanOutline
 from runplan.domain.text import command, counted
 
@@ -21,6 +22,7 @@ class QueueEntry(Struct, frozen=True, kw_only=True):
     phases: int = 0  #: that are open
     why: str = ""  #: why it is not worked now; "" for one that is ready
     is_pinned: bool = False
+    actions: tuple[NextAction, ...] = ()  #: that it calls for; added by the view
 
     @property
     def words(self) -> str:
@@ -64,7 +66,9 @@ def describe_delay(path: str, outlines: Mapping[str, PlanOutline], facts: PlanFa
     """Why the plan is not begun now; "" for nothing."""
     run = facts.run
     if run is not None and run.is_active:
-        return f"waits for you: {run.waiting_for}" if run.needs_person else "is worked on"
+        until = f", {wait_of(run.waiting_for).until} {run.wake}" if run.wake else ""
+        about = run.waiting_for if run.needs_person else f"{run.about or run.waiting_for}{until}"
+        return f"waits{' for you' * is_for_person(run)}: {about}" if run.waiting_for else "is worked on"
     if facts.queued:
         return f"queued: {facts.queued}"
     refused_at, verb, refused = facts.refused
@@ -95,5 +99,8 @@ def move_plan(order: list[str], places: Mapping[str, int], plan: str, to: int) -
 
 def holds_up(run: RunRow) -> bool:
     """Whether the queue waits for the run: it works, or would lack a key as the next one does."""
-    is_for_person = run.needs_person or run.waiting_for in ON_PULL_REQUEST
-    return run.is_active and (not is_for_person or run.waiting_for == WaitKind.KEY)
+    return run.is_active and (not is_for_person(run) or run.waiting_for == WaitKind.KEY)
+
+
+def is_for_person(run: RunRow) -> bool:
+    return run.needs_person or run.waiting_for in ON_PULL_REQUEST

@@ -16,6 +16,7 @@ from runplan.app.views.journal import describe_event, event_words, follow_events
 from runplan.app.views.transcript import Transcript
 from runplan.domain.decoding import as_json
 from runplan.domain.errors import NotFound
+from runplan.domain.names import QUEUE
 from runplan.domain.run import events as e
 from runplan.domain.run.recorded import from_json
 from runplan.domain.run.rows import EventRow, RunRow
@@ -23,6 +24,7 @@ from runplan.domain.standing.usage import usage_of
 from runplan.domain.text import clock, escaped, localized, plain, zone_name
 from runplan.domain.times import parse_iso
 from runplan.interfaces.cli.show import progress
+from runplan.interfaces.cli.show.report import print_queue
 from runplan.interfaces.cli.terminal import Style, warn
 
 #: Fields that only runplan itself needs.
@@ -129,6 +131,9 @@ class Transcripts:
 
 
 def run_explain(args: argparse.Namespace) -> None:
+    if args.plan and args.plan.startswith(QUEUE):
+        print_queue(args.plan, is_json=args.json)
+        return
     with open_run(Caller(warn=warn), args.plan) as (_, store, newest):
         every, repeats = read_steps(store, newest.id)
     steps = [step for step in every if args.phase in (None, step.phase)]

@@ -11,13 +11,13 @@ from runplan.app.operations.model import Caller
 from runplan.app.operations.queue import queue
 from runplan.app.operations.requests import ForgetRequest, QueueRequest
 from runplan.app.operations.upkeep import forget, list_lessons
-from runplan.app.views.board import read_queue_view
-from runplan.app.views.plans import read_plans
+from runplan.app.views.board import read_queue_here
 from runplan.app.views.reports import News, PlanReport, read_news, read_report
 from runplan.app.views.repositories import read_all_inboxes
 from runplan.app.views.status import describe_schedule
 from runplan.domain.decoding import as_json
 from runplan.domain.errors import UsageError
+from runplan.domain.standing.actions import describe_actions
 from runplan.domain.text import command_in, in_words, plain, visible
 from runplan.domain.times import iso, parse_iso
 from runplan.interfaces.cli.terminal import Style, say, warn
@@ -93,22 +93,31 @@ def run_queue(args: argparse.Namespace) -> None:
     if args.action:
         queue(caller, QueueRequest(action=args.action, plan=args.plan, to=args.to))
         return
-    with caller.open(lenient=True) as context:
-        views, host = read_plans(context, "", datetime.now(UTC), warn=warn)
-        view = read_queue_view(context, views)
-    if args.json:
+    print_queue("", is_json=args.json)
+
+
+def print_queue(work: str, *, is_json: bool) -> None:
+    """The plans of the queue and the works on it; of one with a name only that work, and first."""
+    now = datetime.now(UTC)
+    view = read_queue_here(Caller(warn=warn), work, now)
+    if is_json:
         print(as_json(view))
         return
-    width = max((len(plan.plan) for plan in view.plans), default=0)
-    for number, plan in enumerate(view.plans, 1):
-        print(plain(f"{number:>3}  {plan.plan:<{width}}  {'pinned, ' * plan.is_pinned}{plan.words}"))
     style = Style.of(sys.stdout)
-    lines = [f"Forecast of what is ready: {view.forecast}"] if view.forecast else []
-    now = datetime.now(UTC)
-    for work in view.works:
-        when = describe_schedule(work.schedule, now=now) if work.schedule is not None else ""
-        lines.append(f"{work.plan}: {'; '.join(filter(None, [work.words, when]))}")
-    lines += [host.error] if host else []
-    print(*([""] if lines and view.plans else []), *(style.wrap(plain(line), "  ") for line in lines), sep="\n")
-    if not view.plans:
-        print("No plan is open.")
+    width = max((len(plan.plan) for plan in view.plans), default=0)
+    plans = []
+    for number, plan in enumerate(view.plans, 1):
+        line = f"{number:>3}  {plan.plan:<{width}}  {'pinned, ' * plan.is_pinned}{plan.words}"
+        plans.append(style.wrap(plain(line), "     "))
+        plans += [style.wrap(f"     {describe_actions(plan.actions[:1])}", "       ")] if plan.actions else []
+    lines = [view.words] if view.words else []
+    for own in view.works:
+        when = describe_schedule(own.schedule, now=now) if own.schedule is not None else ""
+        lines.append(f"{own.plan}: {'; '.join(filter(None, [own.words, when]))}")
+        needed = describe_actions(action for action in own.actions if not action.is_usual)
+        lines += [f"  {needed}"] if needed else []
+    lines += [f"Forecast of what is ready: {view.forecast}"] if view.forecast else []
+    lines += [view.host] if view.host else []
+    lines = [style.wrap(plain(line), "  ") for line in lines]
+    blocks = [lines, plans] if work else [plans, lines]
+    print("\n\n".join("\n".join(block) for block in blocks if block) or "No plan is open.")

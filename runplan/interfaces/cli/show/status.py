@@ -122,6 +122,7 @@ class Page:
         about = []
         if view.answered:
             about.append(f"Last look at {self._local_time(view.answered.at)}: {view.answered.words}")
+        about += [view.words] if view.answered is None and view.words else []
         about += self._run_lines(view)
         if view.queued not in (None, "stop", "pause"):
             about.append(f"Queued: {view.queued}; the daemon, or a worker of the fleet, executes it when it responds")
