@@ -84,9 +84,11 @@ def test_the_queue_is_a_column_of_the_board_that_can_be_reordered(browser: Brows
         return re.findall(r'<th scope="row">\d\. <a href="[^"]*plan=plans%2F(\w+).md"', section)
 
     assert queue() == ["X", "ask", "bad"]
-    assert browser.get("/").text.count('name="action" value="move"') == 4, "up and down"
+    section = browser.get("/").text.partition('<section id="queue"')[2]
+    assert section.count('name="action" value="move ') == 4, "up and down"
+    assert section.count('name="verb" value="queue"') == 3, "one form a plan"
     repo = know(project.env, project.path).key
-    moved = browser.act(verb="queue", repo=repo, plan="plans/bad.md", action="move", to="1")
+    moved = browser.act(verb="queue", repo=repo, plan="plans/bad.md", action="move 1")
     assert (moved.status, moved.headers["location"]) == (303, "/#queue")
     assert queue() == ["bad", "X", "ask"]
     browser.act(verb="queue", repo=repo, plan="plans/bad.md", action="unpin")

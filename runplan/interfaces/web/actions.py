@@ -40,8 +40,7 @@ class Form(Struct, frozen=True, kw_only=True):
     goal: str = ""  #: of a plan to be written
     quick: str = ""
     fresh: str = ""
-    action: str = ""  #: on the queue
-    to: str = ""  #: the new number of a plan in it
+    action: str = ""  #: on the queue: pin, unpin, or move and the new number of the plan
 
     @property
     def effect(self) -> str:
@@ -78,7 +77,8 @@ def read_request(form: Form) -> object:
     text = form.text.strip()
     values = {**asdict(form), "text": text, "why": text, "options": options}
     values |= {"goal": form.goal.strip(), "quick": bool(form.quick), "fresh": bool(form.fresh)}
-    values["to"] = int(form.to) if form.to.isdecimal() and len(form.to) < 9 else None
+    action, _, to = form.action.partition(" ")
+    values |= {"action": action, "to": int(to) if to.isdecimal() and len(to) < 9 else None}
     kind = OPERATIONS[form.verb][1]
     names = [field.name for field in fields(kind) if field.name in values]
     if missing := [name for name in names if name in NEEDED and not values[name]]:
