@@ -135,7 +135,7 @@ def test_bad_calls_are_refused_in_the_words_of_the_command(project: Project) -> 
             await session.call("merge")
         tools = {tool.name: tool.annotations for tool in (await session.client.list_tools()).tools}
         assert {name for name, hints in tools.items() if hints and hints.read_only_hint} == {
-            *("status", "check", "follow", "report", "diff", "inbox")
+            *("status", "check", "follow", "report", "diff", "inbox", "queue")
         }
         assert {name for name, hints in tools.items() if hints and hints.destructive_hint} == {
             *("stop", "approve", "reject")

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from runplan.app.operations.model import Accepted, Caller
 from runplan.app.operations.table import try_operation
+from runplan.app.views.board import read_queue_here
 from runplan.app.views.changes import ChangeView, ProposalView, read_change, view_planning
 from runplan.app.views.checks import read_plan_file, view_plan_file
 from runplan.app.views.ending import follow_run
@@ -40,6 +41,8 @@ def carry_out(name: str, asked: object, caller: Caller, is_over: Callable[[], bo
             report = read_report(caller, asked.plan)
             view = {"plan": report.plan, "report": report.markdown, "title": report.title, "phases": report.phases}
             return make_result(_encode(view))
+        case "queue":
+            return make_result(_encode(read_queue_here(caller, "", datetime.now(UTC))))
         case "inbox":
             return make_result(_encode(read_all_inboxes(caller.env)))
         case "diff":

@@ -53,6 +53,8 @@ TOOLS = {
         required=("plan",),
         optional=("timeout",),
     ),
+    "queue": McpTool(text="List the plans in the order in which work takes them, and why one waits."),
+    "work": _changing(requests.WorkRequest, optional=("options",)),
     "stop": _changing(requests.StopRequest, "plan", destroys=True),
     "pause": _changing(requests.PauseRequest, "plan"),
     "resume": _changing(requests.ResumeRequest, "plan"),
@@ -94,4 +96,5 @@ def schema_of(tool: McpTool) -> dict[str, object]:
     for name in names:
         for about in get_args(hints[name]):
             properties[name] |= {"description": about.text} if isinstance(about, Help) else {}
-    return {"type": "object", "properties": properties, "required": [*tool.required], "additionalProperties": False}
+    required = {"required": [*tool.required]} if tool.required else {}
+    return {"type": "object", "properties": properties, **required}  # `parse_arguments` refuses any other
