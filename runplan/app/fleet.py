@@ -3,7 +3,6 @@
 import re
 import socket
 from collections.abc import Collection, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 from runplan import __version__
@@ -11,7 +10,7 @@ from runplan.adapters.configuration.places import user_file
 from runplan.adapters.store import hosts
 from runplan.adapters.store.claims import name_owner
 from runplan.adapters.store.heartbeat import WorkerRow
-from runplan.adapters.store.location import FleetLocation, hide_password
+from runplan.adapters.store.location import hide_password
 from runplan.adapters.store.postgres import initialize, list_fleet
 from runplan.app.operations.model import Caller
 from runplan.domain.errors import RefusedEarly, UsageError
@@ -19,35 +18,27 @@ from runplan.domain.fleet import FleetState
 from runplan.domain.plan.body import HOST_LABEL
 from runplan.domain.run.rules.hosts import MAX_LABELS
 from runplan.engine.loop.context import remote_url
-from runplan.engine.report.metrics import collect_fleet_samples, metrics_text
 from runplan.hosts.fleet.worker import work_on_plans
 
 
 def read_fleet(caller: Caller) -> FleetState:
-    return hosts.read_fleet(_require_dsn(caller))
-
-
-def read_metrics(caller: Caller) -> str:
-    dsn = _require_dsn(caller)
-    state = hosts.read_fleet(dsn)
-    stores = {url: FleetLocation(dsn, url) for url in state.repositories}
-    return metrics_text(stores, now=datetime.now(UTC), process=collect_fleet_samples(state))
+    return hosts.read_fleet(require_dsn(caller))
 
 
 def set_draining(caller: Caller, host: str, *, draining: bool) -> None:
     caller.refuse_to_agents(f"fleet {'drain' if draining else 'up'}")
-    hosts.set_draining(_require_dsn(caller), host, draining=draining)
+    hosts.set_draining(require_dsn(caller), host, draining=draining)
 
 
 def forget_host(caller: Caller, host: str) -> None:
     caller.refuse_to_agents("fleet forget")
-    hosts.forget_host(_require_dsn(caller), host)
+    hosts.forget_host(require_dsn(caller), host)
 
 
 def set_up_fleet(caller: Caller, urls: Sequence[str]) -> tuple[str, list[str]]:
     """Create the tables, and add the repositories, or that of the current directory; the database and all of them."""
     caller.refuse_to_agents("fleet init")
-    dsn = _require_dsn(caller)
+    dsn = require_dsn(caller)
     given = [str(Path(url).resolve()) if Path(url).exists() else url for url in urls]
     if not given:
         with caller.open() as context:
@@ -62,7 +53,7 @@ def set_up_fleet(caller: Caller, urls: Sequence[str]) -> tuple[str, list[str]]:
 def work(caller: Caller, host: str, labels: Collection[str], slots: int | None) -> None:
     """Work on plans of the fleet until the process is ended; `host` is by default the name of the machine."""
     caller.refuse_to_agents("worker")
-    _require_dsn(caller)
+    require_dsn(caller)
     slots = caller.user_settings.daemon.max_parallel if slots is None else slots
     host = host or socket.gethostname()
     if slots < 1 or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", host):
@@ -73,7 +64,7 @@ def work(caller: Caller, host: str, labels: Collection[str], slots: int | None) 
     work_on_plans(caller.env, row, caller.say)
 
 
-def _require_dsn(caller: Caller) -> str:
+def require_dsn(caller: Caller) -> str:
     if dsn := caller.user_settings.fleet.dsn:
         return dsn
     place = user_file(caller.env)

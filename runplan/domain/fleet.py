@@ -25,6 +25,8 @@ class WorkerHost(Struct, frozen=True):
     draining: bool
     sick: str  #: why it takes no plans, by its own check
     free: int  #: bytes on its disk
+    failures: int  #: heartbeats of its worker that did not reach the database
+    latency_s: float  #: of the database, by its last heartbeat
     dead: bool
 
     @property

@@ -159,11 +159,13 @@ def test_figures_count_runs_phases_dispatches_and_slots(store: Store) -> None:
         id="d", role=Role.IMPLEMENT, ending=Ending.EXITED, code=0, agent="a", usd=0.5, input_tokens=2
     )
     append(store, fence, row(), FAILED, LANDED, replace(LANDED, phase=""), ended, ended)
+    append(store, fence, row(), e.ClaimTaken(owner="alpha/1"), e.ClaimTaken(owner="alpha/1", took_over="beta/1"))
     append(store, fence, row(state="waiting", waiting_for="approval"), e.Queued())
     store.put_schedule(SCHEDULE)
     store.answer_slot(FiringRow(plan=PLAN, slot="s", at=NOW, answer="fired"))
     figures = store.compute_figures(now=parse_iso(LATER).timestamp())
     assert (figures.runs, figures.waiting_s) == ({(PLAN, "waiting"): 1}, {(PLAN, "approval"): 5400})
+    assert figures.takeovers == {(PLAN,): 1}
     assert (figures.landed, figures.failed) == ({(PLAN,): 1}, {(PLAN, "timeout"): 1})
     assert (figures.schedules, figures.slots) == ({(PLAN, "active"): 1}, {(PLAN, "fired"): 1})
     assert figures.dispatches == (DispatchTotal("implement", "a", "exited", 2, 0, 1, 4, 0, 0),)

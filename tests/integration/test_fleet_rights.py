@@ -25,7 +25,7 @@ from runplan.adapters.store.postgres import (
     require_version,
 )
 from runplan.domain.errors import RefusedEarly, RunplanError, Unreachable
-from tests.support.postgres import a_location, start_server
+from tests.support.postgres import a_location, create_database, start_server
 from tests.support.tls import make_certificate, tls_before
 
 #: Older ones add values to an enumeration, which no single transaction can; no fleet ever had them.
@@ -131,6 +131,19 @@ def test_an_upgrade_changes_every_repository_or_nothing(database: str, next_vers
     assert run(member, "INSERT INTO runplan.racks VALUES ('r2') RETURNING name") == [("r2",)]
 
 
+def test_a_database_of_version_1_is_migrated_with_its_rows(database: str, tmp_path: Path) -> None:
+    first = tmp_path / "first"
+    shutil.copytree(str(MIGRATIONS), first, ignore=shutil.ignore_patterns("*-[!1].sql"))
+    initialize(database, [URL], migrations=first)
+    run(database, "INSERT INTO runplan.workers (owner, host, labels, slots, version) VALUES ('a/1', 'a', '{}', 1, '')")
+    initialize(database, [])
+    assert run(database, "SELECT host, failures FROM runplan.workers") == [("a", 0)]
+    newest = create_database()
+    initialize(newest, [URL])
+    with psycopg.connect(database) as migrated, psycopg.connect(newest) as made:
+        assert describe_tables(migrated) == describe_tables(made)
+
+
 def describe_tables(db: psycopg.Connection) -> set[tuple[object, ...]]:
     columns = "SELECT table_name::text, column_name::text, data_type::text FROM information_schema.columns"
     functions = "SELECT proname::text, pg_get_function_arguments(oid), pg_get_functiondef(oid) FROM pg_proc"
@@ -168,8 +181,9 @@ def test_another_version_is_refused_with_the_command_that_helps(database: str, n
         PostgresStore(location)
 
     initialize(database, [URL], migrations=next_version)
+    versions = f"has version {SCHEMA_VERSION + 1}, this runplan needs {SCHEMA_VERSION}"
     for refused in (lambda: PostgresStore(location), lambda: connect(database), lambda: initialize(database, [])):
-        with pytest.raises(RefusedEarly, match=r"has version 2, this runplan needs 1; update runplan on this host$"):
+        with pytest.raises(RefusedEarly, match=f"{versions}; update runplan on this host$"):
             refused()
 
     with pytest.raises(RefusedEarly, match=r"has version 2, this runplan needs 3; update the database: runplan fleet"):

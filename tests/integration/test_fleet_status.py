@@ -1,21 +1,27 @@
 """runplan fleet status, drain, up and metrics, on rows that workers and clients have written."""
 
+import contextlib
 import json
 import re
+import signal
+import subprocess
+import urllib.request
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
 import pytest
+import yaml  # type: ignore[import-untyped]
 
 from runplan.adapters.store.heartbeat import RECOVER_PLANS, Heartbeat, WorkerRow
 from runplan.adapters.store.location import FleetLocation
 from runplan.adapters.store.postgres import PostgresStore, initialize
 from runplan.domain.errors import Unreachable
 from tests.e2e.test_docs import documented, shape
-from tests.support.cli import Project, Ran, a_project
-from tests.support.postgres import create_database
+from tests.support.cli import RUNPLAN, Project, Ran, a_project
+from tests.support.documents import read
+from tests.support.postgres import create_database, start_server
 
 URL = "example.com/acme/app"
 WORKER = """
@@ -145,20 +151,68 @@ def test_an_unknown_host_is_refused_with_the_known_ones(fleet: Fleet) -> None:
 
 
 def test_metrics_are_those_of_hosts_queue_and_repositories(fleet: Fleet) -> None:
-    fleet.add_worker("alpha", slots=2)
+    row = WorkerRow(owner="alpha/1", host="alpha", labels=[], slots=2, version="1.0")
+    with closing(Heartbeat(fleet.dsn, row)) as heartbeat:
+        heartbeat.beat(None)
+        heartbeat.beat(None, free=5, failures=3)
+    fleet.execute("UPDATE workers SET seen = now() + INTERVAL '600 s'")
     fleet.add_worker("beta", silent_s=120)
     with fleet.store() as store:
         store.claim_plan("plans/A.md", run="r1", owner="alpha/1")
         store.queue_plan("plans/B.md")
+        add = "INSERT INTO events (run, plan, at, type, body) VALUES ('r1', 'plans/A.md', '', ?, ?)"
+        for owner in ("", "beta/1"):
+            store.execute_alone(add, "ClaimTaken", json.dumps({"owner": "alpha/1", "took_over": owner}))
+        store.execute_alone(add, "DispatchEnded", '{"role": "implement", "agent": "codex", "ending": "lost"}')
     lines = fleet.run("metrics").out.splitlines()
+    repeated = f'agent="codex",ending="lost",repository="{URL}",role="implement"'
     assert {
-        'runplan_fleet_host_up{host="alpha"} 1',
-        'runplan_fleet_host_up{host="beta"} 0',
-        'runplan_fleet_slots{host="alpha"} 2',
-        'runplan_fleet_plans{host="alpha"} 1',
-        "runplan_fleet_queue_length 1",
+        'runplan_fleet_host_up{host="alpha"} 1.0',
+        'runplan_fleet_host_up{host="beta"} 0.0',
+        'runplan_fleet_slots{host="alpha"} 2.0',
+        'runplan_fleet_plans{host="alpha"} 1.0',
+        'runplan_fleet_disk_free_bytes{host="alpha"} 5.0',
+        'runplan_fleet_heartbeats_failed_total{host="alpha"} 3.0',
+        "runplan_fleet_queue_length 1.0",
+        "runplan_fleet_database_up 1.0",
+        f'runplan_takeovers_total{{plan="plans/A.md",repository="{URL}"}} 1.0',
+        f"runplan_dispatches_total{{{repeated}}} 1.0",
+        "# TYPE runplan_takeovers_total counter",
         "# TYPE runplan_fleet_heartbeat_age_seconds gauge",
     } <= {*lines}
+    (latency,) = [line.split()[1] for line in lines if line.startswith('runplan_fleet_database_seconds{host="alpha"}')]
+    assert float(latency) > 0
+    known = {re.split(r"[ {]", line)[0] for line in lines}
+    rules = yaml.safe_load(read("config/fleet/alerts.yaml"))["groups"][0]["rules"]
+    named = {name for rule in rules for name in re.findall(r"runplan_\w+", rule["expr"])}
+    assert named
+    assert named - known == set()
+
+
+def test_metrics_are_served_also_while_the_database_is_away_until_sigterm(fleet: Fleet) -> None:
+    def scrape() -> set[str]:
+        with urllib.request.urlopen(url, timeout=30) as answer:
+            return {re.sub(r"^(\w+).* ", r"\1 ", line) for line in answer.read().decode().splitlines()}
+
+    fleet.add_worker("alpha", slots=2)
+    command = [str(RUNPLAN), "fleet", "metrics", "--serve", "--port", "0"]
+    env = {**fleet.project.env, "RUNPLAN_FLEET_DSN": fleet.dsn}
+    with (
+        subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True) as server,
+        contextlib.ExitStack() as stack,
+    ):
+        stack.callback(server.kill)
+        assert server.stderr is not None
+        url = server.stderr.readline().split()[-1]
+        assert {"runplan_fleet_database_up 1.0", "runplan_fleet_slots 2.0"} <= scrape()
+        with psycopg.connect(start_server().dsn, autocommit=True) as db:
+            db.execute(f"DROP DATABASE {fleet.dsn.rpartition('/')[2]} WITH (FORCE)")
+        lines = scrape()
+        assert "runplan_fleet_database_up 0.0" in lines
+        assert "runplan_fleet_slots 2.0" not in lines
+        assert "does not answer" in server.stderr.readline()
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(30) == 0
 
 
 @pytest.mark.rest
@@ -176,7 +230,7 @@ def test_doctor_names_the_database_and_its_workers(fleet: Fleet) -> None:
         "name": "fleet",
         "ok": True,
         "state": "ok",
-        "detail": f"{fleet.dsn}, version 1; 1 living worker",
+        "detail": f"{fleet.dsn}, version 2; 1 living worker",
         "remedy": "",
     }
     assert check("postgresql://uma:secret@127.0.0.1:1/runplan")["state"] == "FAIL"

@@ -14,6 +14,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from runplan.adapters.store.postgres import SCHEMA_VERSION
 from runplan.domain.times import iso
 from tests.support.cli import SETTINGS, Project, Ran, a_plan, end_processes_of, processes_of, steps, until, work, writes
 from tests.support.forks import Process
@@ -302,7 +303,8 @@ def test_a_worker_that_is_older_than_the_database_drains_and_is_restarted(fleet:
     assert fleet.workers["a"].wait(30) == 5
     assert (fleet.count("claims"), fleet.count("procrastinate_jobs WHERE task_name='runplan.work'")) == (0, 1)
     again = fleet.add_host("a").runplan("worker", "--host", "a")
-    assert (again.code, again.last.endswith("this runplan needs 1; update runplan on this host")) == (5, True)
+    helps = f"this runplan needs {SCHEMA_VERSION}; update runplan on this host"
+    assert (again.code, again.last.endswith(helps)) == (5, True)
     fleet.rows("UPDATE version SET version=version-1 RETURNING 1")  # stands for the update of the host
     fleet.start_worker("a")
     until(lambda: fleet.states() == {"1": "done"})

@@ -25,7 +25,7 @@ from msgspec.structs import replace
 
 from runplan.adapters.store.claims import Claims
 from runplan.adapters.store.location import FleetLocation
-from runplan.adapters.store.postgres import PostgresStore
+from runplan.adapters.store.postgres import SCHEMA_VERSION, PostgresStore
 from runplan.adapters.store.sql import AGENDA
 from runplan.adapters.store.sqlite import TABLES
 from runplan.domain.errors import Unreachable
@@ -69,8 +69,8 @@ SWITCHES = 0.1  #: of the turns between two effects, how many go to another one
 FREEZES = 0.004  #: how many of them freeze the worker
 CUTS = {"COMMIT": 0.03}  #: of statements, how many the network breaks off
 URL = "example.com/acme/app"
-FLEET_TABLES = """
-CREATE TABLE version (version); INSERT INTO version VALUES (1);
+FLEET_TABLES = f"""
+CREATE TABLE version (version); INSERT INTO version VALUES ({SCHEMA_VERSION});
 CREATE TABLE repositories (schema);
 CREATE TABLE workers (owner TEXT PRIMARY KEY, seen REAL, draining BOOLEAN DEFAULT false,
     sick TEXT DEFAULT '', labels TEXT DEFAULT '');

@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]
 
-from runplan.domain.fleet import FleetState, Permits, WorkerHost
-from runplan.engine.report.metrics import collect_fleet_samples
 from runplan.interfaces.cli.main import parser_of
 from tests.support.documents import ROOT, read
 from tests.support.image import instructions
@@ -67,18 +65,6 @@ def test_the_compose_file_names_services_volumes_and_commands_that_are_there() -
         test = service["healthcheck"]["test"][1].replace('"$$(hostname)"', service["hostname"]).split()
         assert service["hostname"] in service["command"]
         require_command(test[1:])
-
-
-def test_alerts_are_about_metrics_that_are_there() -> None:
-    host = WorkerHost(
-        name="a", plans=[], version="", labels=[], slots=1, seen_s=0.0, draining=False, sick="", free=0, dead=False
-    )
-    state = FleetState(hosts=[host], queue=[], permits=Permits(0, 0, 0, 0), limits=[], repositories=[])
-    known = {sample.name for sample in collect_fleet_samples(state)}
-    rules = yaml.safe_load(read(f"{FOLDER}/alerts.yaml"))["groups"][0]["rules"]
-    named = {name for rule in rules for name in re.findall(r"runplan_\w+", rule["expr"])}
-    assert named
-    assert named - known == set()
 
 
 @pytest.mark.rest

@@ -1,6 +1,7 @@
 """How a worker shows that it lives, hears of commands and lost plans, and takes its turn among all hosts."""
 
 import contextlib
+import time
 from collections.abc import Collection
 
 import psycopg
@@ -8,7 +9,14 @@ from msgspec import Struct
 from msgspec.structs import asdict
 from psycopg import sql
 
-from runplan.adapters.store.postgres import CHANNEL, SCHEMA_VERSION, PostgresStore, connect, require_queue, translated_errors
+from runplan.adapters.store.postgres import (
+    CHANNEL,
+    SCHEMA_VERSION,
+    PostgresStore,
+    connect,
+    require_queue,
+    translated_errors,
+)
 from runplan.domain.errors import RefusedEarly
 
 JOBS = "procrastinate_any_queue_v1"  #: notified for each new job
@@ -24,7 +32,8 @@ WHERE NOT EXISTS (
     SELECT FROM workers AS other LEFT JOIN mine ON true
     WHERE host=%(host)s AND machine<>%(machine)s AND seen > now() - lease()
       AND (other.started, owner) < (coalesce(mine.started, 'infinity'), %(owner)s))
-ON CONFLICT (owner) DO UPDATE SET seen=now(), sick=%(sick)s, free=%(free)s
+ON CONFLICT (owner) DO UPDATE SET seen=now(), sick=%(sick)s, free=%(free)s,
+    failures=%(failures)s, latency_s=%(latency_s)s
 RETURNING draining, (SELECT version FROM version)"""
 #: Of Procrastinate. Another worker deletes it while this one is frozen.
 _BEAT_QUEUE = """
@@ -56,6 +65,7 @@ class Heartbeat:
     def __init__(self, dsn: str, row: WorkerRow) -> None:
         self._row = row
         self.version = SCHEMA_VERSION  #: of the tables, at the last heartbeat
+        self._latency_s = 0.0  #: of the last heartbeat
         self._db: psycopg.Connection = connect(dsn)
         require_queue(self._db)
         for channel in (CHANNEL, JOBS, WORKERS):
@@ -68,11 +78,14 @@ class Heartbeat:
         return float(lease_s)
 
     @translated_errors()
-    def beat(self, queue: int | None, *, sick: str = "", free: int = 0) -> bool:
+    def beat(self, queue: int | None, *, sick: str = "", free: int = 0, failures: int = 0) -> bool:
         """Show that the worker lives, also to the queue that knows it by a number; whether it is to drain."""
+        health = {"sick": sick, "free": free, "failures": failures, "latency_s": self._latency_s}
         if queue is not None:
             self._db.execute(_BEAT_QUEUE, (queue,))
-        row = self._db.execute(_BEAT, {**asdict(self._row), "sick": sick, "free": free}).fetchone()
+        begun = time.monotonic()
+        row = self._db.execute(_BEAT, asdict(self._row) | health).fetchone()
+        self._latency_s = time.monotonic() - begun
         if row is None:
             raise NameTaken(
                 f"another machine works in this fleet as {self._row.host}; choose another name: --host NAME"

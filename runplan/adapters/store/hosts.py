@@ -7,7 +7,7 @@ from runplan.domain.text import in_words
 
 _HOSTS = """
 SELECT DISTINCT ON (host) host, version, labels, slots, extract(epoch FROM now() - seen)::float, draining,
-       sick, free, seen <= now() - lease()
+       sick, free, failures, latency_s, seen <= now() - lease()
 FROM workers ORDER BY host, seen DESC"""
 _CLAIMS = "SELECT url, plan, split_part(owner, '/', 1) FROM claimed JOIN repositories USING (schema)"
 #: A second job of a plan that a host has in hand is only a reminder for that host.

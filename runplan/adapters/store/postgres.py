@@ -25,7 +25,7 @@ from runplan.domain.run.rows import ClaimResult, HeldByOther, OwnerState
 from runplan.domain.run.rules.hosts import name_queue
 from runplan.domain.text import command
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 FLEET = "runplan"  #: the schema of all repositories
 ROLE = "runplan_worker"  #: the group of roles with the rights of workers and clients
 INIT = command("runplan", "fleet", "init")

@@ -34,6 +34,8 @@ PHASE = "json_extract(body, '$.phase')"
 #: By plan and a further key.
 FIGURES = {
     "runs": "SELECT plan, state, count(*) FROM runs GROUP BY 1, 2",
+    "takeovers": "SELECT plan, count(*) FROM events WHERE type='ClaimTaken'"
+    " AND coalesce(json_extract(body, '$.took_over'), '')<>'' GROUP BY 1",
     # The landing of a completed plan has no phase, and an undo lands as well: both are no landed phases.
     "landed": f"SELECT plan, count(*) FROM events WHERE type='Landed' AND {PHASE}<>'' AND run NOT IN (SELECT run FROM"
     " events WHERE type='RunStarted' AND json_extract(body, '$.mode')='undo') GROUP BY 1",

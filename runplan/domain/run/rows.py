@@ -221,6 +221,7 @@ class UsageTotal(Struct, frozen=True):
 
 class Figures(Struct, frozen=True, kw_only=True):
     runs: Mapping[tuple[str, ...], float]  #: by state
+    takeovers: Mapping[tuple[str, ...], float]
     landed: Mapping[tuple[str, ...], float]  #: phases, without undone ones and completed plans
     failed: Mapping[tuple[str, ...], float]  #: attempts, by reason
     waiting_s: Mapping[tuple[str, ...], float]  #: the longest wait, by its kind

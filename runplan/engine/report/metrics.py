@@ -17,6 +17,7 @@ _ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", '"': '\\"'})  #: in the val
 #: Metrics of a journal by their figure: name, help and labels.
 _METRICS = {
     "runs": ("runs", "Runs by state", ("plan", "state")),
+    "takeovers": ("takeovers_total", "Runs that were taken over from a dead process", ("plan",)),
     "landed": ("phases_landed_total", "Landed phases", ("plan",)),
     "failed": ("phases_failed_total", "Failed attempts at phases", ("plan", "reason")),
     "waiting_s": ("waiting_seconds", "Waiting time of waiting runs", ("plan", "for")),
@@ -53,14 +54,18 @@ def collect_samples(store: Store, *, repository: str, now: datetime) -> Iterator
 
 
 def metrics_text(journals: Mapping[str, Location], *, now: datetime, process: Iterable[Sample] = ()) -> str:
-    all_samples = list(process)
+    return render_samples([*process, *read_journals(journals, now=now)])
+
+
+def read_journals(journals: Mapping[str, Location], *, now: datetime) -> list[Sample]:
+    all_samples: list[Sample] = []
     for root, journal in journals.items():
         # One that was moved away, is damaged or of a newer version: `status` there says which.
         with contextlib.suppress(RunplanError, OSError):
             if store_exists(journal):
                 with contextlib.closing(open_store(journal, writable=False)) as store:
-                    all_samples += list(collect_samples(store, repository=root, now=now))
-    return render_samples(all_samples)
+                    all_samples += collect_samples(store, repository=root, now=now)
+    return all_samples
 
 
 def this_process(
@@ -89,6 +94,9 @@ def collect_fleet_samples(state: FleetState) -> Iterator[Sample]:
         yield Sample("runplan_fleet_host_sick", "1 for a host that fails its own check", about, sick)
         yield Sample("runplan_fleet_disk_free_bytes", "Free bytes on the disk of a host", about, host.free)
         yield Sample("runplan_fleet_heartbeat_age_seconds", "Time since the last heartbeat", about, host.seen_s)
+        help_ = "Heartbeats of the running worker that did not reach the database"
+        yield Sample("runplan_fleet_heartbeats_failed_total", help_, about, host.failures)
+        yield Sample("runplan_fleet_database_seconds", "Time of its last heartbeat's statement", about, host.latency_s)
         yield Sample("runplan_fleet_slots", "Plans that a host works on at the same time", about, host.slots)
         yield Sample("runplan_fleet_plans", "Plans that a host has in hand", about, len(host.plans))
     ages = [queued.age_s for queued in state.queue]

@@ -90,6 +90,7 @@ class FleetWorker:
         self._threads = ThreadPoolExecutor(max_workers=4 * row.slots + 4)
         self._end_requests = 0  #: 1 drains, 2 ends agents, 3 ends at once
         self._is_draining = False  #: by `runplan fleet drain`
+        self._failures = 0  #: heartbeats that did not reach the database
         self._sickness = ""  #: why this machine takes no plans
         self._check = threading.Lock()  #: of the machine; one at a time
         self._refusal: RunplanError | None = None  #: why the fleet has no place for this worker any more
@@ -270,6 +271,7 @@ class FleetWorker:
                 self._loop.call_soon_threadsafe(self._request_end)
                 return
             except Exception as error:  # noqa: BLE001 - the edge of the thread: it must not end while the process lives
+                self._failures += 1
                 self._log.warning("heartbeat-failed", error=str(error))
                 self._is_over.wait(RETRY_S)
 
@@ -277,7 +279,7 @@ class FleetWorker:
         if (self._sickness or find_full_disk(self._directory)) and not self._check.locked():
             self._threads.submit(self._examine)
         free = shutil.disk_usage(self._directory).free
-        is_draining = heartbeat.beat(self._queue.worker_id, sick=self._sickness, free=free)
+        is_draining = heartbeat.beat(self._queue.worker_id, sick=self._sickness, free=free, failures=self._failures)
         if self._refusal is None and heartbeat.version > SCHEMA_VERSION:
             self._refusal = Unreachable("the fleet's database was updated; update runplan on this host")
             self._log.warning("outdated", version=heartbeat.version)

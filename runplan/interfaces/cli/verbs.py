@@ -124,6 +124,9 @@ _FLEET = (
     ),
     _value("the name of a host, as status shows it", "host", metavar="HOST", nargs="?"),
     _value("its URL; default: the remote of this repository", "--repository", metavar="URL", action="append"),
+    _flag("with metrics: answer Prometheus until SIGTERM", "--serve"),
+    _value("of --serve", "--address", metavar="ADDRESS", default="127.0.0.1"),
+    _value("of --serve; 0 for any", "--port", metavar="PORT", type=int, default=9788),
     _JSON,
 )
 _WORKER = (
@@ -340,7 +343,8 @@ EXAMPLES = {
   runplan fleet init --repository git@github.com:acme/app.git                 add another, without a clone
   runplan fleet status                                                        hosts, queue and what waits for a host
   runplan fleet drain alpha                                                   alpha hands its plans to others
-  runplan fleet up alpha                                                      alpha takes plans again""",
+  runplan fleet up alpha                                                      alpha takes plans again
+  runplan fleet metrics --serve --address 10.0.0.5                            for Prometheus, at port 9788""",
     "worker": """\
   runplan worker                           Ctrl-C lets agents finish, and leaves their plans to other hosts
   runplan worker --labels gpu --slots 2    also takes phases with Host: gpu; at most two plans at once""",

@@ -9,7 +9,7 @@ from runplan.domain.decoding import as_json
 from runplan.domain.errors import Exit, UsageError
 from runplan.domain.fleet import FleetState, WorkerHost
 from runplan.domain.text import counted, in_words, localized, plain
-from runplan.interfaces.cli.show.progress import say
+from runplan.interfaces.cli.show.progress import say, warn
 
 
 def run_fleet(args: argparse.Namespace) -> Exit:
@@ -24,7 +24,12 @@ def run_fleet(args: argparse.Namespace) -> Exit:
             print(as_json(host) if args.json else "\n".join(_render_host(host, len(args.host))))
             return Exit.UNREACHABLE if host.dead else Exit.DONE
         case "metrics":
-            print(fleet.read_metrics(caller), end="")
+            from runplan.app.fleet_metrics import read_metrics, serve_metrics  # a worker does without it
+
+            if args.serve:
+                serve_metrics(Caller(say=say, warn=warn), args.address, args.port)
+            else:
+                print(read_metrics(caller), end="")
         case "drain" | "up" | "forget" if args.host is None:
             raise UsageError(f"fleet {args.action}: name the host; see: runplan fleet status")
         case "forget":
