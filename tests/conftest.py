@@ -38,14 +38,20 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 #: Run only when they are named: real agents and Chromium are no part of the test tools, and take minutes.
 APART = ("tests/agents", "tests/container", "tests/web")
 
+#: `make test` runs nothing of these, and does not import them.
+NO_PROMISE = ("tests/chaos", "tests/corpus", "tests/fleet")
+
 #: `make test` runs only what is marked here; `make test-rest` runs the others.
-REST = ("tests/chaos/", "tests/corpus/", "tests/e2e/", "tests/fleet/")
+REST = (*(f"{name}/" for name in NO_PROMISE), "tests/e2e/")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    apart = next((name for name in APART if collection_path == config.rootpath / name), None)
-    is_named = apart is None or any(apart in str(argument) for argument in config.invocation_params.args)
-    return None if is_named else True
+    if not collection_path.is_relative_to(config.rootpath):
+        return None
+    name = collection_path.relative_to(config.rootpath).as_posix()
+    if name in APART:
+        return None if any(name in str(argument) for argument in config.invocation_params.args) else True
+    return True if name in NO_PROMISE and config.getoption("--tier") == "test" else None
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -114,7 +120,7 @@ def pytest_unconfigure() -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """Two more than there are processors, because tests often wait for a process."""
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """For `auto` two more than there are processors, because tests often wait for a process; for `logical` as many."""
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return 2 + (processors or 1)
+    return (2 if config.option.numprocesses == "auto" else 0) + (processors or 1)

@@ -5,20 +5,22 @@ import json
 import signal
 import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
-from mcp import Client, MCPError, StdioServerParameters
-from mcp.types import CallToolResult
 
 from tests.support.cli import RUNPLAN, Meanwhile, Project, fix, set_up, steps, work
+
+if TYPE_CHECKING:  # its import takes two seconds, which only the tests here need
+    from mcp import Client
+    from mcp.types import CallToolResult
 
 
 class Session:
     """The calls of one client."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: "Client") -> None:
         self.client = client
         self.told: list[str] = []  #: the progress of all calls
         self.until_told: anyio.CancelScope | None = None  #: cancelled by the first progress
@@ -35,7 +37,7 @@ class Session:
         assert result.is_error, result.content
         return str(result.structured_content["error"])
 
-    async def call(self, tool: str, **arguments: Any) -> CallToolResult:
+    async def call(self, tool: str, **arguments: Any) -> "CallToolResult":
         return await self.client.call_tool(tool, arguments, progress_callback=self._tell)
 
     async def _tell(self, progress: float, total: float | None, message: str | None) -> None:
@@ -46,6 +48,8 @@ class Session:
 
 @contextlib.asynccontextmanager
 async def connected(project: Project, **env: str) -> AsyncIterator[Session]:
+    from mcp import Client, StdioServerParameters
+
     server = StdioServerParameters(command=str(RUNPLAN), args=["mcp"], env={**project.env, **env}, cwd=project.path)
     async with Client(server) as client:
         yield Session(client)
@@ -119,6 +123,8 @@ def test_a_run_is_followed_for_a_time_and_stopped(project: Project, meanwhile: M
 
 @pytest.mark.promise
 def test_bad_calls_are_refused_in_the_words_of_the_command(project: Project) -> None:
+    from mcp import MCPError
+
     async def play(session: Session) -> None:
         assert "no such plan" in await session.refused("check", plan="nope")
         assert await session.refused("start", plan="X", options=["9"]) == "9: no such phase; the phases are 1, 2"
