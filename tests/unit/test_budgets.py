@@ -1,18 +1,32 @@
 """Costs: the usage of an agent that reports tokens, dollars or neither, and what is left."""
 
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
 
-from runplan.adapters.agents.budgets import Cost, GivenOut, Left, UsedUp, is_estimate, meter_usage, remaining_budget
+from runplan.adapters.agents.budgets import (
+    LATE_S,
+    Cost,
+    GivenOut,
+    Left,
+    UsedUp,
+    is_estimate,
+    meter_usage,
+    remaining_budget,
+    sum_usage,
+)
 from runplan.adapters.agents.clis import agent_of
 from runplan.adapters.agents.invocation import require_agent
 from runplan.adapters.supervise.output import EventCollector
 from runplan.domain.errors import RefusedEarly
-from runplan.domain.run.dispatch import Tally, Usage
+from runplan.domain.run import events as e
+from runplan.domain.run.dispatch import Ending, Tally, Usage
+from runplan.domain.run.kinds import Role
+from runplan.domain.run.recorded import Recorded
 from runplan.domain.settings.schema import AgentsSettings, AgentTable
 from tests.support.samples import lines, outcome, outcome_of
 
@@ -130,6 +144,37 @@ def test_a_limit_of_which_four_fifths_are_used_is_near(used: float, *, near: boo
     left = remaining_budget({"month": Cost(usd=10.0)}, {"month": Cost(usd=used)}, {"month": Cost(usd=0.001)})
     assert isinstance(left, Left)
     assert left.near == ((f"${used:.2f} of $10.00 (limits.month_usd)",) if near else ())
+
+
+def test_what_agents_have_used_and_what_running_ones_may_use_is_summed() -> None:
+    at, now = "2026-11-18T10:00:00Z", datetime(2026, 11, 18, 10, 1, tzinfo=UTC)
+    limits: dict[str, Any] = {
+        "role": Role.EXPLORE,
+        "agent": "a",
+        "cycle": 0,
+        "tokens": 100,
+        "usd": 2.0,
+        "seconds": 60.0,
+    }
+    starts = [
+        e.DispatchStarted(id="r1.1", **limits),
+        e.DispatchStarted(id="r2.1", beside=("r2.1-2", "r2.1-3"), **limits),
+        e.DispatchStarted(id="r3.1", **limits),
+    ]
+    ends = [
+        e.DispatchEnded(
+            id=id_, role=Role.EXPLORE, agent="a", ending=Ending.EXITED, code=0, input_tokens=30, output_tokens=10
+        )
+        for id_ in ("r3.1", "r0.1")
+    ]
+    started = [Recorded(seq=seq, run="r", at=at, event=event) for seq, event in enumerate(starts)]
+    ended = [
+        Recorded(seq=9, run="r", at=when, event=event) for when, event in zip((at, "2026-11-17"), ends, strict=True)
+    ]
+    spent, given_out = sum_usage(started, ended, own="r1.", now=now, since="2026-11-18")
+    assert (spent.tokens, given_out) == (40, Cost(tokens=300, usd=6.0, seconds=180.0))
+    late = now + timedelta(seconds=1 + LATE_S)
+    assert sum_usage(started, ended, own="", now=late) == (Cost(tokens=80), Cost())
 
 
 def test_the_budget_of_running_agents_is_reserved() -> None:

@@ -1,17 +1,22 @@
 """What an agent has used, as reported or estimated, how full its context is, and what it may still use."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.domain.run.dispatch import Launch, Tally, Usage
+from runplan.domain.run.events import DispatchEnded, DispatchStarted
+from runplan.domain.run.recorded import Recorded
 from runplan.domain.text import in_words
+from runplan.domain.times import parse_iso
 
 _MILLION = 1_000_000
 _CACHED = 0.1  #: share of the price for cached tokens
 
+LATE_S = 300.0  #: the end of a dispatch is recorded this long after its time limit, or its runner died
 NEAR = 0.8  #: the share of a limit at which a person is warned
 UNSURE = 15  #: points added to a threshold when the fill level is an estimate
 DEFAULT_WINDOW = 200_000
@@ -95,6 +100,35 @@ class GivenOut(Struct, frozen=True):
     """The rest is reserved for running agents; what they do not use becomes free."""
 
     why: str
+
+
+def sum_usage(
+    started: Iterable[Recorded[DispatchStarted]],
+    ended: Collection[Recorded[DispatchEnded]],
+    *,
+    own: str,
+    now: datetime,
+    phase: str = "",
+    since: str = "",
+) -> tuple[Cost, Cost]:
+    """What agents have used, and what agents that run in other lanes and runs may still use.
+
+    The ids of the dispatches of this lane begin with `own`.
+    """
+    spent = given = Cost()
+    for fact in ended:
+        if fact.event.agent and fact.at >= since and phase in ("", fact.event.phase):
+            tokens = fact.event.input_tokens + fact.event.output_tokens
+            spent = spent.plus(Cost(tokens=tokens, usd=fact.event.usd, seconds=fact.event.seconds))
+    over = {fact.event.id for fact in ended}
+    for begun in started:
+        event = begun.event
+        late = parse_iso(begun.at) + timedelta(seconds=event.seconds + LATE_S)
+        runs = event.agent and event.id not in over and now <= late
+        if runs and not event.id.startswith(own) and phase in ("", event.phase):
+            count = 1 + len(event.beside)  # each of them has these limits
+            given = given.plus(Cost(tokens=count * event.tokens, usd=count * event.usd, seconds=count * event.seconds))
+    return spent, given
 
 
 #: Each measure with its name in the settings, and how its amounts are shown.

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from runplan.adapters.agents import prompts
 from runplan.adapters.agents.adapter import Agent
-from runplan.adapters.agents.budgets import Cost, GivenOut, Left, UsedUp, remaining_budget
+from runplan.adapters.agents.budgets import Cost, GivenOut, Left, UsedUp, remaining_budget, sum_usage
 from runplan.adapters.agents.clis import agent_of
 from runplan.adapters.agents.endings import FARTHEST_S
 from runplan.adapters.agents.invocation import list_known
@@ -25,7 +25,6 @@ from runplan.domain.run import dispatch as d, events as e
 from runplan.domain.run.actions import Start
 from runplan.domain.run.attempts import Attempt, PlanningAttempt, WorkAttempt
 from runplan.domain.run.kinds import Access, Mode, Reason, Role, WaitKind
-from runplan.domain.run.recorded import Recorded
 from runplan.domain.run.state import RunState
 from runplan.domain.settings.schema import FILES
 from runplan.domain.times import closed_between, iso, parse_iso, zone
@@ -36,7 +35,6 @@ FINGERPRINT = "fingerprint.json"  #: of the user's repository before the dispatc
 RETRY = timedelta(minutes=1)  #: wait while running agents may use all that is left
 EARLIER = timedelta(days=2)  #: an agent that was started this long before midnight may still run
 SAVE_S = 60.0  #: for an agent whose context is full to write its notes, unless it was told to before
-LATE_S = 300.0  #: the end of a dispatch is recorded this long after its time limit, or its runner died
 
 
 class Prepared(Struct, frozen=True, kw_only=True):
@@ -298,45 +296,20 @@ def _remaining_budget(wanted: e.DispatchStarted, context: RunContext) -> Left | 
     }
     spent: dict[str, Cost] = {}
     given: dict[str, Cost] = {}
+    own, now = f"{context.mark}.", context.clock.now()
     if budgets["phase"] != Cost() or budgets["plan"] != Cost():
         started = store.list_facts(e.DispatchStarted, plan=context.plan)
         ended = store.list_facts(e.DispatchEnded, plan=context.plan)
-        spent["plan"], given["plan"] = _sum_usage(context, started, ended)
-        spent["phase"], given["phase"] = _sum_usage(context, started, ended, phase=wanted.phase)
-    today = context.clock.now().astimezone(zone(context.settings.run.timezone))
+        spent["plan"], given["plan"] = sum_usage(started, ended, own=own, now=now)
+        spent["phase"], given["phase"] = sum_usage(started, ended, own=own, now=now, phase=wanted.phase)
+    today = now.astimezone(zone(context.settings.run.timezone))
     midnight = today.replace(hour=0, minute=0, second=0, microsecond=0)
     for scope, begin in {"day": midnight, "month": midnight.replace(day=1)}.items():
         if budgets[scope] != Cost():
             begun = store.list_shared_facts(e.DispatchStarted, since=iso(begin - EARLIER))
             over = store.list_shared_facts(e.DispatchEnded, since=iso(begin - EARLIER))
-            spent[scope], given[scope] = _sum_usage(context, begun, over, since=iso(begin))
+            spent[scope], given[scope] = sum_usage(begun, over, own=own, now=now, since=iso(begin))
     return remaining_budget(budgets, spent, given)
-
-
-def _sum_usage(
-    context: RunContext,
-    started: list[Recorded[e.DispatchStarted]],
-    ended: list[Recorded[e.DispatchEnded]],
-    *,
-    phase: str = "",
-    since: str = "",
-) -> tuple[Cost, Cost]:
-    """What agents have used, and what agents that run in other lanes and runs may still use."""
-    spent = Cost()
-    given = Cost()
-    now = context.clock.now()
-    for fact in ended:
-        if fact.event.agent and fact.at >= since and phase in ("", fact.event.phase):
-            tokens = fact.event.input_tokens + fact.event.output_tokens
-            spent = spent.plus(Cost(tokens=tokens, usd=fact.event.usd, seconds=fact.event.seconds))
-    over = {fact.event.id for fact in ended}
-    for begun in started:
-        event = begun.event
-        late = parse_iso(begun.at) + timedelta(seconds=event.seconds + LATE_S)
-        runs = event.agent and event.id not in over and now <= late
-        if runs and not event.id.startswith(f"{context.mark}.") and phase in ("", event.phase):
-            given = given.plus(Cost(tokens=event.tokens, usd=event.usd, seconds=event.seconds))
-    return spent, given
 
 
 def without_result(started: e.DispatchStarted, ending: d.Ending) -> e.DispatchEnded:
