@@ -113,11 +113,11 @@ def test_a_page_survives_an_unplugged_repository(browser: Browser, known: Known)
 
 
 def test_nothing_looks_at_files_while_no_page_is_open(browser: Browser, known: Known) -> None:
-    watched = [browser.watcher.is_watching]
+    watched = [browser.watcher._task is not None]
     with page(browser), page(browser, f"repo={known.key}"):
-        watched.append(browser.watcher.is_watching)
+        watched.append(browser.watcher._task is not None)
     assert watched == [False, True]
-    until(lambda: not browser.watcher.is_watching)
+    until(lambda: browser.watcher._task is None)
 
 
 def test_the_number_of_open_pages_is_limited(browser: Browser, known: Known) -> None:
@@ -126,6 +126,6 @@ def test_the_number_of_open_pages_is_limited(browser: Browser, known: Known) -> 
             stream = pages.enter_context(contextlib.closing(browser.open("GET", "/live")))
             assert next_event(stream) == "retry: 1000"
         assert browser.get("/live").status == 503
-    until(lambda: not browser.watcher.is_watching)
+    until(lambda: browser.watcher._task is None)
     with page(browser):
         pass

@@ -1,7 +1,5 @@
 """The application: its routes, and what holds for every request."""
 
-from __future__ import annotations
-
 import time
 from functools import partial
 from urllib.parse import quote
@@ -43,7 +41,7 @@ HEADERS = {
 STATUSES = {Exit.NOT_FOUND: 404, Exit.WAITING: 409, Exit.UNREACHABLE: 503}
 
 
-def make_app(site: Site, entry: EntryToken) -> AccessControl:
+def make_app(site: Site, entry: EntryToken) -> "AccessControl":
     routes = [*PAGES, Mount(STATIC.rstrip("/"), StaticFiles(directory=FOLDER / "static"))]
     handlers = dict.fromkeys((HTTPException, RunplanError, OSError, Exception), show_error)
     app = Starlette(routes=routes, exception_handlers=handlers)

@@ -31,10 +31,6 @@ class Watcher:
         self._looking = asyncio.Lock()
         self._is_closed = False
 
-    @property
-    def is_watching(self) -> bool:
-        return self._task is not None
-
     def close(self) -> None:
         self._is_closed = True
         for _, pages in self.watches.values():
