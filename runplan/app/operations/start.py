@@ -20,7 +20,7 @@ from runplan.domain.plan.tracker import assume_done, describe_hindrance
 from runplan.domain.run.events import ReviewItem, RunStarted
 from runplan.domain.run.kinds import Role
 from runplan.domain.run.requests import RunRequest
-from runplan.domain.settings.options import Options, in_plan, is_option, parse_words
+from runplan.domain.settings.options import WORDS, Options, in_plan, parse_words
 from runplan.domain.text import counted
 from runplan.engine.landing import modes
 from runplan.engine.loop import issues, preflight
@@ -33,7 +33,6 @@ from runplan.engine.steps.read_plan import choose_phase
 def start(caller: Caller, request: StartRequest) -> Answer:
     with caller.open() as context:
         plan, asked = _read_words(caller, context, request)
-        asked = replace(asked, model=request.model, effort=request.effort, memory=not request.no_memory)
         here = caller.where is Where.HERE
         if request.issue is not None and asked.every:
             raise UsageError(
@@ -56,22 +55,20 @@ def start(caller: Caller, request: StartRequest) -> Answer:
 
 
 def _read_words(caller: Caller, context: RepositoryContext, request: StartRequest) -> tuple[str, Options]:
-    """The plan, which may be left out where only one is open, and the words after it."""
-    words = (request.plan, *request.options) if request.plan else request.options
-    if request.issue is not None:
-        return "", parse_words(words)
-    if request.plan and not is_option(request.plan):
-        return request.plan, parse_words(request.options)
-    views, _ = read_plans(context, "", SystemClock().now(), warn=caller.warn)
-    plans = [view for view in views if view.state is not PlanState.PAGE and not view.plan.startswith(names.WATCHES)]
-    if any(names.is_named(request.plan, view.plan) for view in plans):  # a plan may be called finish.md
-        return request.plan, parse_words(request.options)
-    unfinished = [view.plan for view in plans if view.status == PlanStatus.ACTIVE]
-    if len(unfinished) != 1:
-        listed = f"{len(unfinished)} plans are open, name one: {', '.join(unfinished)}"
-        none = f'no plan under {context.settings.paths.plans}/ is open; have one written: runplan plan "GOAL"'
-        raise NotFound(listed if unfinished else none)
-    return unfinished[0], parse_words(words)
+    """The plan, which may be left out where only one is open, and the options of the request."""
+    plan = request.plan if request.issue is None else ""
+    if request.issue is None and (not plan or plan.lower() in WORDS):
+        views, _ = read_plans(context, "", SystemClock().now(), warn=caller.warn)
+        plans = [view for view in views if view.state is not PlanState.PAGE and not view.plan.startswith(names.WATCHES)]
+        if not any(names.is_named(plan, view.plan) for view in plans):  # a plan may be called finish.md
+            unfinished = [view.plan for view in plans if view.status == PlanStatus.ACTIVE]
+            if len(unfinished) != 1:
+                listed = f"{len(unfinished)} plans are open, name one: {', '.join(unfinished)}"
+                none = f'no plan under {context.settings.paths.plans}/ is open; have one written: runplan plan "GOAL"'
+                raise NotFound(listed if unfinished else none)
+            plan = unfinished[0]
+    asked = parse_words(request.options if plan == request.plan else (*filter(None, [request.plan]), *request.options))
+    return plan, replace(asked, model=request.model, effort=request.effort, memory=not request.no_memory)
 
 
 def _with_pull_requests(caller: Caller, context: RepositoryContext, asked: Options, option: str) -> RepositoryContext:
@@ -128,7 +125,6 @@ def preview_start(caller: Caller, request: StartRequest) -> str:
         )
     with caller.open() as context:
         plan, asked = _read_words(caller, context, request)
-        asked = replace(asked, model=request.model, effort=request.effort, memory=not request.no_memory)
         context = runs.with_target_settings(runs.with_landing(context, asked.landing), asked.landing)
         ready = runs.resolve_request(caller, context, runs.resolve_plan(context, plan), asked)
         if isinstance(ready, str):

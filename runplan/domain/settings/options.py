@@ -34,10 +34,6 @@ class Options(Struct, frozen=True, kw_only=True):
         return Mode.FINISH if self.finish else Mode.PHASE if self.phase else Mode.NEXT
 
 
-def is_option(word: str) -> bool:
-    return word.lower() in WORDS
-
-
 def parse_words(words: Sequence[str]) -> Options:
     """Read the words in any order. Any one word may be the phase; `in_plan` looks it up."""
     left = deque(" ".join(words).split())
