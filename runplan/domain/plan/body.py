@@ -106,31 +106,29 @@ def body_of(lines: Lines, first: int, end: int) -> Body:
 def read_settings(body: Body) -> PhaseSettings:
     """What the lines above the headings of a phase set, such as "Agent: `codex`"; without backticks they are prose."""
     found: dict[str, str] = {}
-    for i in _head_of(body):
-        line = None if body.lines.inert[i] else re.match(_KEY, body.lines.texts[i])
-        code = re.fullmatch(_CODE, line[2].rstrip(" \t.")) if line else None
-        if line and code and line[1].lower() in PhaseSettings.__struct_fields__:
-            found.setdefault(line[1].lower(), code[1].strip())
+    for _, key, value in _list_keys(body):
+        if key.lower() in PhaseSettings.__struct_fields__ and (code := re.fullmatch(_CODE, value)):
+            found.setdefault(key.lower(), code[1].strip())
     return PhaseSettings(**found)
 
 
-def _head_of(body: Body) -> range:
+def _list_keys(body: Body) -> Iterator[tuple[int, str, str]]:
+    """The lines above the headings of a phase that have a key and a value."""
     end = body.parts[0].at if body.parts else body.whole.stop
-    return body.whole[: min(end - body.whole.start, LONGEST_HEAD)]
+    for i in body.whole[: min(end - body.whole.start, LONGEST_HEAD)]:
+        if not body.lines.inert[i] and (line := re.match(_KEY, body.lines.texts[i])):
+            yield i, line[1], line[2].rstrip(" \t.")
 
 
 def list_unknown_keys(body: Body) -> Iterator[tuple[int, str]]:
-    """The lines above the headings of a phase with a key that is only like one of runplan's, each with a sentence."""
-    for i in _head_of(body):
-        line = None if body.lines.inert[i] else re.match(_KEY, body.lines.texts[i])
-        if line is None or line[1].lower() in body.labels:
-            continue
-        keys = (*KEYS, *CODE_KEYS) if re.fullmatch(_CODE, line[2].rstrip(" \t.")) else KEYS
-        near = nearest_word(line[1].capitalize(), keys, LIKENESS)
-        if near == "Pull-request" == line[1]:
+    """The keys that are only like one of runplan's, each with a sentence."""
+    for i, key, value in _list_keys(body):
+        keys = (*KEYS, *CODE_KEYS) if re.fullmatch(_CODE, value) else KEYS
+        near = nearest_word(key.capitalize(), keys, LIKENESS) if key.lower() not in body.labels else ""
+        if near == "Pull-request" == key:
             yield i, f"{near}: is not supported yet and has no effect"
-        elif near and near != line[1]:
-            yield i, f"runplan does not know {line[1]}:, which has no effect; did you mean {near}:?"
+        elif near and near != key:
+            yield i, f"runplan does not know {key}:, which has no effect; did you mean {near}:?"
 
 
 def read_items(body: Body, *, title: str) -> tuple[tuple[Item, ...], tuple[str, ...]]:
