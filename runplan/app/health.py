@@ -188,25 +188,20 @@ def _check_sandbox(context: RepositoryContext) -> Look:
         return f'off: agents.sandbox = "none". {UNCONFINED}'
     obstacle = require_sandbox(demands, context.env)
     if demands.has_containers:
-        return _try_image(context)
+        settings = context.settings.agents.container
+        engine = find_engine(settings, context.env)
+        image = preflight.prepare_image(context)
+        wanted = preflight.list_image_programs(context)
+        took_s, missing = try_image(Container(engine, image, settings, context.env), wanted)
+        name = settings.image or f"built from {settings.build}"
+        about = f"{engine.name} works. The image {name} starts in {took_s:.1f} s"
+        if not missing:
+            return f"{about} and has {', '.join(wanted)}"
+        return f"{about} and lacks {', '.join(missing)}", "install them in the image"
     if obstacle is None:
         return "\n".join(describe_view(context.env, tests=invocation.home_use(context.settings.tests)))
     remedy = f'{obstacle.remedy}, or turn this off: agents.sandbox = "none"'
     return f"{obstacle.problem}. {UNCONFINED}", remedy
-
-
-def _try_image(context: RepositoryContext) -> Look:
-    """Start a container once."""
-    settings = context.settings.agents.container
-    engine = find_engine(settings, context.env)
-    image = preflight.prepare_image(context)
-    wanted = preflight.list_image_programs(context)
-    took_s, missing = try_image(Container(engine, image, settings, context.env), wanted)
-    name = settings.image or f"built from {settings.build}"
-    about = f"{engine.name} works. The image {name} starts in {took_s:.1f} s"
-    if not missing:
-        return f"{about} and has {', '.join(wanted)}"
-    return f"{about} and lacks {', '.join(missing)}", "install them in the image"
 
 
 def _check_channels(context: RepositoryContext, channels: Sequence[Channel]) -> Look:

@@ -1,7 +1,5 @@
 """Values about commits and worktrees that pure packages share with `git`, and the trailers of landed commits."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
@@ -53,7 +51,7 @@ class Commit(Struct, frozen=True, kw_only=True):
     message: str
 
     @classmethod
-    def parse(cls, oid: Oid, content: bytes) -> Commit:
+    def parse(cls, oid: Oid, content: bytes) -> "Commit":
         """Read a raw commit. An agent can write one by hand that lacks any of its lines."""
         head, _, message = content.partition(b"\n\n")
         lines = (line.partition(" ") for line in head.decode("utf-8", "surrogateescape").split("\n"))

@@ -3,8 +3,6 @@
 Objects are read and written, and refs are updated, by long-lived git processes, one for each kind of request.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import functools
@@ -202,7 +200,7 @@ class Git:
         self._listed: _Listed | None = None
         self._heads: dict[Path, tuple[list[Signature], str]] = {}  #: by git directory: its files when read, and HEAD
 
-    def at(self, cwd: Path, *options: str) -> Git:
+    def at(self, cwd: Path, *options: str) -> "Git":
         """The same git in another directory, or with other options, which name another git directory."""
         return Git(cwd, env=self.env, options=options, common_dir=None if options else self.common_dir)
 
@@ -283,7 +281,7 @@ class Git:
             close_process(self._processes.popitem()[1])
         self._objects.clear()
 
-    def __enter__(self) -> Git:
+    def __enter__(self) -> "Git":
         return self
 
     def __exit__(self, *_: Any) -> None:

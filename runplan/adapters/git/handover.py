@@ -177,19 +177,15 @@ class AgentZone(Worktree):
             if self.may_hold_work or (is_directory(self.path) and not is_directory(self._repository)):
                 try:
                     self.rescue(under=branch, base=base)
-                except RefusedEarly:
-                    self._move_aside()
+                except RefusedEarly:  # work that git refuses is kept in a zone of its own, which `gc` lists
+                    zones = (AgentZone(self._zones, f"{self.name}_kept{number}") for number in count(1))
+                    free = next(zone for zone in zones if not any(map(os.path.lexists, zone.writable)))
+                    goals = (*free.writable, self._lent.with_name(free.name))
+                    for old, new in zip((*self.writable, self._lent), goals, strict=True):
+                        if os.path.lexists(old):
+                            old.rename(new)
             remove_directory(self._repository)
         self._tool.update_refs(f"update {branch} {base}", *([f"update {self._left} {left}"] if left else []))
-
-    def _move_aside(self) -> None:
-        """Keep work that git refuses in a zone of its own, which `gc` lists."""
-        zones = (AgentZone(self._zones, f"{self.name}_kept{number}") for number in count(1))
-        free = next(zone for zone in zones if not any(map(os.path.lexists, zone.writable)))
-        goals = (*free.writable, self._lent.with_name(free.name))
-        for old, new in zip((*self.writable, self._lent), goals, strict=True):
-            if os.path.lexists(old):
-                old.rename(new)
 
     def lend(
         self, *, branch: str, clean: str = "ignored", extra: Extra = NOTHING, keeps_repository: bool = False

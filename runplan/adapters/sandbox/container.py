@@ -16,14 +16,7 @@ from msgspec import Struct
 
 from runplan.adapters import processes
 from runplan.adapters.sandbox import forward
-from runplan.adapters.sandbox.bubblewrap import (
-    COPIED,
-    EMPTY_FILE,
-    KEPT,
-    SHARED_MEMORY,
-    prepare_home,
-    resolve_paths,
-)
+from runplan.adapters.sandbox.bubblewrap import COPIED, EMPTY_FILE, KEPT, SHARED_MEMORY, prepare_home, resolve_paths
 from runplan.adapters.sandbox.home import HomeMounts
 from runplan.adapters.sandbox.proxy import SOCKET
 from runplan.adapters.sandbox.view import View

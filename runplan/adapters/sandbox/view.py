@@ -5,8 +5,6 @@ own. The entries of the user's home are readable there, except for secrets, whic
 which are private.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -25,7 +23,7 @@ class HomeUse(Struct, frozen=True):
     copied: tuple[str, ...] = ()  #: files that it replaces, of which it gets a private copy
     mounts: tuple[str, ...] = ()  #: further places, sockets and devices
 
-    def __or__(self, other: HomeUse) -> HomeUse:
+    def __or__(self, other: "HomeUse") -> "HomeUse":
         return HomeUse(*(getattr(self, name) + getattr(other, name) for name in self.__struct_fields__))
 
 

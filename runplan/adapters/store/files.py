@@ -126,15 +126,15 @@ def file_lock(path: Path) -> FileLock:
 
 def lock_descriptor(descriptor: int, *, within_s: float) -> bool:
     """Lock an open file that child processes inherit; False when another process holds the lock for that long."""
+    return until(lambda: _try_lock(descriptor, fcntl.LOCK_EX), within_s=within_s)
 
-    def try_lock() -> bool:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
 
-    return until(try_lock, within_s=within_s)
+def _try_lock(descriptor: int, mode: int) -> bool:
+    try:
+        fcntl.flock(descriptor, mode | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def is_held(path: Path) -> bool:
@@ -144,12 +144,9 @@ def is_held(path: Path) -> bool:
         return False
     try:
         # Shared, so that two processes that ask at the same time do not see each other as the holder.
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+        return not _try_lock(descriptor, fcntl.LOCK_SH)
     finally:
         os.close(descriptor)
-    return False
 
 
 # Directories that an agent could write are renamed and deleted, never opened by a path below them.

@@ -470,9 +470,8 @@ class Store(ABC):
     # --- baselines -------------------------------------------------------------------------------------
 
     def get_baseline(self, key: str) -> str | None:
-        return next(
-            (str(results) for (results,) in self._read_now("SELECT results FROM baselines WHERE key=?", key)), None
-        )
+        rows = self._read_now("SELECT results FROM baselines WHERE key=?", key)
+        return str(rows[0][0]) if rows else None
 
     def put_baseline(self, key: str, results: str) -> None:
         self._change(*_upsert("baselines", "key", key=key, results=results))

@@ -1,7 +1,5 @@
 """Starts dispatches, waits for them, ends them, and adopts those of a runner that died."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -108,7 +106,7 @@ class Dispatches:
         self._shims: dict[str, Process] = {}  #: of these, unless the shim had ended before it was looked up
         self._links: dict[str, socket.socket] = {}  #: to the shims of running dispatches that were started here
 
-    def __enter__(self) -> Dispatches:
+    def __enter__(self) -> "Dispatches":
         self._spawner = Spawner()  # it imports while the run is resolved
         return self
 

@@ -8,8 +8,6 @@ This module runs as the spawner, which forks shims on request and lives as long 
 every shim would take a hundred milliseconds, a fork takes ten.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import fcntl
@@ -40,18 +38,7 @@ from runplan.adapters.supervise.output import MISREAD, CappedLog, DispatchFiles,
 from runplan.domain.checks.secrets import secret_values
 from runplan.domain.decoding import convert
 from runplan.domain.errors import is_shortage, refused_by_system
-from runplan.domain.run.dispatch import (
-    LOGS,
-    OWN,
-    PROGRESS,
-    SCRATCH,
-    TEMPORARY,
-    TOLD,
-    Ending,
-    Launch,
-    Outcome,
-    Usage,
-)
+from runplan.domain.run.dispatch import LOGS, OWN, PROGRESS, SCRATCH, TEMPORARY, TOLD, Ending, Launch, Outcome, Usage
 
 #: A request to a shim is the length of its text, with the lock's descriptor, then the text. The answer is its pid.
 HEADER = struct.Struct("!I")
@@ -191,7 +178,7 @@ class _Signals:
         os.set_blocking(self.descriptor, False)
         os.set_blocking(self._write_end, False)
 
-    def __enter__(self) -> _Signals:
+    def __enter__(self) -> "_Signals":
         signal.set_wakeup_fd(self._write_end, warn_on_full_buffer=False)
         signal.signal(signal.SIGTERM, self._on_term)
         signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -475,7 +462,7 @@ class ProcessActivity(Struct, frozen=True, kw_only=True):
     cpu_s: float
     moved: int  #: bytes
 
-    def is_work_since(self, earlier: ProcessActivity) -> bool:
+    def is_work_since(self, earlier: "ProcessActivity") -> bool:
         """Whether they worked since then; waiting and polling do not count."""
         elapsed = self.at - earlier.at
         return self.cpu_s - earlier.cpu_s >= max(BUSY_S, BUSY_SHARE * elapsed) or (

@@ -1,7 +1,5 @@
 """Who asks for something, and the answers."""
 
-from __future__ import annotations
-
 import functools
 import math
 import os
@@ -50,7 +48,7 @@ class Caller(Struct, frozen=True, kw_only=True):
         """The repository of the directory; `lenient`: broken settings are a warning."""
         return open_context(self.cwd, env=self.env, warn=self.warn if lenient else None)
 
-    def recording(self) -> tuple[Caller, list[str]]:
+    def recording(self) -> tuple["Caller", list[str]]:
         """The same caller, and a list that gets everything that is said to it."""
         said: list[str] = []
 

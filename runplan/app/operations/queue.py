@@ -19,7 +19,9 @@ from runplan.engine.loop.queue import read_queue
 
 @operation
 def work(caller: Caller, request: WorkRequest) -> Answer:
-    count, *words = request.options if request.options and _is_count(request.options[0]) else ("1", *request.options)
+    first = next(iter(request.options), "")
+    is_count = first.lower() == "all" or (first.isascii() and first.isdigit() and len(first) < 5)
+    count, *words = request.options if is_count else ("1", *request.options)
     asked = parse_words(words)
     if asked.phase:
         raise UsageError(f"{asked.phase}: work takes a number of plans or `all` first, then the words of start")
@@ -40,10 +42,6 @@ def work(caller: Caller, request: WorkRequest) -> Answer:
         started = runs.run_started(context, name, names.describe_watch(name), replace(asked, finish=True))
         timing = runs.timing_of(asked, context.settings.run)
         return runs.submit_run(caller, context, RunRequest(started=started), timing)
-
-
-def _is_count(word: str) -> bool:
-    return word.lower() == "all" or (word.isascii() and word.isdigit() and len(word) < 5)
 
 
 @operation

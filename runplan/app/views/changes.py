@@ -183,10 +183,9 @@ def _find_landed(context: RepositoryContext, run: str, wanted: str | None) -> Ph
     for place, record in reversed(list(enumerate(records))):
         if isinstance(record.event, Landed) and wanted in (None, record.event.phase):
             state = fold(earlier.event for earlier in records[:place])
-            for attempt in (lane_state.attempt for _, lane_state in open_states(state)):
-                if attempt and attempt.chosen.phase == record.event.phase:
-                    return PhaseChange(run=run, state=state, attempt=attempt)
-            return None
+            attempts = (lane_state.attempt for _, lane_state in open_states(state))
+            landed = (attempt for attempt in attempts if attempt and attempt.chosen.phase == record.event.phase)
+            return next((PhaseChange(run=run, state=state, attempt=attempt) for attempt in landed), None)
     return None
 
 

@@ -1,7 +1,5 @@
 """Colours and width of the terminal, messages and warnings. Cheap to import."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys
@@ -23,7 +21,7 @@ class Style:
         self.width = width  #: 0 for unlimited
 
     @staticmethod
-    def of(stream: TextIO) -> Style:
+    def of(stream: TextIO) -> "Style":
         if not stream.isatty():
             return Style()
         from runplan.app.operations.model import Caller  # `--version` asks for nothing

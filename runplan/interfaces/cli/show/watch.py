@@ -1,7 +1,5 @@
 """runplan watch: the board in a terminal, redrawn in place, with keys that run the other commands."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import os
@@ -57,7 +55,7 @@ class Terminal:
         self._woken, self._wake = os.pipe()
         self._is_suspended = False
 
-    def __enter__(self) -> Terminal:
+    def __enter__(self) -> "Terminal":
         os.set_blocking(self._wake, False)
         signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
         signal.signal(signal.SIGWINCH, lambda *_: None)  # only wakes `read_keys`
