@@ -10,7 +10,7 @@ from runplan.adapters.configuration.places import user_file
 from runplan.adapters.store import hosts
 from runplan.adapters.store.claims import name_owner
 from runplan.adapters.store.heartbeat import WorkerRow
-from runplan.adapters.store.location import hide_password
+from runplan.adapters.store.location import FleetLocation, hide_password
 from runplan.adapters.store.postgres import initialize, list_fleet
 from runplan.app.operations.model import Caller
 from runplan.domain.errors import RefusedEarly, UsageError
@@ -35,8 +35,8 @@ def forget_host(caller: Caller, host: str) -> None:
     hosts.forget_host(require_dsn(caller), host)
 
 
-def set_up_fleet(caller: Caller, urls: Sequence[str]) -> tuple[str, list[str]]:
-    """Create the tables, and add the repositories, or that of the current directory; the database and all of them."""
+def set_up_fleet(caller: Caller, urls: Sequence[str]) -> tuple[str, dict[str, str]]:
+    """Create the tables, and add the repositories, or that of this directory; the database, and the roles by URL."""
     caller.refuse_to_agents("fleet init")
     dsn = require_dsn(caller)
     given = [str(Path(url).resolve()) if Path(url).exists() else url for url in urls]
@@ -47,7 +47,7 @@ def set_up_fleet(caller: Caller, urls: Sequence[str]) -> tuple[str, list[str]]:
                 missing = f"there is no remote {context.settings.run.remote} here"
                 raise RefusedEarly(f"{missing}; name the repository: runplan fleet init --repository URL")
     initialize(dsn, given)
-    return hide_password(dsn), [repository.url for repository in list_fleet(dsn)]
+    return hide_password(dsn), {known.url: FleetLocation(dsn, known.url).role for known in list_fleet(dsn)}
 
 
 def work(caller: Caller, host: str, labels: Collection[str], slots: int | None) -> None:

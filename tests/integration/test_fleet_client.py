@@ -7,6 +7,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from psycopg import sql
 
 from runplan.adapters.store.location import FleetLocation, normalize_url
 from runplan.adapters.store.postgres import PostgresStore, require_queue
@@ -57,6 +58,54 @@ def jobs_of(location: FleetLocation) -> list[tuple[str, str, str, str | None]]:
     )
     with psycopg.connect(location.dsn) as db:
         return db.execute(query, (location.schema,)).fetchall()
+
+
+@pytest.mark.promise
+def test_a_team_reads_and_approves_the_plans_of_its_own_repository_alone(tmp_path: Path) -> None:
+    owner = create_database()
+    machines = []
+    for name in ("ours", "theirs"):
+        (tmp_path / name).mkdir()
+        origin = with_remote(a_project(tmp_path / name, "1"), tmp_path / f"{name}.git")
+        machines.append(on_machine(tmp_path / name / "machine", origin, owner))
+    ours, theirs = machines
+    for project in (ours, theirs):
+        assert project.runplan("fleet", "init").code == 0
+        assert project.runplan("start", "X", "direct").code == 5  # queued, and there is no worker
+    location = store_of(ours).location
+    with psycopg.connect(owner) as db:
+        db.execute(sql.SQL("CREATE ROLE team LOGIN IN ROLE {}").format(sql.Identifier(location.role)))
+    member = {"RUNPLAN_FLEET_DSN": owner.replace("postgres@", "team@")}
+
+    assert ours.runplan("status", **member).code == 0
+    assert ours.runplan("start", "X", "direct", **member).last == f"runplan: {NO_WORKER}"
+    for verb in (("queue", "move", "plans/X.md", "1"), ("gc",), ("report", "X"), ("logs", "X"), ("stop", "X")):
+        assert "lacks rights" not in ours.runplan(*verb, **member).err
+    for verb in ("status", "approve", "report", "logs"):
+        refused = theirs.runplan(verb, "X", **member)
+        assert (refused.code, "the fleet does not know" in refused.err) == (2, True), refused.err
+    with closing(store_of(theirs)) as store:
+        assert [command.verb for command in store.list_queued_commands()] == ["start"]
+        schema = store.location.schema
+    with psycopg.connect(member["RUNPLAN_FLEET_DSN"], autocommit=True) as db:
+        assert db.execute("SELECT schema FROM runplan.repositories").fetchall() == [(location.schema,)]
+        db.execute("CREATE TEMP TABLE procrastinate_jobs (LIKE pg_class)")  # changes nothing for the function
+        db.execute("SELECT runplan.queue_plan(%s, 'plans/X.md', 'any')", (location.schema,))
+        approve = "INSERT INTO {schema}.commands (plan, verb, arguments, by, at) VALUES ('X', 'approve', '', '', '')"
+        db.execute(approve.format(schema=location.schema).encode())
+        for statement in (
+            f"SELECT runplan.queue_plan('{schema}', 'plans/X.md', 'any')",
+            approve.format(schema=schema),
+            f"SELECT * FROM {schema}.events",
+            "SELECT * FROM runplan.all_events",
+            "SELECT * FROM runplan.all_commands",
+            "SELECT * FROM runplan.claimed",
+            "SELECT * FROM runplan.procrastinate_jobs",
+            "UPDATE runplan.workers SET draining=true",
+            f"INSERT INTO {location.schema}.events (run, plan, at, type, body) VALUES ('', '', '', '', '')",
+        ):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                db.execute(statement.encode())
 
 
 @pytest.mark.promise

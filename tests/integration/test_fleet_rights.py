@@ -138,6 +138,9 @@ def test_a_database_of_version_1_is_migrated_with_its_rows(database: str, tmp_pa
     run(database, "INSERT INTO runplan.workers (owner, host, labels, slots, version) VALUES ('a/1', 'a', '{}', 1, '')")
     initialize(database, [])
     assert run(database, "SELECT host, failures FROM runplan.workers") == [("a", 0)]
+    role = FleetLocation(database, URL).role
+    rights = f"SELECT privilege_type FROM information_schema.table_privileges WHERE grantee='{role}'"
+    assert run(database, f"{rights} AND table_name='commands' ORDER BY 1") == [("DELETE",), ("INSERT",), ("SELECT",)]
     newest = create_database()
     initialize(newest, [URL])
     with psycopg.connect(database) as migrated, psycopg.connect(newest) as made:

@@ -160,7 +160,7 @@ class Database:
             "queue_plan": (3, lambda _schema, plan, _queue: self.queue_plan(plan)),
             "wake_plan_at": (3, lambda _schema, plan, due: self.jobs.append(Job(plan, due, is_wake=True))),
             "request_permit": (4, lambda *_: True),
-            "pg_notify": (2, lambda _channel, text: night.notify(text.partition(" ")[2])),
+            "pg_notify": (2, lambda *_: night.notify()),
             "pg_advisory_xact_lock": (1, lambda _key: None),
             "hashtextextended": (2, lambda text, _seed: text),
             "current_schema": (0, lambda: self.schema),
@@ -578,12 +578,11 @@ class Night:
     def wait(self, is_ready: Callable[[], bool], seconds: float) -> None:
         self._current().give_back(is_ready, self.now + seconds)
 
-    def notify(self, plan: str) -> None:
+    def notify(self) -> None:
         for worker in self.workers.values():
             if worker.is_up and worker.cut_until <= self.now:
                 for host, _ in worker.hosts.values():
-                    if host.is_mine(plan):
-                        host.ask(commands=False)
+                    host.ask(commands=False)
 
     def connect(self, conninfo: str, **_options: object) -> Connection:
         name = str(psycopg.conninfo.conninfo_to_dict(conninfo)["user"])

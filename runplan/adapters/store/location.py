@@ -25,6 +25,12 @@ class FleetLocation(Struct, frozen=True):
     def schema(self) -> str:
         return f"repository_{digest_of(self.url.encode())[:16]}"
 
+    @property
+    def role(self) -> str:
+        """The group of roles with the rights of people in this repository alone; PostgreSQL cuts a longer name."""
+        name = f"runplan_{self.url}"
+        return name if len(name.encode()) < 64 else f"runplan_{self.schema}"
+
     def __repr__(self) -> str:
         return f"FleetLocation({self.url!r})"
 

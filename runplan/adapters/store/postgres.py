@@ -34,13 +34,25 @@ KEYS = ("RUNPLAN_FLEET_DSN", "PGPASSWORD")  #: variables that hold a key to the 
 #: Parameters of a DSN that name the file of a key, and the variables that do the same.
 KEY_FILES = {"passfile": "PGPASSFILE", "servicefile": "PGSERVICEFILE", "sslkey": "PGSSLKEY"}
 COUNTED = b"BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY"
-CHANNEL = "runplan_plans"  #: notified with "SCHEMA PLAN" for each command
+CHANNEL = "runplan_plans"  #: notified with the schema for each command; everybody may listen, so not with the plan
 CHANGES = "runplan_changes"  #: notified with the schema, for each answer, row of a run and output
 NO_REMOTE = "this repository lacks the remote that run.remote names, and a fleet works on what a remote has"
 #: A machine that is gone answers nothing: this side gives up a call after 10 s, and the server a transaction.
 NETWORK = {"connect_timeout": 5, "tcp_user_timeout": 10_000}
 NETWORK |= {"keepalives_idle": 4, "keepalives_interval": 3, "keepalives_count": 2}
 SESSION = "-c statement_timeout=30s -c idle_in_transaction_session_timeout=10s"
+
+
+#: Of people in one repository: they read all of it, and write commands and what a client keeps.
+_RIGHTS = """
+GRANT USAGE ON SCHEMA runplan, {schema} TO {role};
+GRANT SELECT ON runplan.version, runplan.repositories, runplan.workers TO {role};
+GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {role};
+GRANT INSERT, DELETE ON {schema}.commands TO {role};
+GRANT INSERT, UPDATE ON {schema}.waits, {schema}.outlines TO {role};
+GRANT INSERT, UPDATE, DELETE ON {schema}.places TO {role};
+GRANT DELETE ON {schema}.outputs TO {role};
+"""
 
 
 class NewerDatabase(RefusedEarly):
@@ -200,7 +212,7 @@ class PostgresStore(Store):
 
     def announce_command(self, plan: str) -> None:
         self.queue_plan(plan)
-        self.execute("SELECT pg_notify(?, ?)", CHANNEL, f"{self.location.schema} {plan}")
+        self.execute("SELECT pg_notify(?, ?)", CHANNEL, self.location.schema)
 
     def queue_plan(self, plan: str, labels: Sequence[str] = ()) -> None:
         """Have a worker with these labels work on the plan, unless it is queued already."""
@@ -335,8 +347,7 @@ def initialize(dsn: str, remotes: Sequence[str], *, migrations: Traversable = MI
         version = _read_version(db) or 0
         if version > newest:
             require_version(version, newest)
-        if db.execute("SELECT FROM pg_roles WHERE rolname=%s", (ROLE,)).fetchone() is None:
-            db.execute(f"CREATE ROLE {ROLE} NOLOGIN")
+        _create_role(db, ROLE)
         _migrate(db, FLEET, migrations, range(version + 1, newest + 1))
         if not version:
             db.execute("INSERT INTO runplan.queue VALUES (%s)", (queue_version(),))
@@ -351,6 +362,16 @@ def initialize(dsn: str, remotes: Sequence[str], *, migrations: Traversable = MI
             add = "INSERT INTO runplan.repositories (url, schema, remote) VALUES (%s,%s,%s) ON CONFLICT DO NOTHING"
             if db.execute(add, (url, schema, strip_secrets(remote))).rowcount:
                 _migrate(db, schema, migrations, range(1, newest + 1))
+        for (url,) in db.execute("SELECT url FROM runplan.repositories").fetchall():
+            location = FleetLocation(dsn, url)
+            _create_role(db, location.role)
+            names = {"role": sql.Identifier(location.role), "schema": sql.Identifier(location.schema)}
+            db.execute(sql.SQL(_RIGHTS).format(**names))
+
+
+def _create_role(db: psycopg.Connection, name: str) -> None:
+    if db.execute("SELECT FROM pg_roles WHERE rolname=%s", (name,)).fetchone() is None:
+        db.execute(sql.SQL("CREATE ROLE {} NOLOGIN").format(sql.Identifier(name)))
 
 
 def _migrate(db: psycopg.Connection, schema: str, migrations: Traversable, versions: range) -> None:

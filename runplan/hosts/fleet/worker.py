@@ -298,9 +298,8 @@ class FleetWorker:
         if channel != CHANNEL:
             self._loop.call_soon_threadsafe(self._queue.look)
             return
-        schema, _, plan = text.partition(" ")
-        for (own, _), worker in self._list_plans():
-            if own == schema and worker.is_mine(plan):
+        for (schema, _), worker in self._list_plans():
+            if schema == text:
                 self._threads.submit(functools.partial(worker.ask, commands=True))
 
     def _list_plans(self) -> list[tuple[tuple[str, str], FleetHost]]:

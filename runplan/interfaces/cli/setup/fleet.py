@@ -40,8 +40,10 @@ def run_fleet(args: argparse.Namespace) -> Exit:
             words = "finishes its agents and takes no plans" if args.action == "drain" else "takes plans"
             print(f"{args.host} {words}")
         case _:
-            database, urls = fleet.set_up_fleet(caller, args.repository or ())
-            print("\n  ".join([f"The database {database} is set up, with the repositories:", *urls]))
+            database, roles = fleet.set_up_fleet(caller, args.repository or ())
+            print(f"The database {database} is set up, with the repositories:")
+            for url, role in roles.items():
+                print(f'  {url}, for members of the role "{role}"')
     return Exit.DONE
 
 
