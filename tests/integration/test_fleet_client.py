@@ -79,8 +79,8 @@ def test_a_team_reads_and_approves_the_plans_of_its_own_repository_alone(tmp_pat
 
     assert ours.runplan("status", **member).code == 0
     assert ours.runplan("start", "X", "direct", **member).last == f"runplan: {NO_WORKER}"
-    for verb in (("queue", "move", "plans/X.md", "1"), ("gc",), ("report", "X"), ("logs", "X"), ("stop", "X")):
-        assert "lacks rights" not in ours.runplan(*verb, **member).err
+    for words in (("queue", "move", "plans/X.md", "1"), ("gc",), ("report", "X"), ("logs", "X"), ("stop", "X")):
+        assert "lacks rights" not in ours.runplan(*words, **member).err
     for verb in ("status", "approve", "report", "logs"):
         refused = theirs.runplan(verb, "X", **member)
         assert (refused.code, "the fleet does not know" in refused.err) == (2, True), refused.err
