@@ -33,7 +33,7 @@ from runplan.domain.errors import NotAllowed, RefusedEarly, RunplanError
 from runplan.domain.run import events as e
 from runplan.domain.run.kinds import Reason, Role
 from runplan.domain.settings import toolchain
-from runplan.domain.settings.schema import Settings, uses_remote
+from runplan.domain.settings.schema import Settings, TrySettings, uses_remote
 from runplan.domain.text import counted, elapsed, plain, toml_value
 from runplan.engine.landing import modes
 from runplan.engine.loop import preflight
@@ -106,6 +106,8 @@ def _run_checks(context: RepositoryContext) -> list[SetupCheck]:
             _run_check("tests", _check_tests, local),
             _run_check("setup", _check_setup, local),
         ]
+        if context.settings.trial != TrySettings():
+            checks.append(_run_check("trial", _check_trial, local))
     if modes.concludes(context.settings.run.landing):
         checks += _check_forge(context)
     return [*checks, _run_check("start", _check_start, context)] if all(check.ok for check in checks) else checks
@@ -249,6 +251,16 @@ def _check_setup(context: RepositoryContext) -> Look:
     if need.is_certain:
         raise RefusedEarly(f"a fresh worktree has no {need.what}, and run.setup is empty; {remedy}")
     return f"run.setup is empty, so tests use the {need.what} that are installed here", remedy
+
+
+def _check_trial(context: RepositoryContext) -> Look:
+    trial = context.settings.trial
+    if not trial.serve or not trial.paths:
+        lacking = "serve" if not trial.serve else "paths"
+        return f"try.{lacking} is empty, so nothing is tried", f"set try.{lacking} in runplan.toml"
+    _require_programs(context, trial.serve, "or set try.serve to another command")
+    agent = context.settings.agents.trial or context.settings.agents.judges[0]
+    return f"{agent} tries changes of {', '.join(trial.paths)}; served by: {trial.serve}"
 
 
 def _require_programs(context: RepositoryContext, line: str, other: str) -> None:

@@ -389,7 +389,7 @@ def test_a_prompt_of_the_repository_and_one_of_the_user_replace_the_shipped_ones
         for path in project.path.glob(".git/runplan/dispatch/*/prompt.md")
     }
     assert asked == {"Rules of this project.", "From my settings."}
-    shipped = f"{documents.ROOT}/config/prompts/*.md: fix, final, plan-understand, "
+    shipped = f"{documents.ROOT}/config/prompts/*.md: fix, try, final, plan-understand, "
     used = f"config/prompts/*.md on main: implement; {shipped}"
     doctor = project.runplan("doctor", XDG_CONFIG_HOME=str(tmp_path / "config"))
     assert used in doctor.out

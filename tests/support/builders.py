@@ -12,6 +12,7 @@ from runplan.adapters.configuration.load import Layer, LoadedSettings, merge_lay
 from runplan.adapters.store.sqlite import SqliteStore
 from runplan.domain.plan.marks import NoWorkKind
 from runplan.domain.run import actions as a, events as e
+from runplan.domain.run.attempt_parts import TrialJudged
 from runplan.domain.run.attempts import WorkAttempt
 from runplan.domain.run.dispatch import Ending
 from runplan.domain.run.kinds import Beginning, GateAnswer, Mode, ProofKind, Reason, Role
@@ -224,7 +225,7 @@ class Chance:
                     case "broken":
                         return [e.RulesBroken(tree=self._new("t"), reason=Reason.TAMPERED, lines=("x",))]
                 commits = int(self._choose(["1", "1", "1", "0"]))
-                return [e.WorkTaken(head=self._new("h"), tree=self._new("t"), commits=commits)]
+                return [e.WorkTaken(head=self._new("h"), tree=self._new("t"), commits=commits, files=("web.html",))]
             case a.Action(step="ask-question"):
                 return [e.QuestionAsked(id=self._new("q"), text="which port?")]
             case a.Action(step="judge-baseline"):
@@ -238,6 +239,8 @@ class Chance:
                 return [self._proof(state.work)]
             case a.Action(step="judge-verdict"):
                 return [self._verdict(state)]
+            case a.Action(step="judge-trial"):
+                return [self._trial(state.work)]
             case _:
                 return self._land(action, state)
 
@@ -278,6 +281,17 @@ class Chance:
                     scope=scope,
                     questions=() if scope else proof.questions,
                 )
+
+    def _trial(self, phase: WorkAttempt) -> e.Event:
+        built = phase.built
+        match self._choose(["pass", "pass", "found", "invalid", *(["doubted"] if phase.proof.doubted is None else [])]):
+            case "doubted":
+                return e.VerdictDoubted(patch=built.patch, why="x", who="agent of the trial")
+            case "invalid":
+                return e.WorkRefused(reason=Reason.INVALID_VERDICT, detail="x")
+            case word:
+                found = ("it is blank",) if word == "found" else ()
+                return TrialJudged(tree=built.tree, patch=built.patch, agent="robot", dispatch="d", findings=found)
 
     def _land(self, action: a.Action, state: RunState) -> list[e.Event]:
         phase = state.attempt

@@ -196,6 +196,7 @@ PAGES: dict[str, Callable[[Stage], None]] = {
     "README.md": _with_makefile,
     "docs/tutorial.md": _empty,
     "docs/planning.md": _with_planner,
+    "docs/trial.md": _empty,
     "docs/daemon.md": _with_plan,
     "docs/landing.md": _with_plan,
     "docs/fleet.md": _with_fleet,

@@ -185,6 +185,7 @@ def test_the_environment_is_read_in_one_place() -> None:
         "runplan.adapters.configuration.load",
         "runplan.interfaces.cli.setup.demo",  # plays a person
         "runplan.adapters.sandbox.forward",  # its own, for the command that it becomes
+        "runplan.adapters.sandbox.serve",  # its own, for the server and the agent
     }
 
 

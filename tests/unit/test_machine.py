@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from runplan.domain.plan.marks import NoWorkKind
 from runplan.domain.run import actions as a, events as e
-from runplan.domain.run.attempt_parts import Setup, SetupDoubted, SetupReused
+from runplan.domain.run.attempt_parts import Setup, SetupDoubted, SetupReused, TrialJudged
 from runplan.domain.run.attempts import WorkAttempt, open_questions
 from runplan.domain.run.decide import decide
 from runplan.domain.run.dispatch import Ending
@@ -55,11 +55,13 @@ def drive(data: st.DataObject, begun: e.RunStarted) -> list[e.Event]:
     st.booleans(),
     st.sampled_from(["", "make test"]),
     st.sampled_from(["", "make setup"]),
+    st.sampled_from([(), ("*.html",)]),
 )
 def test_every_run_ends_in_a_named_outcome_and_lands_what_is_proven(
-    data: st.DataObject, mode: str, auto: bool, test_command: str, setup: str
+    data: st.DataObject, mode: str, auto: bool, test_command: str, setup: str, tried: tuple[str, ...]
 ) -> None:
-    events = drive(data, started(mode, auto=auto, test_command=test_command, setup=setup))
+    begun = started(mode, auto=auto, test_command=test_command, setup=setup)
+    events = drive(data, replace(begun, tried=tried))
     ended = events[-1]
     assert isinstance(ended, e.RunEnded)
     assert ended.outcome in ("done", "failed", "refused", "stopped", "nothing-to-do")
@@ -85,6 +87,9 @@ def check_landings(events: list[e.Event]) -> None:
             assert proof.verdict.tree == candidate.tree or proof.verdict.patch == candidate.patch
             assert set(proof.newest_runs) == {run.kind for run in candidate.proofs}
             assert proof.questions in [verdict.questions for verdict in proof.verdicts]
+            if state.options.tried:
+                assert proof.trial is not None
+                assert not proof.trial.findings
         state = apply(state, event)
     landed = [event.phase for event in events if isinstance(event, e.Landed)]
     assert len(landed) == len(set(landed))
@@ -660,6 +665,47 @@ def test_a_phase_with_an_interface_waits_for_its_sign_off_also_with_auto(
     assert decide(asked).waiting == "sign-off"
     assert decide(apply(asked, e.Answered(tree="t0", approved=True))).waiting == "sign-off"
     assert decide(apply(asked, e.Answered(tree="t1", approved=True))).actions == (a.LAND,)
+
+
+TRIAL = TrialJudged(tree="t1", patch="p", agent="robot", dispatch="d")
+
+
+def tried(*more: e.Event, files: tuple[str, ...] = ("web/a.html",), fixes: int = 2) -> RunState:
+    """A verified candidate of a run that has try.paths."""
+    state = landing()
+    assert state.work.work is not None
+    assert state.started is not None
+    phase = replace(state.work, work=replace(state.work.work, files=files))
+    begun = replace(state.started, tried=("web/**",), max_fix_cycles=fixes, sign_off=("web/**",))
+    return fold_on(replace(state, attempt=phase, started=begun), *more)
+
+
+def test_a_change_of_try_paths_is_tried_before_a_person_signs_it_off() -> None:
+    action = starting(tried())
+    assert (action.role, action.tree, action.agent) == ("try", "t1", "")
+    assert decide(tried(TRIAL)).actions == (a.ASK,)
+    assert decide(tried(files=("src/a.py",))).actions == (a.LAND,)
+    moved = e.CandidateBuilt(onto="c9", onto_tree="t9", commits=("c3",), tree="t2", patch="other")
+    assert tried(TRIAL, moved).work.proof.trial is None
+
+
+def test_a_finding_of_a_trial_starts_a_fixer_that_gets_it_as_an_item() -> None:
+    found = replace(TRIAL, findings=("no name", "no colour"))
+    state = tried(found)
+    assert (starting(state).role, starting(state).complaint) == ("fix", "the trial found: no name; no colour")
+    assert state.work.proof.failed_items == (("Trial 1", "no name"), ("Trial 2", "no colour"))
+    failed = failing(tried(found, fixes=0))
+    assert (failed.reason, failed.at) == (Reason.VERIFICATION_FAILED, PhaseStep.TRY)
+
+
+def test_a_trial_without_an_answer_is_asked_for_once_more_and_one_without_a_server_is_judged() -> None:
+    doubted = e.VerdictDoubted(patch="p", why="it gave no answer", who="agent of the trial")
+    state = tried(*ran("try"), doubted)
+    assert starting(state).role == "try"
+    assert "asked once more, because it gave no answer" in decide(state).why
+    assert state.current.warnings == ("the agent of the trial was asked once more, because it gave no answer",)
+    ended = e.DispatchEnded(id="d", role=Role.TRY, ending=Ending.EXITED, code=97, kind="unserved")
+    assert decide(tried(ran("try")[0], ended)).actions == (a.JUDGE_TRIAL,)
 
 
 #: An agent's endings by kind: what the process did, its exit code.

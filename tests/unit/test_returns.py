@@ -5,7 +5,16 @@ import json
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from runplan.domain.checks.returns import Unusable, find_blockers, parse_return
+from runplan.domain.checks.returns import (
+    LONGEST_FINDING,
+    MOST_FILES,
+    MOST_FINDINGS,
+    TrialReport,
+    Unusable,
+    find_blockers,
+    parse_return,
+    parse_trial,
+)
 from runplan.domain.run.dispatch import ItemAnswer, ItemResult, Reference, ReferenceKind, Return, ReturnStatus, Usage
 
 WHOLE = {
@@ -194,3 +203,26 @@ def test_arbitrary_text_never_raises(file_text: str | None, message: str) -> Non
 )
 def test_arbitrary_json_never_raises(value: dict[str, object]) -> None:
     assert isinstance(parse_return(json.dumps(value), ""), Return | Unusable)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ('{"status": "done"}', "missing required field `findings`"),
+        ('{"status": "done", "findings": [1]}', "Expected `str`, got `int` - at `$.findings[0]`"),
+        ('{"status": "failed", "findings": [""]}', "it says failed, and names no finding: no summary given"),
+    ],
+)
+def test_the_answer_of_a_trial_without_a_list_of_findings_is_unusable(text: str, why: str) -> None:
+    report = parse_trial(text, "")
+    assert isinstance(report, Unusable)
+    assert why in report.why
+
+
+def test_the_findings_and_files_of_a_trial_are_bounded() -> None:
+    findings = ["a\n b", *["x" * 5000] * 30]
+    answer = {"status": "partial", "findings": findings, "artifacts": ["a.png"] * 30}
+    report = parse_trial(json.dumps(answer), "")
+    assert isinstance(report, TrialReport)
+    assert (report.findings[0], len(report.findings), len(report.files)) == ("a b", MOST_FINDINGS, MOST_FILES)
+    assert max(map(len, report.findings)) <= LONGEST_FINDING

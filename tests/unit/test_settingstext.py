@@ -68,6 +68,7 @@ def test_init_sets_what_was_found_and_leaves_the_rest_commented() -> None:
             "container": {},
         },
         "tests": {"command": "make test", "env": ["HTTPS_PROXY"]},
+        "try": {},
         "limits": {},
         "pull_request": {},
         "issues": {},
@@ -75,6 +76,8 @@ def test_init_sets_what_was_found_and_leaves_the_rest_commented() -> None:
         "paths": {},
     }
     assert '# landing = "cherry-pick"' in text
+    assert "sign off changes" not in text
+    assert '# sign_off = ["web/**"]\n' in settings_text(replace(FOUND, interfaces=("web/**",)))
     settle([Layer(origin="runplan.toml", values=tomllib.loads(text))])
 
 

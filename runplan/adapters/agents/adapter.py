@@ -38,7 +38,8 @@ class Task(Struct, frozen=True, kw_only=True):
 
     @property
     def writes(self) -> bool:
-        return self.role.is_writer
+        """Whether it may use all its tools; what a trial writes is thrown away."""
+        return self.role.is_writer or self.role is Role.TRY
 
     @property
     def own(self) -> Path:

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache, cached_property
 from hashlib import sha256
@@ -17,6 +18,7 @@ from runplan.adapters.agents.clis import agent_of
 from runplan.adapters.agents.environment import agent_environment, allowed_variables, task_environment
 from runplan.adapters.configuration.load import list_agent_kinds
 from runplan.adapters.processes import run_program
+from runplan.adapters.sandbox import serve
 from runplan.adapters.sandbox.engines import CONTAINER, Places, is_used, open_sandbox
 from runplan.adapters.sandbox.home import HomeMounts
 from runplan.adapters.sandbox.view import HomeUse, NoSandbox, Sandbox, View
@@ -27,7 +29,7 @@ from runplan.domain.gitfacts import committing_as
 from runplan.domain.run.dispatch import EVERY_PHASE, NOTES, OWN, RETURN, SCRATCH
 from runplan.domain.run.events import DispatchStarted
 from runplan.domain.run.kinds import Access, Reason, Role
-from runplan.domain.settings.schema import AgentsSettings, AgentTable, CheckSettings, Network
+from runplan.domain.settings.schema import AgentsSettings, AgentTable, CheckSettings, Network, TrySettings
 
 VERSION_S = 15.0  #: some programs take a second to print their version
 _VERSION = r"\d{1,6}\.\d{1,6}[\w.+-]{0,40}"
@@ -41,6 +43,7 @@ class Agents(Struct, frozen=True, dict=True):
     run: str
     caller: Mapping[str, str]
     tests: CheckSettings = CheckSettings()
+    trial: TrySettings = TrySettings()
     places: Places | None = None  #: None: there is no sandbox
     git_config: Mapping[str, str] = {}  #: variables that name the global configuration of git, without credentials
 
@@ -83,10 +86,22 @@ class Agents(Struct, frozen=True, dict=True):
         wanted = {"RUNPLAN_MODEL": table.model, "RUNPLAN_EFFORT": table.effort}  # a command has no options for them
         variables |= {name: value for name, value in wanted.items() if value}
         keep = (*agent.list_variables(table, self.caller), *table.env)
+        uses = agent.use_home(self.caller) | home_use(self.settings)
+        if role is Role.TRY:
+            argv = self._serve_beside(argv, started.agent, hidden={*keep, *agent.build_environment(task)})
+            keep += self.tests.env
+            uses |= home_use(self.tests)
         env = agent_environment(self.caller, keep=keep, settings=variables)
-        view = self._view(started, directory, cwd, writable, agent.use_home(self.caller) | home_use(self.settings))
+        view = self._view(started, directory, cwd, writable, uses)
         argv = self._sandbox(self.settings.sandbox_of(started.agent)).wrap(argv, view)
         return argv, {**env, **self.git_config, **committing_as(started.id)}, table.kind
+
+    def _serve_beside(self, argv: Sequence[str], agent: str, *, hidden: Collection[str]) -> tuple[str, ...]:
+        """The agent's command after try.serve, which runs its work and so does not get its keys."""
+        program = "python3" if self.settings.sandbox_of(agent) == CONTAINER else sys.executable
+        names = ",".join(sorted(set(hidden) - {*self.tests.env}))
+        source = Path(serve.__file__).read_text(encoding="utf-8")
+        return (program, "-I", "-S", "-c", source, f"{self.trial.timeout_s:g}", names, self.trial.serve, *argv)
 
     def command(
         self, line: str, started: DispatchStarted, *, directory: Path, cwd: Path, writable: Sequence[Path]

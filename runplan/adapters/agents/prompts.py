@@ -30,6 +30,7 @@ PLACEHOLDERS = {
     Role.IMPLEMENT: (*_PHASE, "test_command", "baseline"),
     Role.FIX: (*_PHASE, "test_command", "baseline", "why", "failed", "evidence", "diff_file", "diff"),
     Role.VERIFY: (*_PHASE, *_JUDGED),
+    Role.TRY: (*_COMMON, "phase", "phase_text", "diff_file", "diff", "folder"),
     FINAL: (*_COMMON, "plan_text", *_JUDGED),
     f"plan-{Role.UNDERSTAND}": (*_STEP, "earlier", "rules", "questions"),
     f"plan-{Role.EXPLORE}": (*_STEP, "earlier", "understand", "focus", "ask"),
@@ -174,6 +175,11 @@ def verify_prompt(
         **_diff_values(diff),
     }
     return fill_template(template, brief.values() | values)
+
+
+def try_prompt(template: str, brief: Brief, *, diff: str, folder: str) -> str:
+    """The prompt of an agent that uses the work; its files belong into the folder."""
+    return fill_template(template, brief.values() | _diff_values(diff) | {"folder": folder})
 
 
 def _diff_values(diff: str) -> dict[str, str]:

@@ -182,7 +182,7 @@ def merge_layers(layers: Iterable[Layer]) -> LoadedSettings:
     for kind, made in tables.items():
         values_of[kind]["tables"] = made
     settings = schema.Settings(
-        **{section.name: section.type(**values_of[section.name]) for section in fields(schema.Settings)}
+        **{section.name: section.type(**values_of[section.encode_name]) for section in fields(schema.Settings)}
     )
     for role, name in settings.agents.named:
         try:

@@ -11,7 +11,7 @@ from runplan.domain.decoding import convert
 from runplan.domain.errors import NotFound
 from runplan.domain.names import HEADS, wip_ref
 from runplan.domain.plan.proposal import Summary, summarize
-from runplan.domain.run.attempt_parts import Proof
+from runplan.domain.run.attempt_parts import Proof, TrialJudged
 from runplan.domain.run.attempts import Attempt, PlanningAttempt, WorkAttempt, open_questions
 from runplan.domain.run.decide import decide
 from runplan.domain.run.dispatch import Remarks
@@ -90,6 +90,7 @@ class ChangeView(Struct, frozen=True, kw_only=True):
     gates: tuple[GateView, ...]
     proofs: tuple[ProofView, ...]
     verdict: VerdictView | None
+    trial: TrialJudged | None  #: of an interface
     findings: tuple[str, ...]
     remarks: Remarks  #: of the agent that wrote it
     messages: str
@@ -282,6 +283,7 @@ def view_change(context: RepositoryContext, change: PhaseChange) -> ChangeView |
         ),
         proofs=tuple(ProofView(kind=run.kind, result=describe_proof(run), broken=run.promises) for run in proof.runs),
         verdict=verdict,
+        trial=proof.trial,
         findings=(*attempt.warnings, *attempt.words, *proof.exceptions),
         remarks=attempt.work.remarks if isinstance(attempt, WorkAttempt) and attempt.work else Remarks(),
         messages=read_messages(context, *shown),

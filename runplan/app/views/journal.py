@@ -13,7 +13,7 @@ from runplan.adapters.store.journal import list_records
 from runplan.adapters.store.protocol import Store
 from runplan.app.operations.model import Caller
 from runplan.domain.run import events as e
-from runplan.domain.run.attempt_parts import HostChanged, SetupDoubted, SetupReused, StepCrashed, WorkKept
+from runplan.domain.run.attempt_parts import HostChanged, SetupDoubted, SetupReused, StepCrashed, TrialJudged, WorkKept
 from runplan.domain.run.decide import decide
 from runplan.domain.run.dispatch import Ending
 from runplan.domain.run.kinds import REPEATED_WAITS
@@ -214,6 +214,10 @@ def _describe_outcome(event: e.Event) -> str:
                 words = f"all {counted(event.work_items, 'item')} of {counted(len(items), 'phase')}"
             head = f"  verdict    {'passed' if passed else 'failed'}: {words}"
             return "\n".join([head, *(f"             {item}: {why}" for item, ok, why in items if not ok)])
+        case TrialJudged(findings=findings, files=files):
+            parts = [counted(len(findings), "finding") if findings else "passed"]
+            head = f"  trial      {', '.join([*parts, *([counted(len(files), 'file')] if files else [])])}"
+            return "\n".join([head, *(f"             {text}" for text in findings)])
         case e.VerdictDoubted(items=items, why=why):
             head = f"  verdict    asked once more: {why}"
             return "\n".join([head, *(f"             {item}: {missing}" for item, missing in items)])

@@ -34,6 +34,10 @@ MOST_EVIDENCE = 50  #: references of an item that are read
 LONGEST_EVIDENCE = 4_000  #: characters of a reference
 MOST_REMARKS = 10  #: of each kind that are read
 LONGEST_REMARK = 300  #: characters of one
+MOST_FINDINGS = 20  #: of a trial that are read
+LONGEST_FINDING = 1_000  #: characters of one
+MOST_FILES = 20  #: of a trial that are kept
+_IMAGES = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
 
 
 class Unusable(Struct, frozen=True, kw_only=True):
@@ -65,6 +69,19 @@ class _Usage(Struct):
     input_tokens: _Count = None
     output_tokens: _Count = None
     usd: Annotated[float, Meta(ge=0, lt=1e12)] | None = None
+
+
+class TrialReport(Struct, frozen=True, kw_only=True):
+    summary: str
+    findings: tuple[str, ...]
+    files: tuple[Artifact, ...]
+
+
+class _Trial(Struct):
+    status: ReturnStatus
+    findings: tuple[str, ...]
+    summary: str | None = None
+    artifacts: Any = None
 
 
 class _Return(Struct):
@@ -107,14 +124,34 @@ def parse_return(file_text: str | None, message: str) -> ReadReturn:
     )
 
 
+def parse_trial(file_text: str | None, message: str) -> TrialReport | Unusable:
+    """The findings of a trial. They decide, so an answer without a list of them is none."""
+    parsed = decode_return(file_text, message, _Trial)
+    if isinstance(parsed, Unusable):
+        return parsed
+    summary = clean_text(parsed.summary)
+    stated = [text for text in map(clean_text, parsed.findings) if text]
+    findings = tuple(bounded(" ".join(text.split()), LONGEST_FINDING) for text in stated[:MOST_FINDINGS])
+    if parsed.status is not ReturnStatus.DONE and not findings:
+        return Unusable(why=f"it says {parsed.status.value}, and names no finding: {summary or 'no summary given'}")
+    return TrialReport(summary=summary, findings=findings, files=tuple(_read_artifacts(parsed.artifacts, MOST_FILES)))
+
+
+def find_image_type(content: bytes) -> str:
+    """The media type of an image that browsers show, by its first bytes; "" for anything else."""
+    is_webp = content[:4] == b"RIFF" and content[8:12] == b"WEBP"
+    known = (media for start, media in _IMAGES.items() if content.startswith(start))
+    return "image/webp" if is_webp else next(known, "")
+
+
 def _read_lines(values: object) -> tuple[str, ...]:
     listed = values if isinstance(values, list) else [values]
     lines = (" ".join(clean_text(value).split()) for value in listed if isinstance(value, str))
     return tuple(bounded(line, LONGEST_REMARK) for line in lines if line)[:MOST_REMARKS]
 
 
-def _read_artifacts(values: object) -> Iterator[Artifact]:
-    for value in values[:MOST_REMARKS] if isinstance(values, list) else ():
+def _read_artifacts(values: object, most: int = MOST_REMARKS) -> Iterator[Artifact]:
+    for value in values[:most] if isinstance(values, list) else ():
         fields = value if isinstance(value, dict) else {"path": value}
         path, kind, summary = (next(iter(_read_lines(fields.get(name))), "") for name in ("path", "kind", "summary"))
         if path:

@@ -24,6 +24,7 @@ JUDGE_BASELINE = Action(step="judge-baseline")  #: read the results of the check
 JUDGE_GATE = Action(step="judge-gate")  #: read the results of the checks on the candidate, or record that none ran
 JUDGE_PROOF = Action(step="judge-proof")  #: read the results of old tests on new code, or of new tests on old code
 JUDGE_VERDICT = Action(step="judge-verdict")  #: read the verifier's reply, and check that it changed nothing
+JUDGE_TRIAL = Action(step="judge-trial")  #: read what the trial found, and keep its files
 TAKE_DELEGATED = Action(step="take-delegated")  #: look what the command of the phase has landed
 BUILD_CANDIDATE = Action(step="build-candidate")  #: replay the phase's commits on the target's tip
 BUILD_UNDO = Action(step="build-undo")  #: revert a landed phase on the target's tip

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.domain.run import events as e
-from runplan.domain.run.dispatch import MAX_OVERLOADS, Ending, EndingKind
+from runplan.domain.run.dispatch import MAX_OVERLOADS, Artifact, Ending, EndingKind
 from runplan.domain.run.kinds import ProofKind, Role, WaitKind
 from runplan.domain.run.planning_events import StepJudged
-from runplan.domain.text import elapsed
+from runplan.domain.text import counted, elapsed
 
 UNKNOWN = (Ending.LOST, Ending.ENDED)  #: endings without a result; the same dispatch is due again
 
@@ -60,6 +62,8 @@ class DispatchRecord(Struct, frozen=True, kw_only=True):
             case e.QuestionAnswered() if event.id in (question.id for question in self.open_questions):
                 return replace(self, answers={**self.answers, event.id: event.text})
             case e.BaselineKnown() | e.GateJudged() | e.ProofJudged() | e.VerdictGiven() | e.VerdictDoubted():
+                return replace(self, ended=None)
+            case TrialJudged():
                 return replace(self, ended=None)
             case e.WorkTaken() | e.RulesBroken() | e.HandedOver() | SetupDoubted() | StepJudged():
                 return replace(self, ended=None)
@@ -243,12 +247,37 @@ class Delivery(Struct, frozen=True, kw_only=True):
                 return self
 
 
+class TrialJudged(e.Event, frozen=True, kw_only=True):
+    """What an agent found when it used the work, served by try.serve."""
+
+    tree: str
+    patch: str
+    agent: str
+    dispatch: str  #: has the files, each below its name
+    findings: tuple[str, ...] = ()  #: none: it passed
+    files: tuple[Artifact, ...] = ()  #: such as screenshots
+    summary: str = ""
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """The names of the files that are there to be shown."""
+        return tuple(made.path for made in self.files if re.fullmatch(r"trial-\d\d-[\w.-]+", made.path))
+
+    def describe(self) -> list[str]:
+        """A line with the answer, and one for each finding and file."""
+        answer = counted(len(self.findings), "finding") if self.findings else "passed"
+        shown = (f"{made.path}: {made.summary}".removesuffix(": ") for made in self.files)
+        head = f"Trial by {self.agent}: {answer}{f'; {self.summary}' if self.summary else ''}"
+        return [head, *(f"Finding: {text}" for text in self.findings), *(f"File: {line}" for line in shown)]
+
+
 class Proof(Struct, frozen=True, kw_only=True):
     baselines: dict[str, e.BaselineKnown] = {}  #: by check; on the base, or on the target that the candidate is on
     gates: tuple[e.GateJudged, ...] = ()
     runs: tuple[e.ProofJudged, ...] = ()  #: of tests of one side on the code of the other
     verdicts: tuple[e.VerdictGiven, ...] = ()  #: one of each verifier
     doubted: e.VerdictDoubted | None = None  #: why the verifier is asked once more
+    trial: TrialJudged | None = None
 
     @property
     def verdict(self) -> e.VerdictGiven | None:
@@ -281,7 +310,9 @@ class Proof(Struct, frozen=True, kw_only=True):
     @property
     def failed_items(self) -> e.Rows:
         items = self.verdict.items if self.verdict is not None else ()
-        return tuple((item, evidence) for item, passed, evidence in items if not passed)
+        tried = enumerate(self.trial.findings if self.trial is not None else (), 1)
+        failed = ((item, evidence) for item, passed, evidence in items if not passed)
+        return (*failed, *((f"Trial {number}", finding) for number, finding in tried))
 
     @property
     def red_checks(self) -> e.Rows:
@@ -297,12 +328,14 @@ class Proof(Struct, frozen=True, kw_only=True):
                 return replace(self, runs=(*self.runs, event))
             case e.VerdictGiven():
                 return replace(self, verdicts=(*self.verdicts, event), doubted=None)
+            case TrialJudged():
+                return replace(self, trial=event, doubted=None)
             case e.VerdictDoubted():
                 return replace(self, doubted=event)
             case e.FinalVerificationDue(is_narrowed=True):
                 return replace(self, baselines={}, gates=())
             case e.RulesBroken() | e.BranchRebuilt(tree=""):
-                return replace(self, gates=(), verdicts=())
+                return replace(self, gates=(), verdicts=(), trial=None)
             case e.CandidateBuilt():
                 doubted = self.doubted
                 return Proof(
@@ -311,6 +344,7 @@ class Proof(Struct, frozen=True, kw_only=True):
                     runs=tuple(run for run in self.runs if run.tree == event.tree),
                     verdicts=tuple(verdict for verdict in self.verdicts if verdict.patch == event.patch),
                     doubted=doubted if doubted and doubted.patch == event.patch else None,
+                    trial=self.trial if self.trial and self.trial.patch == event.patch else None,
                 )
             case _:
                 return self

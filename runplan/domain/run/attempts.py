@@ -82,7 +82,7 @@ class Attempt(Struct, frozen=True, kw_only=True):
             case e.CleanedUp():
                 return replace(attempt, cleaned=True)
             case e.VerdictDoubted():
-                return _add_warnings(attempt, f"the verifier was asked once more, because {event.why}")
+                return _add_warnings(attempt, f"the {event.who} was asked once more, because {event.why}")
             case parts.HostChanged():
                 return _add_warnings(attempt, event.words)
             case _:
@@ -126,6 +126,8 @@ class WorkAttempt(Attempt, frozen=True, kw_only=True):
             return PhaseStep.SUBPLAN if isinstance(self.chosen, e.SubplanChosen) else PhaseStep.LEASE
         if self.work is None:
             return PhaseStep.DELEGATE if isinstance(self.chosen, e.DelegateChosen) else PhaseStep.IMPLEMENT
+        if self.proof.trial is not None and self.proof.trial.findings:
+            return PhaseStep.TRY
         if self.proof.verdict is not None and self.proof.verdict.passed:
             return PhaseStep.LAND
         has_passed = self.proof.gates and self.proof.gates[-1].answer is not GateAnswer.FAILED

@@ -18,6 +18,7 @@ TEMPORARY = {"/tmp": "tmp", "/var/tmp": "var-tmp", "/run": "run"}  # noqa: S108 
 RETURN = f"{OWN}/return.json"
 NOTES = f"{OWN}/notes.md"  #: of a writer, for the agent that continues its work
 EVERY_PHASE = "all"  #: the phase of the verifier that judges all phases together
+SERVER_LOG = "server.log"  #: the output of try.serve
 TOLD = "told"  #: the folder of a dispatch with the messages for its agent, a file each
 PROGRESS = "progress.log"  #: a line `context% tools` for each change
 LOGS = "RUNPLAN_LOGS"  #: has the paths of `Launch.logs`
@@ -61,6 +62,7 @@ class EndingKind(StrEnum):
     SILENT = "silent"
     TIMED_OUT = "timed-out"
     NO_OUTPUT = "no-output"  #: it finished without any output
+    UNSERVED = "unserved"  #: it did not begin, because try.serve accepted no connection
 
 
 class Usage(Struct, frozen=True, kw_only=True):

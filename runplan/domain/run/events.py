@@ -78,6 +78,7 @@ class RunStarted(Event, frozen=True, kw_only=True):
     gates: tuple[tuple[str, ...], ...] = ()  #: names of the checks; those of one group run at the same time
     verifiers: tuple[str, ...] = ()  #: all of them must pass a phase
     sign_off: tuple[str, ...] = ()  #: patterns of files whose changes a person signs off
+    tried: tuple[str, ...] = ()  #: patterns of files whose changes an agent tries in use
     prove: str = "report"  #: off, report, require: tests of one side on the code of the other
     changed: str = "verify"  #: verify, ask, refuse: tests of the base that the new code breaks
     concludes: bool = False  #: when every phase has landed, the lander has something left to do: a pull request
@@ -494,6 +495,7 @@ class VerdictDoubted(Event, frozen=True, kw_only=True):
     patch: str
     why: str
     items: Rows = ()  #: with what is missing
+    who: str = "verifier"
 
 
 class DriftFound(Event, frozen=True, kw_only=True):

@@ -33,6 +33,7 @@ class Role(StrEnum):
     IMPLEMENT = "implement", Access.WORK, "implementer"
     FIX = "fix", Access.WORK, "implementer", "fix_wall"
     VERIFY = "verify", Access.NOTHING, "verifier", "verify_wall"
+    TRY = "try", Access.SCRATCH, "try", "verify_wall"  #: uses what try.serve serves, beside it in one view
     GATE = "gate"  #: the project's test command
     BASELINE = "baseline"  #: the test command on the base
     PROVE = "prove"  #: tests of one side on the code of the other
@@ -141,6 +142,7 @@ class PhaseStep(StrEnum):
     GATE = "gate"
     PROVE = "prove"
     VERIFY = "verify"
+    TRY = "try"
     SUBPLAN = "sub-plan"
     DELEGATE = "delegate"
     LAND = "land"

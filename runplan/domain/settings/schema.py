@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Annotated, Any, ClassVar, TypeAlias
 
-from msgspec import Struct, ValidationError
+from msgspec import Struct, ValidationError, field
 from msgspec.structs import fields, replace
 
 from runplan.domain import names
@@ -25,8 +25,8 @@ SANDBOXES = ("auto", "bwrap", "container", "none")
 CONTAINER_ENGINES = ("auto", "podman", "docker")
 NETWORKS = ("all", "none")  #: beside a list of hosts
 MISFIRES = ("run-once", "skip")
-#: The roles that name an agent. Only the fallback may be empty.
-ROLES = ("implementer", "verifier", "planner", "fallback")
+#: The roles that name an agent. The last two may be empty.
+ROLES = ("implementer", "verifier", "planner", "try", "fallback")
 
 MAX_ROUNDS = 4  #: of critique and revision in a planning run
 MAX_EXPLORERS = 5  #: at the same time
@@ -176,6 +176,9 @@ class AgentsSettings(Struct, frozen=True, kw_only=True):
     verifier: Annotated[str, "judges the work, preferably another agent", not_empty] = "codex"
     verifiers: Annotated[Texts, "several verifiers instead; all of them must pass"] = ()
     planner: Annotated[str, "writes plans: a built-in kind or an [agents.<name>]", not_empty] = "claude"
+    trial: Annotated[str, "tries what try.serve serves, with a browser; empty: the verifier"] = field(
+        default="", name="try"
+    )
     fallback: Annotated[
         OneOrMore, "replaces an agent during its usage limit; of a list the first free one; empty: wait"
     ] = ""
@@ -204,11 +207,13 @@ class AgentsSettings(Struct, frozen=True, kw_only=True):
     def dispatched(self) -> tuple[tuple[str, str], ...]:
         judging = "verifiers" if self.verifiers else "verifier"
         named = (("implementer", self.implementer), *((judging, name) for name in self.judges))
+        named += (("try", self.trial),) if self.trial else ()
         return (*named, *(("fallback", name) for name in self.fallbacks))
 
     @property
     def named(self) -> list[tuple[str, str]]:
-        roles = [(role, getattr(self, role)) for role in ROLES if role != "fallback"]
+        roles = [(role, getattr(self, role)) for role in ROLES[:3]]
+        roles += [("try", self.trial)] if self.trial else []
         roles += [("fallback", name) for name in self.fallbacks]
         return roles + [("verifiers", name) for name in self.verifiers]
 
@@ -258,6 +263,12 @@ class GateTable(Struct, frozen=True, kw_only=True):
 
 class GatesSettings(Struct, frozen=True, kw_only=True):
     tables: dict[str, GateTable] = {}
+
+
+class TrySettings(Struct, frozen=True, kw_only=True):
+    paths: Annotated[Texts, 'an agent tries changes of these files in use, e.g. ["web/**"]'] = ()
+    serve: Annotated[str, "command that serves the work on $RUNPLAN_PORT, for that agent; empty: nothing is tried"] = ""
+    timeout_s: Annotated[float, "a server that accepts no connection after this time has failed", not_zero] = 60.0
 
 
 class LimitSettings(Struct, frozen=True, kw_only=True):
@@ -416,6 +427,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     agents: AgentsSettings = AgentsSettings()
     tests: CheckSettings = CheckSettings()
     gates: GatesSettings = GatesSettings()
+    trial: TrySettings = field(default=TrySettings(), name="try")
     limits: LimitSettings = LimitSettings()
     pull_request: PullRequestSettings = PullRequestSettings()
     issues: IssuesSettings = IssuesSettings()
@@ -451,6 +463,7 @@ class Key(Struct, frozen=True):
     default: Any
     why: str
     rule: Rule | None
+    name: str  #: as it is written
 
     TYPES: ClassVar = {
         str: "text in quotes",
@@ -461,10 +474,6 @@ class Key(Struct, frozen=True):
         Network: 'all, none, or a list of hosts like ["example.com"]',
         Targets: 'a list like ["ntfy://TOPIC", {url = "ntfy://TOPIC", on = ["failed"]}]',
     }
-
-    @property
-    def name(self) -> str:
-        return self.field.removesuffix("_s")
 
     @property
     def path(self) -> str:
@@ -524,9 +533,10 @@ class Key(Struct, frozen=True):
 @cache
 def keys_of(section: str, declared: type[Struct]) -> tuple[Key, ...]:
     return tuple(
-        Key(section, field.name, field.type.__origin__, field.default, why, rule[0] if rule else None)
-        for field in fields(declared)
-        for why, *rule in [getattr(field.type, "__metadata__", ("",))]
+        Key(section, of.name, of.type.__origin__, of.default, why, rule[0] if rule else None, name)
+        for of in fields(declared)
+        for why, *rule in [getattr(of.type, "__metadata__", ("",))]
+        for name in [of.encode_name.removesuffix("_s")]
         if why
     )
 
@@ -535,9 +545,9 @@ _OF_CONTAINERS = keys_of("agents.container", ContainerSettings)
 KEYS = tuple(
     key
     for section in fields(Settings)
-    for key in (*keys_of(section.name, section.type), *(_OF_CONTAINERS if section.name == "agents" else ()))
+    for key in (*keys_of(section.encode_name, section.type), *(_OF_CONTAINERS if section.name == "agents" else ()))
 )
-SECTIONS = Settings.__struct_fields__
+SECTIONS = tuple(section.encode_name for section in fields(Settings))
 AGENT_KEYS = keys_of("agents.*", AgentTable)
 GATE_KEYS = keys_of("gates.*", GateTable)
 

@@ -14,7 +14,7 @@ from runplan.domain.run.attempts import running_dispatch
 from runplan.domain.run.decide import BEGINNINGS, decide
 from runplan.domain.run.dispatch import GRACE_S
 from runplan.domain.run.events import Event, WorkRefused
-from runplan.domain.run.kinds import Reason
+from runplan.domain.run.kinds import Reason, Role
 from runplan.domain.run.state import RunState, list_running, open_states
 from runplan.engine.steps import commands, conclude, gates, land, lease, outcome, planning, process, proof, verify, work
 from runplan.engine.steps.context import RunContext
@@ -29,6 +29,7 @@ STEPS: dict[str, Step] = {
     "lease": lease.lease,
     "start-writer": partial(process.start_dispatch, prepare=process.prepare_writer),
     "start-verifier": partial(process.start_dispatch, prepare=verify.prepare_verifier),
+    "start-trial": partial(process.start_dispatch, prepare=verify.prepare_trial),
     "start-planner": partial(process.start_dispatch, prepare=planning.prepare_planner),
     "start-command": commands.start_command,
     "await": outcome.await_end,
@@ -42,6 +43,7 @@ STEPS: dict[str, Step] = {
     "judge-gate": gates.judge_gate,
     "judge-proof": proof.judge_proof,
     "judge-verdict": verify.judge_verdict,
+    "judge-trial": verify.judge_trial,
     "build-candidate": land.build_candidate,
     "build-undo": land.build_undo,
     "rebuild-branch": lease.rebuild_branch,
@@ -77,8 +79,8 @@ def _name_step(action: a.Action) -> str:
     if not isinstance(action, a.Start):
         return action.step
     role = action.dispatch.role
-    kinds = {"writer": role.is_writer, "planner": role.is_planner, "verifier": bool(role.agent), "command": True}
-    return f"{action.step}-{next(kind for kind, is_meant in kinds.items() if is_meant)}"
+    kinds = {"writer": role.is_writer, "planner": role.is_planner, "trial": role is Role.TRY, "verifier": role.agent}
+    return f"{action.step}-{next((kind for kind, is_meant in kinds.items() if is_meant), 'command')}"
 
 
 class NoProgress(Exception):

@@ -114,6 +114,8 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
         asked = replace(asked, settings=settings_to_json(self.settings), replans=replans)
         asked = replace(asked, max_fix_cycles=run.max_fix_cycles, parallel=run.parallel, pipeline=run.pipeline)
         asked = replace(asked, setup=run.setup, gates=gates, claim=self.settings.issues.claim)
+        trial = self.settings.trial
+        asked = replace(asked, tried=trial.paths if trial.serve else ())
         return replace(asked, sign_off=run.sign_off, prove=tests.prove, changed=tests.changed, verifiers=agents.judges)
 
     def committed(self, commit: str = "") -> tuple[str, Stored] | None:

@@ -104,6 +104,7 @@ def make_run_context(
         run=run,
         caller=context.env,
         tests=context.settings.tests,
+        trial=context.settings.trial,
         places=Places(
             workspace.homes,
             (context.root, context.common_dir, workspace.root),

@@ -206,6 +206,7 @@ def _list_verification(phase: WorkAttempt, commands: Mapping[str, str]) -> Itera
         word = "Verdict on all phases" if verdict.scope else "Verdict"
         carried = "" if verdict.tree == tree else f", carried over to tree {code_span(tree)} (the same patch)"
         yield f"{word}: pass by {code_span(verdict.agent)} on tree {code_span(verdict.tree)}{carried}"
+    yield from phase.proof.trial.describe() if phase.proof.trial else ()
     yield from phase.proof.exceptions
 
 

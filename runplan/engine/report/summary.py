@@ -18,6 +18,7 @@ from runplan.domain.plan.model import Phase, Plan
 from runplan.domain.plan.scan import scan_lines
 from runplan.domain.plan.tracker import describe_hindrance, missing_dependencies
 from runplan.domain.run import events as e
+from runplan.domain.run.attempt_parts import TrialJudged
 from runplan.domain.run.kinds import GateAnswer, Reason, Role, RunOutcome, RunStatus
 from runplan.domain.run.recorded import Recorded
 from runplan.domain.run.rows import RunRow
@@ -38,6 +39,7 @@ KINDS = (
     e.WorkTaken,
     e.GateJudged,
     e.VerdictGiven,
+    TrialJudged,
     e.PhaseFailed,
     e.Landed,
 )
@@ -89,6 +91,7 @@ class PhaseRecord(Struct, frozen=True, kw_only=True):
     after: str = ""  #: tests on the result
     evidence: tuple[tuple[str, bool, str], ...] = ()  #: of the newest verdict: item, passed, evidence
     remarks: tuple[str, ...] = ()  #: of the agent that wrote the work
+    trial: tuple[str, ...] = ()  #: the lines of the newest one
     summary: str = ""  #: its own, of the work
     attempts: int = 0
     dispatched: tuple[tuple[str, str], ...] = ()  #: role and agent of each that has ended
@@ -158,7 +161,7 @@ def _apply_fact(phase: PhaseRecord, fact: Recorded[Any], worked: str, since: str
         case e.Leased():
             attempts = phase.attempts + 1
             state = PhaseState.RUNNING
-            reset = {"before": "", "after": "", "evidence": (), "remarks": (), "summary": "", "why": ""}
+            reset = {"before": "", "after": "", "evidence": (), "remarks": (), "trial": (), "summary": "", "why": ""}
             return replace(phase, state=state, run=fact.run, attempts=attempts, **reset)
         case e.DispatchStarted(role=Role.BASELINE | Role.GATE | Role.PROVE, gates=gates, tree=tree) if e.TESTS in gates:
             return replace(phase, tested=(*phase.tested, tree))
@@ -174,6 +177,8 @@ def _apply_fact(phase: PhaseRecord, fact: Recorded[Any], worked: str, since: str
             return replace(phase, spent=sum_usage(PhaseSpending, [phase.spent, spent]), dispatched=dispatched)
         case e.WorkTaken(remarks=remarks, summary=summary):
             return replace(phase, remarks=tuple(remarks.describe()), summary=summary or phase.summary)
+        case TrialJudged() as trial:
+            return replace(phase, trial=tuple(trial.describe()))
         case e.BaselineKnown(name=e.TESTS):
             return replace(phase, before=describe_counts(fact.event.results))
         case e.GateJudged(name=e.TESTS):
@@ -531,7 +536,7 @@ def _describe_phase(phase: Phase, attempt: PhaseRecord | None) -> PhaseProgress:
     line = " · ".join(filter(None, [_shorten(f"{phase.id} {phase.title}"), *facts]))
     proven = {item: f" — {_shorten(evidence)}" for item, evidence in proofs.items()}
     items = tuple(_shorten(item.text) + proven.get(item.id, "") for item in phase.items)
-    remarks = tuple(_shorten(remark) for remark in seen.remarks if not remark.startswith(DOUBTS))
+    remarks = tuple(_shorten(line) for line in (*seen.trial, *seen.remarks) if not line.startswith(DOUBTS))
     return PhaseProgress(line=line, items=items, is_done=is_done, remarks=remarks)
 
 

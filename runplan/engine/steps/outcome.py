@@ -9,6 +9,7 @@ from runplan.adapters.agents.budgets import meter_usage, price_usage
 from runplan.adapters.agents.clis import agent_of
 from runplan.adapters.agents.endings import AgentEnding, judge_ending, quote_error
 from runplan.adapters.git.repository import describe_differences
+from runplan.adapters.sandbox.serve import UNSERVED
 from runplan.domain.checks import returns
 from runplan.domain.checks.runners.naming import FILES
 from runplan.domain.checks.secrets import redact_text
@@ -24,6 +25,7 @@ from runplan.domain.text import in_words
 from runplan.domain.times import busy_ends, iso, limit_ends, parse_iso
 from runplan.engine.steps import setup
 from runplan.engine.steps.context import RunContext
+from runplan.engine.steps.gates import read_content
 from runplan.engine.steps.process import FINGERPRINT, find_removed, sent_at_first, still_running, without_result
 from runplan.engine.steps.verify import reply_of
 
@@ -66,6 +68,12 @@ def await_end(action: Action, state: RunState, context: RunContext) -> Iterator[
         return
     agent = agent_of(context.settings.agents.agent(started.agent).kind)
     zone = context.clock.now().astimezone().tzinfo
+    if started.role is Role.TRY and outcome.code == UNSERVED:
+        printed = read_content(context.dispatches.directory(started.id) / d.SERVER_LOG).decode("utf-8", "replace")
+        last = " ".join(printed.split())[-LAST_WORDS:]
+        detail = f"{outcome.error.strip()}; {f'its output ended: {last}' if last else 'it printed nothing'}"
+        yield replace(ended, kind=d.EndingKind.UNSERVED, detail=detail)
+        return
     ending = judge_ending(outcome, agent, writes=started.role.is_writer, zone=zone)
     detail = ended.detail
     if ending.kind in STOPPED:

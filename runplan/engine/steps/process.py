@@ -209,6 +209,7 @@ def launch_agent(
         cwd=str(path),
         env=env,
         stdin=str(prompt),
+        logs=(d.SERVER_LOG,) if started.role is Role.TRY else (),
         talks=bool(agent.encode_message(text)),
         reader=reader,
         wall_s=started.seconds,
@@ -241,7 +242,9 @@ def _choose_agent(wanted: e.DispatchStarted, attempt: Attempt, options: e.RunSta
     verifier = wanted.agent or agents.judges[0]
     if wanted.role is Role.CRITIQUE:
         preferred = [verifier, *agents.fallbacks]
-    elif wanted.role is not Role.VERIFY:
+    elif wanted.role is Role.TRY and agents.trial:
+        preferred = [agents.trial, *agents.fallbacks]
+    elif wanted.role not in (Role.VERIFY, Role.TRY):
         preferred = [getattr(agents, wanted.role.agent), *agents.fallbacks]
     elif own.verifier or (verifier == usual.implementer and not own.agent) or verifier not in authors:
         preferred = [verifier, *(name for name in agents.fallbacks if name not in authors)]

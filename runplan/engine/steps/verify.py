@@ -1,10 +1,12 @@
-"""Starts a verifier and judges its reply; the last verification, across all phases; and numbers that a plan states."""
+"""Starts a verifier or a trial and judges its reply; the last verification; and numbers that a plan states."""
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import timedelta
 from functools import cache, partial
+from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -14,6 +16,7 @@ from runplan.adapters.agents import prompts
 from runplan.adapters.agents.clis import agent_of
 from runplan.adapters.agents.invocation import list_instructions
 from runplan.adapters.git.objects import KEEPER, SUBMODULE, TREE, Entry, find, list_files
+from runplan.adapters.store.files import publish, read_bounded
 from runplan.adapters.supervise.output import MISREAD
 from runplan.domain.checks import drift, returns, verdict
 from runplan.domain.checks.evidence import Facts
@@ -25,8 +28,9 @@ from runplan.domain.plan.body import named_paths
 from runplan.domain.plan.model import Plan, parse_plan
 from runplan.domain.run import events as e
 from runplan.domain.run.actions import Action
+from runplan.domain.run.attempt_parts import TrialJudged
 from runplan.domain.run.attempts import WorkAttempt
-from runplan.domain.run.dispatch import EVERY_PHASE, OWN, RETURN, Outcome, Return, ToolUsed
+from runplan.domain.run.dispatch import EVERY_PHASE, OWN, RETURN, Artifact, EndingKind, Outcome, Return, ToolUsed
 from runplan.domain.run.kinds import GateAnswer, Mode, Reason, WaitKind
 from runplan.domain.run.state import RunState
 from runplan.domain.text import command
@@ -38,6 +42,8 @@ from runplan.engine.steps.gates import known_results, read_content
 from runplan.engine.steps.process import Prepared, launch_agent, write_brief
 
 EVIDENCE = 2000  #: characters of evidence that are kept for an item
+LARGEST_KEPT = 5_000_000  #: bytes of a file of a trial
+LONGEST_NAME = 60  #: characters of its name
 LARGEST_CITED = 64 * 1024 * 1024  #: bytes of a file in which lines are counted
 
 
@@ -92,10 +98,15 @@ def _commit_shown(phase: WorkAttempt, context: RunContext, scope: str) -> str:
 
 def reply_of(id: str, context: RunContext) -> tuple[str, Return | Unusable]:
     """The message of an agent that has ended, and its return without secrets."""
+    text, message = _read_reply(id, context)
+    return message, returns.parse_return(text, message)
+
+
+def _read_reply(id: str, context: RunContext) -> tuple[str | None, str]:
     outcome = context.dispatches.standing(id)
     text = context.dispatches.read(id, RETURN)
     message = outcome.message if isinstance(outcome, Outcome) else ""
-    return message, returns.parse_return(None if text is None else context.agents.redacted(text), message)
+    return None if text is None else context.agents.redacted(text), message
 
 
 def judge_verdict(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
@@ -140,6 +151,55 @@ def judge_verdict(action: Action, state: RunState, context: RunContext) -> Itera
         absent=tuple((item.item, path) for item in judged.items for path in item.absent),
         why=judged.why,
     )
+
+
+def prepare_trial(started: e.DispatchStarted, state: RunState, context: RunContext) -> Prepared:
+    phase = state.work
+    diff = context.candidates.diff(phase.built.onto, phase.built.commits[-1])
+    brief = write_brief(started, phase, context, tip=phase.built.commits[-1])
+    folder = context.dispatches.directory(started.id) / OWN
+    text = prompts.try_prompt(context.prompts[started.role], brief, diff=diff, folder=str(folder))
+    text += as_utf8(prompts.verifier_notes((), phase.proof.doubted, ()))
+    launch = launch_agent(started, context, text, base=phase.base, attempt=phase.leased.attempt)
+    fill = partial(fill_files, started, phase, context, diff=diff, commit=_commit_shown(phase, context, ""))
+    return Prepared(started=started, launch=launch, fill=fill, diff=diff)
+
+
+def judge_trial(action: Action, state: RunState, context: RunContext) -> e.Event:  # noqa: ARG001
+    phase = state.work
+    ended = phase.dispatches.ended
+    assert ended is not None
+    judged = TrialJudged(tree=phase.built.tree, patch=phase.built.patch, agent=ended.agent, dispatch=ended.id)
+    if ended.kind == EndingKind.UNSERVED:
+        return replace(judged, findings=(ended.detail,))
+    report = returns.parse_trial(*_read_reply(ended.id, context))
+    if isinstance(report, Unusable):
+        why = f"it gave no answer: {report.why}"
+        doubt = e.VerdictDoubted(patch=phase.built.patch, why=why, who="agent of the trial")
+        is_first = phase.proof.doubted is None
+        return doubt if is_first else e.WorkRefused(reason=Reason.INVALID_VERDICT, detail=f"the trial: {report.why}")
+    files = tuple(_keep_file(ended.id, number, file, context) for number, file in enumerate(report.files, 1))
+    return replace(judged, findings=report.findings, files=files, summary=report.summary)
+
+
+def _keep_file(dispatch: str, number: int, stated: Artifact, context: RunContext) -> Artifact:
+    """Copy a file of the trial to where no agent writes, under a plain name; or say why it is not kept."""
+    directory = context.dispatches.directory(dispatch)
+    path = Path(os.path.realpath(directory / OWN / stated.path))
+    is_own = path.is_relative_to(os.path.realpath(directory / OWN))
+    content = read_bounded(path, largest=LARGEST_KEPT, follow=False) if is_own else None
+    if content is not None and not returns.find_image_type(content):
+        try:
+            content = context.agents.redacted(content.decode()).encode()
+        except UnicodeDecodeError:
+            content = None
+    if content is None:
+        return replace(stated, summary=f"not kept: no image or text of at most {LARGEST_KEPT:,} bytes in its folder")
+    name = f"trial-{number:02}-{re.sub(r'[^A-Za-z0-9._-]+', '-', path.name)[-LONGEST_NAME:]}"
+    publish(directory / name, content, sync=False)
+    if (stored := context.dispatches.stored) is not None:  # for other hosts
+        stored.add(dispatch, name, BytesIO(content), directory / name)
+    return replace(stated, path=name)
 
 
 def facts_of(phase: WorkAttempt, context: RunContext, scope: str) -> Facts:

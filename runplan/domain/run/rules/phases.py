@@ -190,6 +190,10 @@ def _judge_ended(phase: WorkAttempt, ended: e.DispatchEnded) -> Decision:
     succeeded = perform_action(a.TAKE_WORK, f"{ended.agent or ended.role} finished; now checking what it changed")
     if ended.role is Role.VERIFY:
         succeeded = perform_action(a.JUDGE_VERDICT, "the verifier has answered")
+    if ended.role is Role.TRY:
+        succeeded = perform_action(a.JUDGE_TRIAL, "the trial has ended")
+        if ended.kind == EndingKind.UNSERVED:
+            return succeeded
     decision = judge_agent(phase.dispatches, ended, succeeded)
     (action,) = decision.actions
     match action:
@@ -295,7 +299,8 @@ def _prove_tests(started: e.RunStarted, phase: WorkAttempt, candidate: e.Candida
         detail = f'{describe_proof(proven)} (tests.prove = "require")'
         return _fix_candidate(started, phase, candidate, Reason.TESTS_FAILED, detail)
     if phase.proof.verdict is not None and not phase.proof.verdict.passed:
-        return _fix_candidate(started, phase, candidate, Reason.VERIFICATION_FAILED, phase.proof.verdict.why)
+        why = phase.proof.verdict.why
+        return _fix_candidate(started, phase, candidate, Reason.VERIFICATION_FAILED, why, PhaseStep.VERIFY)
     # One verifier after the other, then one for all phases where the plan ends; the first that fails starts a fix.
     own = phase.chosen.own.verifier
     verifiers = (own,) if own else started.verifiers or ("",)
@@ -313,7 +318,26 @@ def _prove_tests(started: e.RunStarted, phase: WorkAttempt, candidate: e.Candida
         final = replace(verifier, agent=verifiers[0], scope="final")
         why = f"the plan ends with this phase; a verifier judges all phases together{again}"
         return _set_up_proof(started, phase, candidate.tree) or start_dispatch(final, why)
-    return land_candidate(started, phase, sign_off=list_sign_off(started, phase))
+    return _try_work(started, phase, candidate, is_verified=is_verified) or land_candidate(
+        started, phase, sign_off=list_sign_off(started, phase)
+    )
+
+
+def _try_work(
+    started: e.RunStarted, phase: WorkAttempt, candidate: e.CandidateBuilt, *, is_verified: bool
+) -> Decision | None:
+    """Have an agent use the work, if it changes files of try.paths; a finding starts a fix."""
+    proof = phase.proof
+    if proof.trial is not None and proof.trial.findings:
+        detail = f"the trial found: {'; '.join(proof.trial.findings)}"
+        return _fix_candidate(started, phase, candidate, Reason.VERIFICATION_FAILED, detail, PhaseStep.TRY)
+    is_due = any(matches(pattern, path) for pattern in started.tried for path in phase.changed_files)
+    if is_verified or not is_due or proof.trial is not None:
+        return None
+    again = f"; it is asked once more, because {proof.doubted.why}" if proof.doubted else ""
+    trial = e.DispatchStarted(role=Role.TRY, cycle=phase.cycle, tree=candidate.tree)
+    start = start_dispatch(trial, f"the change touches try.paths; an agent tries it in use{again}")
+    return _set_up_proof(started, phase, candidate.tree) or start
 
 
 def _run_proofs(
@@ -351,10 +375,15 @@ def list_sign_off(started: e.RunStarted, phase: WorkAttempt) -> tuple[str, ...] 
 
 
 def _fix_candidate(
-    started: e.RunStarted, phase: WorkAttempt, candidate: e.CandidateBuilt, reason: Reason, detail: str
+    started: e.RunStarted,
+    phase: WorkAttempt,
+    candidate: e.CandidateBuilt,
+    reason: Reason,
+    detail: str,
+    step: PhaseStep = PhaseStep.GATE,
 ) -> Decision:
     if phase.lands_itself or phase.fixes >= started.max_fix_cycles:
-        return fail_phase(reason, PhaseStep.VERIFY if reason is Reason.VERIFICATION_FAILED else PhaseStep.GATE, detail)
+        return fail_phase(reason, step, detail)
     return _send_fixer(started, phase, candidate, detail, f"; fix cycle {phase.fixes + 1} of {started.max_fix_cycles}")
 
 

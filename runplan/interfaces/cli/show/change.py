@@ -94,6 +94,9 @@ def _render_change(view: ChangeView, style: Style) -> str:
         lines += ["", f"Verdict of {verdict.verifier} on tree {verdict.tree[:SHORT]}:"]
         for item in verdict.items:
             lines += [f"  {item.result}  {item.id} {item.text}".rstrip(), f"        {item.evidence}"]
+    if view.trial:
+        head, *rest = view.trial.describe()
+        lines += ["", head, *(f"  {line}" for line in rest)]
     if said := view.remarks.describe():
         lines += ["", "Remarks of the agent:", *(f"  {line}" for line in said)]
     if view.findings:

@@ -1,0 +1,172 @@
+"""A change of files in try.paths is served, and an agent uses it before the change is approved or lands."""
+
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.cli import Meanwhile, Project, a_plan, a_project, ended, fix, processes_of, set_up, steps, until
+from tests.support.mounts import obstacle
+
+SERVE = 'python3 -u -m http.server "$RUNPLAN_PORT" --bind 127.0.0.1 --directory web'
+TRY = f"[try]\npaths = ['web/**']\nserve = '{SERVE}'\n"
+PAGE = 'write = "web/index.html"\ntext = "<h1>Hello</h1>\\n"'
+#: Fetches the page as a browser tool would, and saves an image of it.
+USE = """run = '''
+python3 -c "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1]).read())" http://127.0.0.1:$RUNPLAN_PORT
+printf '\\211PNG\\r\\n\\032\\n1' >"${RUNPLAN_RETURN%/*}/home page.png"
+echo scratch >web/scratch.html
+'''"""
+SHOT = '{path = "home page.png", kind = "screenshot", summary = "The greeting"}'
+PASSED = f'return = {{status = "done", summary = "Opened it.", findings = [], artifacts = [{SHOT}]}}'
+FOUND = 'return = {status = "done", findings = ["The greeting has no name."]}'
+
+
+def tried(*played: str, cycle: str = "") -> str:
+    return steps(*played, role=f"try{cycle}")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    found = a_project(tmp_path, "1")
+    set_up(found, settings=TRY, plan=a_plan("1").replace("Write 1.txt", "Write web/index.html"))
+    return found
+
+
+def trials(project: Project) -> list[dict[str, Any]]:
+    return project.bodies("TrialJudged")
+
+
+@pytest.mark.promise
+def test_a_change_of_try_paths_is_used_and_the_person_who_approves_sees_the_files(project: Project) -> None:
+    project.agent(steps(PAGE) + tried(USE, PASSED))
+    ran = project.start("1")
+    assert ran.code == 4, ran.err
+    assert "  trial      passed, 1 file\n" in ran.err
+    assert project.dispatched() == ["implement", "verify", "try"]
+    shown = project.runplan("diff", "X").out
+    assert "Trial by robot: passed; Opened it.\n  File: trial-01-home-page.png: The greeting\n" in shown
+    (trial,) = trials(project)
+    view = project.runplan("diff", "X", "--json").json["trial"]
+    assert (view["agent"], view["dispatch"], len(view["files"])) == ("robot", trial["dispatch"], 1)
+    directory = project.path / ".git/runplan/dispatch" / trial["dispatch"]
+    assert (directory / "trial-01-home-page.png").read_bytes() == b"\x89PNG\r\n\x1a\n1"
+    assert "<h1>Hello</h1>" in (directory / "out.log").read_text()
+    assert '"GET / HTTP/1.1" 200' in (directory / "server.log").read_text()
+    assert project.runplan("approve", "X").code == 0
+    report = project.show("main:reports/plan-x.md")
+    assert "- Trial by robot: passed; Opened it.\n- File: trial-01-home-page.png: The greeting\n" in report
+    assert project.repo.git("ls-tree", "--name-only", "main", "web/") == "web/index.html"
+    assert processes_of(project.home) == []
+
+
+def test_a_finding_starts_a_fix_and_the_fixed_work_is_used_again(project: Project) -> None:
+    mend = fix('write = "web/index.html"\ntext = "<h1>Hello Uma</h1>\\n"')
+    project.agent(steps(PAGE) + mend + tried(USE, FOUND) + tried(USE, PASSED, cycle="2"))
+    ran = project.start("1", "auto")
+    assert ran.code == 0, ran.err
+    assert project.dispatched() == ["implement", "verify", "try", "fix", "verify", "try"]
+    assert "- Trial 1: The greeting has no name.\n" in project.prompts("fix")[0]
+    assert "             The greeting has no name.\n" in ran.err
+    assert project.show("main:web/index.html") == "<h1>Hello Uma</h1>"
+
+
+def test_a_change_of_other_files_is_not_tried(project: Project) -> None:
+    assert project.start("1", "auto").code == 0
+    assert project.dispatched() == ["implement", "verify"]
+
+
+@pytest.mark.parametrize(
+    ("serve", "why"),
+    [
+        ("echo no config; exit 3", "ended with code 3; its output ended: no config"),
+        ("sleep 60", "accepted no connection on port {port} within 0.1 s; it printed nothing"),
+    ],
+)
+def test_a_server_that_does_not_accept_is_a_finding_with_the_end_of_its_output(
+    project: Project, serve: str, why: str
+) -> None:
+    settings = f"[run]\nmax_fix_cycles = 0\n[try]\npaths = ['web/**']\nserve = '{serve}'\ntimeout = '0.1s'\n"
+    set_up(project, settings=settings, agent=steps(PAGE) + tried(PASSED))
+    ran = project.start("1", "auto")
+    assert (ran.code, ran.last) == (1, "runplan: failed: verification-failed"), ran.err
+    (failed,) = project.bodies("PhaseFailed")
+    assert failed["step"] == "try"
+    detail = f"the trial found: try.serve ({serve}) "
+    assert failed["detail"].startswith(detail)
+    port = failed["detail"].partition("port ")[2].partition(" ")[0]
+    assert failed["detail"] == detail + why.format(port=port)
+    assert processes_of(project.home) == []
+
+
+def test_an_answer_without_findings_is_asked_for_once_more(project: Project, tmp_path: Path) -> None:
+    first = f'return = {{status = "done", summary = "Fine."}}\nonce = "{tmp_path}/first"'
+    project.agent(steps(PAGE) + tried(PASSED, first))
+    assert project.start("1", "auto").code == 0
+    assert project.dispatched() == ["implement", "verify", "try", "try"]
+    report = project.show("main:reports/plan-x.md")
+    assert "Warning: the agent of the trial was asked once more, because it gave no answer: " in report
+
+
+def test_files_that_are_no_own_image_or_text_are_not_kept(project: Project, tmp_path: Path) -> None:
+    (tmp_path / "key.png").write_bytes(b"\x89PNG\r\n\x1a\nkey")
+    own = (
+        'cd "${RUNPLAN_RETURN%/*}" && ln -s '
+        + str(tmp_path)
+        + "/key.png link.png && mkfifo pipe && printf '\\377' >raw"
+    )
+    paths = ("link.png", "pipe", "raw", f"{tmp_path}/key.png", "../prompt.md", "gone")
+    listed = ", ".join(f'"{path}"' for path in paths)
+    answer = f'return = {{status = "done", findings = [], artifacts = [{listed}]}}'
+    project.agent(steps(PAGE) + tried(f"run = '''{own}'''", answer))
+    assert project.start("1", "auto").code == 0
+    (trial,) = trials(project)
+    assert [file["path"] for file in trial["files"]] == [*paths]
+    assert all(file["summary"].startswith("not kept: ") for file in trial["files"])
+
+
+def test_a_run_that_is_killed_during_the_trial_goes_on_with_it(project: Project, tmp_path: Path) -> None:
+    meanwhile = Meanwhile(tmp_path)
+    project.agent(steps(PAGE) + tried(USE, *meanwhile.pause("try"), PASSED))
+    with project.running("start", "X", "1", "auto", "--foreground") as runner:
+        meanwhile.reached("try")
+        runner.send_signal(signal.SIGKILL)
+        assert ended(runner).code == -signal.SIGKILL
+    meanwhile.let_on("try")
+    ran = project.start("1", "auto")
+    assert ran.code == 0, ran.err
+    assert project.dispatched() == ["implement", "verify", "try"]
+    assert len(trials(project)) == 1
+    until(lambda: not processes_of(project.home))
+
+
+def test_server_and_agent_share_a_network_and_the_server_has_no_key_of_the_agent(
+    project: Project, tmp_path: Path
+) -> None:
+    if why := obstacle():
+        pytest.skip(why)
+    project.extra |= {"RUNPLAN_AGENTS_SANDBOX": "auto", "RUNPLAN_AGENTS_NETWORK": "none"}
+    project.extra |= {"KEY_OF_AGENT": "k1", "FOR_TESTS": "t1"}
+    served = TRY.replace("serve = '", "serve = 'env >web/env.txt; ")
+    more = "env = ['KEY_OF_AGENT']\n[tests]\nenv = ['FOR_TESTS']\n"
+    look = USE.replace("$RUNPLAN_PORT", "$RUNPLAN_PORT/env.txt").replace("'''\n", "'''\necho key $KEY_OF_AGENT\n", 1)
+    set_up(project, settings=more + served, agent=steps(PAGE) + tried(look, PASSED))
+    ran = project.start("1", "auto")
+    assert ran.code == 0, ran.err
+    (trial,) = trials(project)
+    printed = (project.path / ".git/runplan/dispatch" / trial["dispatch"] / "out.log").read_text()
+    assert "key k1\n" in printed
+    assert "FOR_TESTS=" in printed
+    assert "KEY_OF_AGENT=" not in printed
+    assert trial["files"][0]["path"] == "trial-01-home-page.png"
+
+
+def test_doctor_names_who_tries_and_what_is_missing(project: Project) -> None:
+    seen = project.runplan("doctor").out
+    assert f"ok    trial       robot tries changes of web/**; served by: {SERVE}\n" in seen
+    set_up(project, settings="[try]\nserve = 'missing-server'\n")
+    assert "WARN  trial       try.paths is empty, so nothing is tried\n" in project.runplan("doctor").out
+    set_up(project, settings="[try]\nserve = 'missing-server'\npaths = ['web/**']\n")
+    ran = project.runplan("doctor")
+    assert (ran.code, "FAIL  trial       `missing-server`: missing-server was not found\n" in ran.out) == (2, True)
