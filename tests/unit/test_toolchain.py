@@ -8,6 +8,7 @@ from runplan.domain.settings.toolchain import (
     INPUTS,
     commands_of,
     detect,
+    find_interfaces,
     list_inputs,
     manifests,
     missing_file,
@@ -303,3 +304,8 @@ def test_a_need_of_a_fresh_worktree_is_named_with_its_command(
     need = needed_setup(list(texts), {name: texts[name] for name in manifests(list(texts))}, line)
     found = (need.what + ("" if need.is_certain else "?"), need.setup) if need else ("", "")
     assert found == (what, setup)
+
+
+def test_the_folders_of_interfaces_are_those_that_have_all_their_files() -> None:
+    files = ["index.html", "app/web/css/a.css", "app/web/a.html", "docs/a.html", ".x/a.css", "tests/a.html", "ui/b.vue"]
+    assert find_interfaces([*files, ""]) == ("app/web/**", "ui/**")

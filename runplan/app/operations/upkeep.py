@@ -96,13 +96,12 @@ _INIT_HEAD = """\
 """
 
 
-def settings_document(head: str, values: Mapping[str, object], agents_note: str = "") -> str:
-    parts = [head]
-    for section in dict.fromkeys(key.section for key in KEYS):
-        if section not in USER_SECTIONS and (lines := keys_text(section, values)):
-            note = agents_note if section == "agents" else ""
-            parts.append(f"[{section}]\n{note}{lines}{_EXAMPLES.get(section, '')}")
-    return "\n".join(parts)
+def settings_document(head: str, values: Mapping[str, object], notes: Mapping[str, str] = {}) -> str:
+    sections = (section for section in dict.fromkeys(key.section for key in KEYS) if section not in USER_SECTIONS)
+    texts = {section: lines for section in sections if (lines := keys_text(section, values))}
+    return "\n".join(
+        [head, *(f"[{name}]\n{notes.get(name, '')}{lines}{_EXAMPLES.get(name, '')}" for name, lines in texts.items())]
+    )
 
 
 def keys_text(section: str, values: Mapping[str, object]) -> str:
@@ -120,6 +119,12 @@ _NO_AGENT = """\
 """
 
 
+_INTERFACES = """\
+# A proposal: you sign off changes of the interface. [try] has an agent use them before.
+# sign_off = {}
+"""
+
+
 def settings_text(facts: RepositoryFacts) -> str:
     """The runplan.toml that fits the repository; keys for which nothing was found are commented out."""
     tools = facts.toolchain
@@ -134,8 +139,9 @@ def settings_text(facts: RepositoryFacts) -> str:
         "tests.env": facts.variables if tools.setup or tools.tests else (),
     }
     found |= {f"agents.container.{key}": value for key, value in facts.container.items()}
-    note = "" if facts.installed else _NO_AGENT.format(known=", ".join(known_agents()))
-    return settings_document(_INIT_HEAD, {key: value for key, value in found.items() if value}, note)
+    notes = {} if facts.installed else {"agents": _NO_AGENT.format(known=", ".join(known_agents()))}
+    notes |= {"run": _INTERFACES.format(toml_value(facts.interfaces))} if facts.interfaces else {}
+    return settings_document(_INIT_HEAD, {key: value for key, value in found.items() if value}, notes)
 
 
 def choose_agents(installed: tuple[str, ...]) -> dict[str, str]:

@@ -20,7 +20,16 @@ from runplan.adapters.git.command import SETTINGS, borrowing, configured
 from runplan.adapters.store.files import read_text
 from runplan.domain.errors import GitFailed
 from runplan.domain.gitfacts import Identity, Oid
-from runplan.domain.settings.toolchain import DEVCONTAINER, FOLDERS, Toolchain, detect, manifests, read_devcontainer
+from runplan.domain.settings.toolchain import (
+    DEVCONTAINER,
+    FOLDERS,
+    INTERFACES,
+    Toolchain,
+    detect,
+    find_interfaces,
+    manifests,
+    read_devcontainer,
+)
 from runplan.domain.text import visible
 from runplan.engine.loop.context import RepositoryContext
 
@@ -42,6 +51,7 @@ class RepositoryFacts(Struct, frozen=True, kw_only=True):
     installed: tuple[str, ...]  #: the known agents whose program is on PATH, in the order they are suggested
     toolchain: Toolchain
     container: Mapping[str, str] = {}  #: image or build of .devcontainer/devcontainer.json, by the setting
+    interfaces: tuple[str, ...] = ()  #: patterns of the files that a browser shows
     variables: tuple[str, ...] = ()  #: names of those that package managers and compilers read here
 
 
@@ -72,6 +82,7 @@ def inspect_repository(context: RepositoryContext) -> RepositoryFacts:
             installed=tuple(kind for kind in known_agents() if shutil.which(agent_of(kind).program, path=path)),
             toolchain=detect(files, texts),
             container=read_devcontainer(read_text(root / DEVCONTAINER) or ""),
+            interfaces=find_interfaces(git.ls_files("-z", "--", *INTERFACES).split("\0")),
             variables=tuple(sorted(FETCHING & context.env.keys())),
         )
 

@@ -115,6 +115,8 @@ _TESTS: tuple[tuple[str, Kind | None, str], ...] = (
 )
 DEVCONTAINER = ".devcontainer/devcontainer.json"
 FOLDERS = ("tests", "test", "t", "spec", "features", "cypress", "Tests")  #: in which tests are looked for
+INTERFACES = ("*.html", "*.css", "*.scss", "*.jsx", "*.tsx", "*.vue", "*.svelte")  #: files that a browser shows
+_NO_INTERFACE = ("docs", "doc", "site", "examples", "vendor", "third_party")  #: folders that may have such files
 #: Files that show that their folder has tests, though their names do not say so.
 _PATHS = ("t/*.t", "features/*.feature", "cypress/e2e/*", "Tests/*.swift")
 #: JUnit files that build tools write without being asked.
@@ -162,6 +164,17 @@ def list_inputs(paths: Iterable[str], command: str, patterns: Sequence[str]) -> 
     manifest = re.compile(f"(?:[^/]*/)?(?:{'|'.join(names)})")  # its folder for those like requirements/dev.txt
     tails = ((path, path[path.rfind("/", 0, path.rfind("/")) + 1 :]) for path in paths)
     return [path for path, tail in tails if path in plain or manifest.match(tail) or covers(patterns, path)]
+
+
+def find_interfaces(files: Iterable[str]) -> tuple[str, ...]:
+    """A pattern for each part of the project whose files a browser shows: the folder that has all of them."""
+    folders: dict[str, list[str]] = {}
+    for path in files:
+        folder = posixpath.dirname(path)
+        top = folder.partition("/")[0]
+        if top and top not in (*FOLDERS, *_NO_INTERFACE) and not top.startswith("."):
+            folders.setdefault(top, []).append(folder)
+    return tuple(f"{posixpath.commonpath(found)}/**" for _, found in sorted(folders.items()))
 
 
 def manifests(files: Sequence[str]) -> list[str]:
