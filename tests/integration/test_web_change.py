@@ -81,6 +81,32 @@ def test_the_kept_work_of_a_failed_phase_is_shown_without_forms(tmp_path: Path) 
     assert (page.status, "1.txt" in page.text, 'id="answer"' in page.text) == (200, True, False)
 
 
+def test_the_files_of_a_trial_are_shown_as_images_or_plain_text(tmp_path: Path) -> None:
+    """The first bytes decide: what an agent calls a picture may be a page with a script."""
+    project = a_project(tmp_path, "1")
+    serve = 'python3 -m http.server "$RUNPLAN_PORT" --bind 127.0.0.1'
+    save = "cd \"${RUNPLAN_RETURN%/*}\"; printf GIF89a >a.gif; echo '<script>alert(3)</script>' >b.png"
+    said = 'return = {status = "done", summary = "<i>Fine", findings = [], artifacts = ["a.gif", "b.png", "../c"]}'
+    agent = writes("1") + steps(f"run = '''{save}'''", said, role="try")
+    set_up(project, settings=f"[try]\npaths = ['*.txt']\nserve = '{serve}'\n", agent=agent)
+    assert project.start("1").code == 4
+    known = know(project.env, project.path)
+    with signed_in(project.env) as browser:
+        for path in ("/change", "/plan"):
+            page = browser.get(address(path, known, phase="1")).text
+            assert "&lt;i&gt;Fine" in page
+            shown = [link.replace("&amp;", "&") for link in re.findall(r'<img class="shot" src="([^"]+)"', page)]
+            assert [link.rpartition("=")[2] for link in shown] == ["trial-01-a.gif", "trial-02-b.png"]
+            assert "../c: not kept: " in page
+        image, text = map(browser.get, shown)
+        assert (image.status, image.headers["content-type"], image.text) == (200, "image/gif", "GIF89a")
+        assert text.headers["content-type"] == "text/plain; charset=utf-8"
+        assert (text.headers["x-content-type-options"], text.text) == ("nosniff", "<script>alert(3)</script>\n")
+        assert browser.get(shown[0].replace("trial-01-a.gif", "prompt.md")).status == 404
+        browser.cookie = ""
+        assert browser.get(shown[0]).status == 401
+
+
 def test_the_change_shows_small_files_and_loads_large_ones(browser: Browser, known: Known) -> None:
     page = browser.get(address("/change", known, phase="1"))
     assert page.status == 200

@@ -20,7 +20,7 @@ from runplan.domain.checks.results import read_results
 from runplan.domain.checks.runners.naming import FILES
 from runplan.domain.errors import NotFound
 from runplan.domain.run import events as e
-from runplan.domain.run.attempt_parts import Proof
+from runplan.domain.run.attempt_parts import Proof, TrialJudged
 from runplan.domain.run.attempts import Attempt, begin_attempt
 from runplan.domain.run.dispatch import OWN, Ending, Evidence
 from runplan.domain.run.kinds import GateAnswer, Role
@@ -177,6 +177,19 @@ def read_log(context: RepositoryContext, plan: str, id_: str, *, now: datetime) 
             if dispatch.started.id == id_:
                 return look_at(outputs, dispatch), cut_log(read_process(outputs, dispatch.started), share=LOG_SHARE)
     raise NotFound("the newest runs of the plan have no such step; see its journal")
+
+
+def read_trial_file(context: RepositoryContext, plan: str, dispatch: str, name: str) -> bytes:
+    """A file that a trial of the newest runs of the plan has left."""
+    require_plan(context, plan)
+    store = context.store()
+    for row in store.list_runs(plan, limit=MOST_RUNS):
+        trials = (fact.event for fact in list_records(store, row.id) if isinstance(fact.event, TrialJudged))
+        if any(trial.dispatch == dispatch and name in trial.kept for trial in trials):
+            if content := context.outputs(store).read(dispatch, name)[0]:
+                return content
+            break
+    raise NotFound("there is no such file of a trial; gc removes them with the logs of landed phases")
 
 
 def choose_phase(view: PlanView, attempts: Mapping[str, Attempt]) -> str:

@@ -12,8 +12,9 @@ from starlette.routing import Route
 from runplan.app.operations.answers import open_link
 from runplan.app.views.changes import ChangeView, ProposalView, find_change, list_questions, view_change
 from runplan.app.views.diffs import MOST_OPEN, choose_inline, cut_lines, parse_diff
-from runplan.app.views.plan_page import require_plan
+from runplan.app.views.plan_page import read_trial_file, require_plan
 from runplan.app.views.repositories import find_known, open_known
+from runplan.domain.checks.returns import find_image_type
 from runplan.domain.errors import Busy, NotFound, UsageError
 from runplan.interfaces.web.actions import Form, carry_out, read_form, show_outcome
 from runplan.interfaces.web.render import link, read_number, render, route, site_of
@@ -51,6 +52,15 @@ def _render_change(
     files = parse_diff(view.diff) if view else []
     more |= {"files": files, "inline": choose_inline(files), "most": most or len(files), "most_open": MOST_OPEN}
     return render(request, template, change=view, **more)
+
+
+@route(ROUTES, "/trial")
+def show_trial_file(request: Request) -> Response:
+    """A file of a trial: an image, else as plain text; an agent wrote it."""
+    repo, plan, dispatch, name = (request.query_params.get(key, "") for key in ("repo", "plan", "dispatch", "file"))
+    with open_known(find_known(site_of(request).env, repo), warn=lambda _: None) as context:
+        content = read_trial_file(context, plan, dispatch, name)
+    return Response(content, media_type=find_image_type(content) or "text/plain; charset=utf-8")
 
 
 @route(ROUTES, "/change/file")
