@@ -1,5 +1,6 @@
 """A fleet from the side of its users: any clone on any machine shows and queues the same."""
 
+import re
 from contextlib import closing
 from datetime import UTC, datetime
 from itertools import count
@@ -13,7 +14,7 @@ from runplan.adapters.store.location import FleetLocation, normalize_url
 from runplan.adapters.store.postgres import PostgresStore, require_queue
 from runplan.domain.errors import RefusedEarly
 from runplan.domain.names import wip_ref
-from tests.support.cli import Project, a_plan, a_project, with_remote
+from tests.support.cli import Project, Ran, a_plan, a_project, with_remote
 from tests.support.postgres import a_location, create_database
 from tests.support.repos import Repo
 
@@ -245,3 +246,28 @@ def test_what_another_host_has_landed_is_fetched_when_plans_are_shown(machines: 
     assert "plans/Y.md" in here.runplan("status", **landing).out
     origin_of(here).rename(origin_of(here).with_name("away"))
     assert here.runplan("status", **landing).err == "", "nothing has landed since, so the remote is not asked"
+
+
+@pytest.mark.promise
+def test_a_report_has_what_another_host_has_landed_or_says_how_old_it_is(machines: tuple[Project, Project]) -> None:
+    here, there = machines
+
+    def land(text: str) -> None:
+        there.commit_file("reports/plan-x.md", f"# Report\n\n## Phase 1\n\n{text}\n")
+        there.repo.git("push", "-q", "origin", "main")
+        with closing(store_of(here)) as store, store.transaction():
+            landed = ("r1", "plans/Y.md", "2026-11-17T12:00:00Z", "Landed", "{}")
+            store.execute("INSERT INTO events (run, plan, at, type, body) VALUES (?,?,?,?,?)", *landed)
+
+    def report() -> Ran:
+        return here.runplan("report", "X", RUNPLAN_RUN_LANDING="direct")
+
+    land("The first landing.")
+    assert "The first landing." in report().out
+    land("The second landing.")
+    origin_of(here).rename(origin_of(here).with_name("away"))
+    shown = report()
+    assert "The first landing." in shown.out
+    assert re.search(r"plans are shown as of the last fetch at \d{4}-\d\d-\d\dT", shown.err)
+    origin_of(here).with_name("away").rename(origin_of(here))
+    assert "The second landing." in report().out

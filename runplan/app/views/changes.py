@@ -180,6 +180,7 @@ def nothing_pending(plan: str, wanted: str | None) -> NotFound:
 
 def _find_landed(context: RepositoryContext, run: str, wanted: str | None) -> PhaseChange | None:
     """What the run has landed last, or of the phase, as it was before the landing."""
+    context.fetch_landed(str)  # a commit that is not there is named where it is read
     records = list_records(context.store(), run)
     for place, record in reversed(list(enumerate(records))):
         if isinstance(record.event, Landed) and wanted in (None, record.event.phase):

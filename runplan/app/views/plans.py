@@ -13,7 +13,7 @@ from runplan.adapters.store.protocol import open_store, store_exists
 from runplan.app.operations.model import Caller
 from runplan.app.views.status import HostView, Look, PlanState, PlanView, ScheduleView, sort_plans, view_plan, view_work
 from runplan.domain.decoding import decode_json
-from runplan.domain.errors import RefusedEarly, RunplanError, Unreachable
+from runplan.domain.errors import RefusedEarly, RunplanError
 from runplan.domain.names import QUEUE, WATCHES, describe_watch
 from runplan.domain.plan.marks import PlanStatus
 from runplan.domain.run.dispatch import PROGRESS
@@ -60,11 +60,7 @@ class PlanReader:
         self._facts = self._store.read_plan_facts("" if plan.startswith(QUEUE) else plan)
         self._blobs: dict[str, dict[str, str]] = {}  #: by target and plan
         self._new: list[tuple[str, str, str]] = []  #: outlines of plans that were parsed here
-        if context.fleet is not None:
-            try:
-                context.fetch_landed(self._store.get_newest_landing())
-            except Unreachable as error:
-                warn(f"{error}; plans are shown as of the last fetch")
+        context.fetch_landed(warn)
 
     def read(self) -> tuple[list[PlanView], HostView | None]:
         """The plans, the most urgent first, and what keeps them from being worked."""

@@ -58,6 +58,7 @@ def read_report(caller: Caller, word: str = "", *, diffs: bool = False) -> PlanR
         path = run.plan if run is not None else plan_path(context, word)
         only = run.id if run is not None and word else ""  # the report of a run
         context = context.for_plan(path)
+        context.fetch_landed(caller.warn)
         tip = context.tip()
         landed = context.git.blob(tip, names.report_path(context.settings.paths.reports, slug_of(context, path)))
         failures = failure_sections(store, path, only)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,7 @@ from runplan.domain.plan.folders import join_files
 from runplan.domain.run.rows import RunRow
 from runplan.domain.settings.schema import FILES, Settings
 from runplan.domain.text import command, committing
+from runplan.domain.times import iso
 
 if TYPE_CHECKING:  # `status` does without it
     from runplan.domain.run.events import RunStarted
@@ -162,15 +164,20 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
         run = self.settings.run
         return Remote(self.git, name=run.remote, branch=run.target, common_dir=self.common_dir, caller=self.env)
 
-    def fetch_landed(self, newest: str) -> None:
-        """Fetch what other hosts of a fleet have landed, once for each `newest` landing of the journal."""
+    def fetch_landed(self, warn: Callable[[str], object]) -> None:
+        """Fetch what hosts of a fleet have landed since the last call, or tell of which time the view is."""
         file = self.state / "fetched"
+        if self.fleet is None or first_line(file) == (newest := self.store().get_newest_landing()):
+            return
         remote = self.open_remote()
-        if first_line(file) != newest:
-            pulls = f"{self.settings.run.branch_prefix}*"
-            refs = (f"+{names.HEADS}{name}:refs/remotes/{remote.name}/{name}" for name in (remote.branch, pulls))
+        pulls = f"{self.settings.run.branch_prefix}*"
+        refs = (f"+{names.HEADS}{name}:refs/remotes/{remote.name}/{name}" for name in (remote.branch, pulls))
+        try:
             remote.fetch_ref(*refs, prune=True)
             publish(file, newest.encode(), sync=False)
+        except Unreachable as error:
+            at = f" at {iso(datetime.fromtimestamp(file.stat().st_mtime, UTC))}" if file.exists() else ""
+            warn(f"{error}; plans are shown as of the last fetch{at}")
 
     def store(self) -> Store:
         if self.fleet is not None and not self.readers:
