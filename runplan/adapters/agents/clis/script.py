@@ -98,10 +98,6 @@ def _save_file(path: str, step: Step, *, redirect: str = ">") -> str:
     return f"mkdir -p {folder} && {_print_text(step.get('text', ''))} {redirect}{quote(path)}"
 
 
-def _join_words(text: str) -> str:
-    return " ".join(text.split())
-
-
 def _print_text(text: str) -> str:
     return f"printf %s {quote(text)}"
 
@@ -140,8 +136,8 @@ STEPS: dict[str, Callable[[Any, Step, Task], str]] = {
     "append": lambda path, step, _: _file_command("append", path, _save_file(path, step, redirect=">>")),
     "delete": lambda path, _, __: _file_command("delete", path, f"rm -- {quote(path)}"),
     "commit": lambda message, step, _: _commit_files(message, step),
-    "git": lambda arguments, _, __: f"tool git {quote(_join_words(join(arguments)))}; git {join(arguments)}",
-    "run": lambda command, _, __: f"tool run {quote(_join_words(command))}; {command}",
+    "git": lambda arguments, _, __: f"tool git {quote(' '.join(join(arguments).split()))}; git {join(arguments)}",
+    "run": lambda command, _, __: f"tool run {quote(' '.join(command.split()))}; {command}",
     "say": lambda text, _, __: _print_text(f"{text}\n"),
     "tell": lambda event, _, __: _print_text(f"{_TELL.decode()}{json.dumps(event)}\n"),
     "return": lambda value, _, __: _write_return(value),

@@ -12,7 +12,7 @@ from runplan.app.operations.uninstall import uninstall
 from runplan.app.operations.upkeep import PROPOSED_USD, SKILL, describe_agents, gc, init, read_settings
 from runplan.domain.decoding import as_json
 from runplan.domain.errors import Exit, UsageError
-from runplan.domain.gitfacts import Kept, Removed
+from runplan.domain.gitfacts import Kept
 from runplan.domain.names import PLAN_FILE
 from runplan.domain.text import command, committing, counted, plain, toml_value
 from runplan.interfaces.cli.show import progress
@@ -94,26 +94,20 @@ def run_gc(args: argparse.Namespace) -> None:
 
 
 def run_uninstall(args: argparse.Namespace) -> None:
-    caller = Caller(say=progress.say)
-    answers = uninstall(caller, dry_run=True, delete_work=args.delete_work)
-    listed = [] if args.json else [_describe_answer(answer) for answer in answers]
-    print(end="".join(f"{line}\n" for line in listed))
-    if not args.dry_run:
-        answers = uninstall(caller, dry_run=False, delete_work=args.delete_work)
+    answers = uninstall(Caller(say=progress.say), dry_run=args.dry_run, delete_work=args.delete_work)
     if args.json:
         print(as_json([{"answer": type(answer).__name__.lower(), **to_builtins(answer)} for answer in answers]))
         return
-    print(end="".join(f"{line}\n" for line in map(_describe_answer, answers) if line not in listed))
+    for answer in answers:
+        if isinstance(answer, Kept):
+            print(plain(f"keep    {answer.what}: {answer.why}"))
+        else:
+            kept = f"; its work is kept as {answer.parked}" if answer.parked else ""
+            print(plain(f"remove  {answer.what}{kept}"))
     if any(isinstance(answer, Kept) and answer.tip for answer in answers):
         print("\nKept work can be looked at with git log REF; to delete it, too: runplan uninstall --delete-work")
     if not args.dry_run:
         print("\nDone. The program itself: uv tool uninstall runplan, or pipx uninstall runplan")
-
-
-def _describe_answer(answer: Removed | Kept) -> str:
-    if isinstance(answer, Kept):
-        return plain(f"keep    {answer.what}: {answer.why}")
-    return plain(f"remove  {answer.what}" + (f"; its work is kept as {answer.parked}" if answer.parked else ""))
 
 
 def run_daemon(args: argparse.Namespace) -> None:
