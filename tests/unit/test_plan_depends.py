@@ -126,6 +126,14 @@ def test_a_sentence_that_names_no_phase_of_the_plan_is_a_warning(prose: str) -> 
     )
 
 
+def test_every_depends_line_of_a_phase_counts() -> None:
+    text = "# P\n## Phase 1: A\n- [ ] a\n## Phase 2: B\n- [ ] b\n## Phase 3: C\n"
+    text += "### Task 3.1\n- [ ] c\n**Depends on:** Phase 1\n"
+    text += "### Task 3.2\n- [ ] d\n**Depends on:** Phase 2\n**Depends on:** Phase 3, Phase 4\n## Phase 4: D\n- [ ] e\n"
+    plan = parse_plan(text.encode(), path="plans/x.md")
+    assert [phase.depends for phase in plan.phases] == [(), (), ("1", "2"), ()]
+
+
 def test_the_first_phase_has_no_previous_ones() -> None:
     text = a_plan({"1": "⬚", "2": "⬚"}, {"1": "Depends: all previous phases"})
     assert [phase.depends for phase in parse_plan(text, path="p.md").phases] == [(), ()]

@@ -17,6 +17,7 @@ LONGEST_HEAD = 40  #: lines of a phase that are searched for unknown keys
 LIKENESS = 0.76  #: of a key to a known one: Touch, Depend on and Execution mode are like one, Cost and Notes are not
 QUOTED = "> >"  #: begins a line of a foreign text, as of an issue: it is no label, and permits nothing
 KEYS = ("Touches", "Allows", "Host", "Depends", "Depends on", "Blocked by", "Dependencies", "Execution", "Sign-off")
+DEPENDS = ("depends", "depends on", "blocked by")
 CODE_KEYS = ("Agent", "Verifier", "Model", "Effort", "Tests", "Pull-request")  #: with a value in backticks
 _LABEL = (
     r"(?is)[ \t]*(?:[-*>+][ \t]+)?(?:#{3,6}[ \t]+)?[*_]{0,2}"
@@ -77,6 +78,7 @@ class Body(Struct, frozen=True):
     whole: range  #: without the heading
     parts: list[Heading]
     labels: dict[str, tuple[int, str]]  #: lower-case label to line and value, the first of each
+    further: list[tuple[int, str]]  #: lines and values of further labels like Depends
 
     def find_parts(self, title: str) -> Iterator[range]:
         """The lines right below each heading that begins with the title; level 1 may be a comment of a script."""
@@ -93,14 +95,17 @@ class Body(Struct, frozen=True):
 
 def body_of(lines: Lines, first: int, end: int) -> Body:
     labels: dict[str, tuple[int, str]] = {}
+    further: list[tuple[int, str]] = []
     for i in range(first, end):
         text = lines.texts[i]
         if lines.inert[i] or not re.search(COLON, text):
             continue
         for field in text.split(" | ") if text.startswith("**") else [text]:  # `**Priority:** high | **Depends:** 1`
             if label := re.match(_LABEL, field):
-                labels.setdefault(label[1].lower(), (i, label[2].strip()))
-    return Body(lines, range(first + 1, end), marks_within(lines.parts, first + 1, end), labels)
+                name, line = label[1].lower(), (i, label[2].strip())
+                if labels.setdefault(name, line) is not line and name in DEPENDS:
+                    further.append(line)
+    return Body(lines, range(first + 1, end), marks_within(lines.parts, first + 1, end), labels, further)
 
 
 def read_settings(body: Body) -> PhaseSettings:

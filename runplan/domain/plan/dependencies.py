@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
-from runplan.domain.plan.body import Body
+from runplan.domain.plan.body import DEPENDS, Body
 from runplan.domain.plan.marks import id_key
 from runplan.domain.plan.reading import Reading, Remark
 from runplan.domain.plan.scan import marks_within
@@ -34,7 +34,6 @@ class Phases(Struct, frozen=True):
     has_dots: bool  #: some ids are like 3.5; without them, 2.5 in prose is a number
 
 
-_LABELS = ("depends", "depends on", "blocked by")
 _ID = r"[A-Za-z0-9]{1,6}(?:[.-][A-Za-z0-9]{1,4}){0,4}(?![A-Za-z0-9])"
 _LINK = r" ?(?:, ?(?:and\b|or\b)?|and\b|or\b|&|\+|/|–|-|to\b|through\b|\.\.) ?"
 _LIST = rf"{_ID}(?:{_LINK}(?:[Pp]hases? )?{_ID})*+"
@@ -124,13 +123,15 @@ def read_depends(bodies: Mapping[str, Body], reading: Reading) -> dict[str, Depe
     for place in (place for place in reading.places if not place.text):
         phase_id = place.id
         body = bodies[phase_id]
-        line = next((body.labels[label] for label in _LABELS if label in body.labels), None)
+        line = next((body.labels[label] for label in DEPENDS if label in body.labels), None)
         paragraphs = [line] if line is not None else list(_list_paragraphs(body))
         left -= sum(len(text) for _, text in paragraphs) + sum(map(len, place.prose))
         if left < 0:
             message = f"the dependencies of the phases have over {MOST:,} characters; use short lines 'Depends: …'"
             raise body.lines.error_at(place.first, message)
         read = _read_line(*line, phase_id, phases) if line else _read_paragraphs(paragraphs, phase_id, phases)
+        for index, value in body.further if line else ():
+            _add_line(read, _read_line(index, value, phase_id, phases), phase_id, phases)
         title = None if line else re.search(_IN_TITLE, body.lines.texts[place.first])
         others = Depends()
         for sentence in (*place.prose, *(title.groups() if title else ())):
@@ -139,6 +140,14 @@ def read_depends(bodies: Mapping[str, Body], reading: Reading) -> dict[str, Depe
         read.unread += others.unknown
         depends[phase_id] = read
     return depends
+
+
+def _add_line(depends: Depends, further: Depends, phase_id: str, phases: Phases) -> None:
+    """Add a further line, which may be of a part of the phase: what waits for a later phase is told."""
+    before = [id_ for id_ in further.hard if phases.order[id_] < phases.order[phase_id]]
+    depends.hard += [id_ for id_ in before if id_ not in depends.hard]
+    depends.soft += [id_ for id_ in further.soft if id_ not in (phase_id, *depends.hard, *depends.soft)]
+    depends.unread += further.unread
 
 
 def _read_paragraphs(paragraphs: list[tuple[int, str]], phase_id: str, phases: Phases) -> Depends:
