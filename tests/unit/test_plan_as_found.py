@@ -100,6 +100,24 @@ def test_a_plan_that_is_set_aside_asks() -> None:
     assert errors(plan) == ["2: the plan says here that it is set aside, but not done: 1"]
 
 
+@pytest.mark.parametrize("status", ["**Status:** Draft", "> Status: Proposed (awaiting review)", "Status: draft v2"])
+def test_a_plan_that_calls_itself_a_draft_is_not_worked(status: str) -> None:
+    phases = "## Phase 1 — A\n**Status:** todo\n- [ ] a\n"
+    assert read(f"# P\n{status}\n{phases}").status in ("draft", "proposed")
+    assert read(f"---\nstatus: active\n---\n# P\n{status}\n{phases}").status == "active"
+    assert read(f"# P\n{phases}\n## Notes\n{status}\n").status == "active"
+
+
+@pytest.mark.parametrize(
+    ("title", "part"),
+    [("Spike results", "text"), ("Migration", "### Findings\n- slow"), ("Q", "**What was done:**\n- a")],
+)
+def test_a_document_that_tells_what_was_done_asks(title: str, part: str) -> None:
+    text = f"# {title}\n## Phase 1: A\n{part}\n## Phase 2: B\n{part}\n"
+    assert [error.partition(",")[0] for error in errors(read(text))] == ["2: no status of phase 1"]
+    assert errors(read(text.replace(title, "Results plan").replace(part, "- a"))) == []
+
+
 def test_an_open_fence_that_hides_phases_asks() -> None:
     hidden = "## Phase 1 — A\n- [ ] a\n```py\nx = 1\n## Phase {} — B\n- [ ] b\n"
     assert errors(read(hidden.format(2))) == [

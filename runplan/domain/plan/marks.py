@@ -168,6 +168,12 @@ SET_ASIDE = (
     r"(?i)[\W_]*(?:deferred|postponed|on hold|cancell?ed|skipped|dropped|abandoned|archived|historical|obsolete"
     r"|superseded)\b"
 )
+#: A plan that is not ready to be worked, by the first word of its status: `Draft, for review`.
+NOT_READY = r"(?i)[\W_]*(draft|propos(?:ed|al))\b"
+#: Parts of a phase that was worked, and the titles of documents that tell of work instead of planning it.
+TOLD = r"(?i)\W*(?:(?:key |main )?(?:results?|findings|conclusions?)|what (?:was|we) \w+|lessons)\b(?! to\b)"
+REPORT = r"(?i)\b(?:results?|report|findings|retrospective|post-?mortem|recap|summary)(?:\.md)?\W*\Z"
+PLAN_WORD = r"(?i)plan|roadmap|to-?do|tasks"
 #: Negates a "done" after it.
 _NOT_YET = r"(?i)(?:\b(?:not|never|almost|nearly|mostly|half|partly|partially|to be)\b|n't\b|%)"
 _TODO = frozenset(

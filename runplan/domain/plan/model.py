@@ -157,7 +157,7 @@ def parse_plan(text: bytes, *, path: str) -> Plan:
         about = _about_body(phase, body := bodies[phase.id])
         remarks += about if body.lines is lines else (replace(remark, line=phase.line) for remark in about)
     _refuse_cycle(phases, lines, reading.format)
-    status = PlanStatus.ACTIVE if reading.format in OWN_FRONT else _plan_status(lines)
+    status = PlanStatus.ACTIVE if reading.format in OWN_FRONT else _plan_status(lines, reading)
     left = [phase for phase in phases if phase.status is not Status.DONE]
     unsupported = [phase for phase in left if phase.unsupported]
     remarks += [Remark(row.execution.line, f"phase {row.id} {row.unsupported}", is_error=True) for row in unsupported]
@@ -267,13 +267,26 @@ def _build_phase(place: Place, body: Body, waits: Depends) -> Phase:
     )
 
 
-def _plan_status(lines: Lines) -> PlanStatus:
+def _plan_status(lines: Lines, reading: Reading) -> PlanStatus:
+    """The status in the front matter, else that of a line above the phases which says draft or proposed."""
     status = marks.read_plan_status(lines.front_value("status"))
     field = lines.find_field("status")
     if status is None and field is not None:
         message = f"unknown status {field.value!r}; a plan is {', '.join(PlanStatus)}"
         raise lines.error_at(field.at, f"{message}. To have it worked, write: status: {PlanStatus.ACTIVE}")
+    first = min(place.first for place in reading.places)
+    for i in (i for i in range(lines.front, first) if field is None and not lines.inert[i]):
+        line = marks.STATUS_LINE.match(lines.texts[i])
+        if line and (word := re.match(marks.NOT_READY, lines.texts[i][line.end() :])) and not _is_of_part(lines, i):
+            return marks.read_plan_status(word[1]) or PlanStatus.DRAFT
     return status or PlanStatus.ACTIVE
+
+
+def _is_of_part(lines: Lines, line: int) -> bool:
+    """Whether a status line is below the heading of a part that counts, and so that of this part."""
+    heading = lines.heading_above(line)
+    is_numbered = heading is not None and heading.level > 1 and bool(heading.name.id)
+    return is_numbered and heading is not None and not re.search(_OF_PLAN, heading.text)
 
 
 def _refuse_cycle(phases: Sequence[Phase], lines: Lines, format_: Format) -> None:
@@ -459,6 +472,12 @@ def _about_bare(lines: Lines, reading: Reading) -> Iterator[Remark]:
     orders = (heading for heading in lines.headings if re.search(r"(?i)order\W*\Z", heading.text))
     if reading.lacks_statuses and any(marks_within(listed, order.at, order.end) for order in orders):
         doubtful = bare
+    parts = [part for part in lines.parts if re.match(marks.TOLD, part.text)]
+    told = [place for place in bare if marks_within(parts, place.first, place.end)]
+    titles = [heading.text for heading in lines.headings[:1]] + [lines.path.rpartition("/")[2]]
+    is_report = any(re.search(marks.REPORT, t) and not re.search(marks.PLAN_WORD, t) for t in titles)
+    if reading.lacks_statuses and (is_report or 2 * len(told) > len(reading.places)):
+        doubtful = bare
     if doubtful:
         ids = ", ".join(place.id for place in doubtful)
         message = f"no status of {reading.unit} {ids}, but signs beside it say done; write lines **Status:** there"
@@ -485,11 +504,8 @@ def _about_rest(lines: Lines, reading: Reading) -> Iterator[Remark]:
         if index in inside or lines.inert[index] or not (":" in text or "." in text):
             continue
         line = marks.STATUS_LINE.match(text)
-        heading = lines.heading_above(index)  # of a part that counts, it is that of this part
-        is_part = heading and heading.level > 1 and heading.name.id and not re.search(_OF_PLAN, heading.text)
-        is_of_plan = (
-            index < reading.places[0].first and not text.startswith("status") and not is_part
-        )  # of front matter
+        is_front = text.startswith("status")
+        is_of_plan = index < reading.places[0].first and not is_front and not _is_of_part(lines, index)
         says_done = line and read_mark(text[line.end() :]).status is Status.DONE and not re.search(marks.RESERVED, text)
         if line and is_of_plan and left and re.match(marks.SET_ASIDE, text[line.end() :]):
             yield Remark(index + 1, f"the plan says here that it is set aside, but not done: {left}", is_error=True)
