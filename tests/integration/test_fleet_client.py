@@ -252,19 +252,19 @@ def test_what_another_host_has_landed_is_fetched_when_plans_are_shown(machines: 
 def test_a_report_has_what_another_host_has_landed_or_says_how_old_it_is(machines: tuple[Project, Project]) -> None:
     here, there = machines
 
-    def land(text: str) -> None:
+    def land(text: str, moment: str) -> None:
         there.commit_file("reports/plan-x.md", f"# Report\n\n## Phase 1\n\n{text}\n")
         there.repo.git("push", "-q", "origin", "main")
         with closing(store_of(here)) as store, store.transaction():
-            landed = ("r1", "plans/Y.md", "2026-11-17T12:00:00Z", "Landed", "{}")
+            landed = ("r1", "plans/Y.md", moment, "Landed", "{}")
             store.execute("INSERT INTO events (run, plan, at, type, body) VALUES (?,?,?,?,?)", *landed)
 
     def report() -> Ran:
         return here.runplan("report", "X", RUNPLAN_RUN_LANDING="direct")
 
-    land("The first landing.")
+    land("The first landing.", "2026-11-17T12:00:00Z")
     assert "The first landing." in report().out
-    land("The second landing.")
+    land("The second landing.", "2026-11-17T13:00:00Z")
     origin_of(here).rename(origin_of(here).with_name("away"))
     shown = report()
     assert "The first landing." in shown.out
