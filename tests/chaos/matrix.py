@@ -29,6 +29,7 @@ STAGES = {
     "ahead": ("1.gate.begun", "2.implement.written", "1.fix.committed", "3.verify.begun"),
     "dropped": ("2.implement.written", "2.implement.committed"),
     "checked": ("1.setup.begun", "1.gate.begun", "1.fix.committed"),
+    "tried": ("1.try.begun", "1.try.served"),
 }
 #: Git commands that change nothing: to be killed there is to be killed at the point before or after.
 READERS = (

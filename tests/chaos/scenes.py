@@ -150,6 +150,13 @@ verify)
     items=$(sed -n "/^## Items/,/^## [^I]/s/^- \([A-Z]*[0-9]*\): .*/$passed/p" "$RUNPLAN_PROMPT" | paste -sd,)
     echo "{\"status\": \"done\", \"summary\": \"Looked.\", \"items\": [$items]}" >"$RUNPLAN_RETURN"
     ;;
+try)
+    stage served
+    found='"it has to be mended"'
+    test ! -e mended.txt || found=
+    echo "{\"status\": \"done\", \"findings\": [$found], \"artifacts\": [\"seen.txt\"]}" >"$RUNPLAN_RETURN"
+    cp 1.txt "${RUNPLAN_RETURN%/*}/seen.txt"
+    ;;
 *)
     cp "answers/$RUNPLAN_ROLE.json" "$RUNPLAN_RETURN"
     stage written
@@ -172,6 +179,12 @@ CHECKS = """\
 setup = ". ./stage.sh; mkdir -p deps && touch deps/ok junk"
 [tests]
 command = ". ./stage.sh; test -e deps/ok && touch junk2 && { test ! -e 1.txt || test -e mended.txt; }"
+"""
+#: A trial finds something until a fixer has run.
+TRIED = """\
+[try]
+paths = ["*.txt"]
+serve = "exec python3 -m http.server $RUNPLAN_PORT --bind 127.0.0.1"
 """
 #: A phase ahead begins while the checks of phase 1 fail: until a fixer has run, or until a person has helped.
 AHEAD = f"pipeline = 1\n{CHECKS}"
@@ -221,6 +234,7 @@ ONE, TWO, THREE = {"X": ("1",)}, {"X": ("1", "2")}, {"X": ("1", "2", "3")}
 SCENES = (
     Scene(name="two", about="two phases, one after the other", plans=TWO),
     Scene(name="checked", about="one phase with setup, checks and a fixer", plans=ONE, settings=CHECKS),
+    Scene(name="tried", about="one phase that is served and tried, with a fixer", plans=ONE, settings=TRIED),
     Scene(
         name="contested",
         about="the user's commit conflicts with the phase; a person approves",

@@ -7,6 +7,7 @@ from tests.chaos.matrix import Bench, World, cells, fault_cells, sample
 SAMPLE = [
     (World(runner="foreground", scene="two", way="cherry-pick"), 2),
     (World(runner="foreground", scene="checked", way="direct"), 1),
+    (World(runner="foreground", scene="tried", way="cherry-pick"), 1),
     (World(runner="daemon", scene="two", way="cherry-pick"), 1),
     (World(runner="daemon", scene="failing", way="pr"), 1),
     (World(runner="foreground", scene="squashed", way="pr"), 2),
