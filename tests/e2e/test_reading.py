@@ -213,7 +213,11 @@ def test_explain_prints_the_reason_of_decide(recorded: Project) -> None:
     assert (view["plan"], view["now"]) == ("plans/X.md", decision.why)
     assert len(view["steps"]) == len(lines)
     assert all(list(step) == ["at", "event", "phase", "why"] for step in view["steps"])
-    lines = recorded.runplan("explain", "X", "2").out.splitlines()
+    short = recorded.runplan("explain", "X").out.splitlines()
+    assert short[2] == f"now: {decision.why}"
+    assert len(short) == 4 + 5 + 4
+    assert short[-3:] == [ANSWERS, "", f"All {len(lines)} steps: runplan explain {view['run']} --all"]
+    lines = recorded.runplan("explain", "X", "2", "--all").out.splitlines()
     assert lines[2] == f"now: {decision.why}"
     assert re.search(r"  worktree ready {6}then: ", "\n".join(lines))
     missing = recorded.runplan("explain", "X", "9")

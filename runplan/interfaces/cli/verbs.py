@@ -92,6 +92,7 @@ _WEB = (
     _value("speak https, with these files", "--tls", metavar=("CERT", "KEY"), nargs=2),
     _flag("a proxy in front of it speaks https", "--behind-proxy"),
 )
+_ALL = _flag("every step, instead of the last ones", "--all")
 _STEPS = _value("only the steps of this phase", "phase", metavar="PHASE", nargs="?")
 _CHECK = (
     _value("a file, a spec folder, or a plan of this repository", "plan", metavar="PLAN"),
@@ -186,7 +187,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
         "logs": Verb("cli.show.journal", "Show what a plan's newest run did, step by step", _LOGS),
         "attach": Verb("cli.show.journal", "Follow the agents of a plan's run, and what they are told", (_ANY_RUN,)),
         "explain": Verb(
-            "cli.show.journal", "Explain the current state and how it got there", (_ANY_RUN, _STEPS, _JSON)
+            "cli.show.journal", "Say why the run stands where it does, and what to do", (_ANY_RUN, _STEPS, _ALL, _JSON)
         ),
         "check": Verb("cli.show.check", "Show how runplan reads a plan, and what is wrong with it", _CHECK),
         "memory": Verb("cli.show.report", "Show what earlier runs taught the agents here, and forget it", _MEMORY),
@@ -300,7 +301,8 @@ EXAMPLES = {
   runplan logs X --agent -f      the messages and tool calls of its agents
   runplan logs X --json          one JSON object per line: seq, at, run, type, and the event's own fields""",
     "explain": """\
-  runplan explain plans/X.md          the next action and its reason, then the steps so far
+  runplan explain plans/X.md          what happens now and why, the last steps, and what you can do
+  runplan explain X --all             with every step of the newest run
   runplan explain X 2                 the same for one phase of the newest run""",
     "check": """\
   runplan check plans/X.md              phases, dependencies and items as runplan reads them

@@ -13,6 +13,7 @@ from runplan.app.machine import read_metrics
 from runplan.app.operations.model import Caller
 from runplan.app.views.ending import RunLog
 from runplan.app.views.journal import describe_event, event_words, follow_events, open_run, read_steps
+from runplan.app.views.plans import read_plans
 from runplan.app.views.transcript import Transcript
 from runplan.domain.decoding import as_json
 from runplan.domain.errors import NotFound
@@ -20,8 +21,9 @@ from runplan.domain.names import QUEUE
 from runplan.domain.run import events as e
 from runplan.domain.run.recorded import from_json
 from runplan.domain.run.rows import EventRow, RunRow
+from runplan.domain.standing.actions import describe_actions
 from runplan.domain.standing.usage import usage_of
-from runplan.domain.text import clock, escaped, localized, plain, zone_name
+from runplan.domain.text import clock, command, escaped, localized, plain, zone_name
 from runplan.domain.times import parse_iso
 from runplan.interfaces.cli.show import progress
 from runplan.interfaces.cli.show.report import print_queue
@@ -130,12 +132,18 @@ class Transcripts:
         self._open = {id_: transcript for id_, transcript in self._open.items() if transcript.took_s is None}
 
 
+_LAST = 5  #: steps that `explain` shows
+_ROUTINE = ("DispatchStarted", "DispatchEnded")  #: each is followed by what came of it
+
+
 def run_explain(args: argparse.Namespace) -> None:
     if args.plan and args.plan.startswith(QUEUE):
         print_queue(args.plan, is_json=args.json)
         return
-    with open_run(Caller(warn=warn), args.plan) as (_, store, newest):
+    now = datetime.now(UTC)
+    with open_run(Caller(warn=warn), args.plan) as (context, store, newest):
         every, repeats = read_steps(store, newest.id)
+        views = read_plans(context, newest.id, now, warn=warn)[0] if not args.json else []
     steps = [step for step in every if args.phase in (None, step.phase)]
     if args.phase and not steps:
         raise NotFound(f"the run {newest.id} has not reached a phase {args.phase}")
@@ -144,17 +152,21 @@ def run_explain(args: argparse.Namespace) -> None:
         print(as_json({"run": newest.id, "plan": newest.plan, "now": why, "steps": steps}, indent=None))
         return
     style = Style.of(sys.stdout)
-    now = datetime.now(UTC)
     head = style.paint(f"{newest.plan}, run {newest.id}", "bold")
     print(head, style.wrap(plain(f"now: {localized(why, now=now)}"), "     "), "", sep="\n\n", end="")
-    for place, step in enumerate(every):
-        if place in repeats or args.phase not in (None, step.phase):
-            continue
+    told = [step for place, step in enumerate(every) if place not in repeats and args.phase in (None, step.phase)]
+    turns = told if args.all else [step for step in told if step.event not in _ROUTINE][-_LAST:]
+    for step in turns:
         moment = clock(datetime.fromisoformat(step.at), None, now=now)
         by = f"by {step.by}; " if step.by else ""
         text = plain(f"{moment:<13}  {event_words(step.event):<18}  {by}then: {localized(step.why, now=now)}")
         wrapped = style.wrap(text, " " * 35)
         print(style.paint(wrapped[: len(moment)], "dim") + wrapped[len(moment) :])
+    actions = [action for view in views if view.run and view.run.id == newest.id for action in view.actions]
+    following = describe_actions(action for action in actions if not action.is_usual and action.verb != "explain")
+    whole = command("runplan", "explain", newest.id, "--all")
+    more = f"All {len(told)} steps: {whole}" if len(turns) < len(told) else ""
+    print(end="".join(f"\n{style.wrap(plain(line), '  ')}\n" for line in (following, more) if line))
 
 
 def run_metrics(_args: argparse.Namespace) -> None:
