@@ -114,6 +114,9 @@ def plan_key(path: str, others: Iterable[str]) -> str:
     return name
 
 
+_FEW = 10  #: plans that a message names
+
+
 def find_plan(word: str, plans: Sequence[str], *, place: str, gone: Sequence[str] = ()) -> str:
     """The plan that `word` names; those that are `gone`, but have runs, come last; `place` is their directory."""
     looks = [[plan for plan in (*plans, *gone) if PurePosixPath(word) == PurePosixPath(plan)]]
@@ -124,8 +127,11 @@ def find_plan(word: str, plans: Sequence[str], *, place: str, gone: Sequence[str
         if len(matched) == 1:
             return matched[0]
         raise NotFound(f"{word} may be {', '.join(matched[:-1])} or {matched[-1]}; say which")
-    near = nearest_word(PurePosixPath(word).name, [PurePosixPath(plan).name for plan in plans], 0.6)
-    hint = f"; did you mean {near}?" if near else f"; there are: {', '.join(plans)}" if plans else ""
+    stems = {PurePosixPath(plan).stem: plan for plan in plans}
+    near = nearest_word(PurePosixPath(word).stem, stems, 0.6)
+    more = f" and {len(plans) - _FEW} more" if len(plans) > _FEW else ""
+    known = f"; there are: {', '.join(plans[:_FEW])}{more}" if plans else "; there is none yet"
+    hint = f"; did you mean {stems[near]}?" if near else known
     raise NotFound(f"{word}: no such plan, neither as a path nor under {place}/{hint}")
 
 

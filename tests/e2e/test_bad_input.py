@@ -72,7 +72,18 @@ PLANS = {
     "missing plan": Bad(
         code=3,
         words=start("plans/NO.md"),
-        says="plans/NO.md: no such plan, neither as a path nor under plans/; did you mean X.md?",
+        says="plans/NO.md: no such plan, neither as a path nor under plans/; there are: plans/X.md",
+    ),
+    "check of a missing plan": Bad(
+        code=3,
+        words=("check", "plans/NO.md"),
+        says="plans/NO.md: no such plan, neither as a path nor under plans/; there are: plans/X.md",
+    ),
+    "misspelled plan": Bad(
+        code=3,
+        words=("check", "plans/GREATING.md"),
+        make=lambda project: project.commit_file("plans/GREETING.md", a_plan("1")),
+        says="neither as a path nor under plans/; did you mean plans/GREETING.md?",
     ),
     "check of a missing file without a repository": Bad(
         code=3, words=("check", "NO"), place=lambda project: project.home, says="NO: no such plan file; "

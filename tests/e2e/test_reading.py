@@ -308,7 +308,8 @@ def test_check_prints_the_parsed_plan_also_outside_of_a_repository(recorded: Pro
     assert view["phases"][1]["items"] == [{"id": "W1", "text": "Write 2.txt", "line": 25, "paths": []}]
     table = recorded.runplan("check", "X").out.splitlines()
     assert table[0] == "X  (plans/X.md, read as: tracker table)"
-    assert table[-2:] == ["   └─ 3  Step 3  [todo]", "            W1 Write 3.txt"]
+    assert table[-4:-2] == ["   └─ 3  Step 3  [todo]", "            W1 Write 3.txt"]
+    assert table[-1] == "Next: runplan start plans/X.md"
     (tmp_path / "P.md").write_text(a_plan("1", "2"))
     assert len(recorded.runplan_in(tmp_path, "check", "P", "--json").json["phases"]) == 2
 

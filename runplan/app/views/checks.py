@@ -23,7 +23,7 @@ from runplan.domain.plan.tracker import add_tracker
 from runplan.domain.text import command
 from runplan.domain.times import iso
 from runplan.engine.loop.context import describe_link, open_context, plan_in, plan_path, read_checkout, task_folder
-from runplan.engine.loop.preflight import foresee_refusals
+from runplan.engine.loop.preflight import foresee_refusals, needed_commit
 from runplan.hosts.daemon.client import Client
 from runplan.hosts.daemon.protocol import Hello
 from runplan.hosts.daemon.state import Known
@@ -37,6 +37,7 @@ class PlanFile(Struct, frozen=True, kw_only=True):
     text: bytes
     plan: Plan
     readings: tuple[Reading, Reading] | None  #: where it can be read in two ways
+    next: str = ""  #: the commands that start it; "" outside of a repository
 
 
 def read_plan_file(caller: Caller, word: str, *, fix: bool = False) -> PlanFile:
@@ -54,9 +55,14 @@ def read_plan_file(caller: Caller, word: str, *, fix: bool = False) -> PlanFile:
         caller.say(f"{name}: {'the plan has statuses already; nothing' if fixed == text else 'a tracker'} was added")
         text = fixed
     plan = parse_plan(text, path=name)
+    start = command("runplan", "start", name)
+    following = ""
     with suppress(RefusedEarly), open_context(file.parent, env=caller.env, warn=lambda _: None) as context:
+        commit = needed_commit(context, plan_path(context, str(file)), name)
+        following = f"{commit}; then: {start}" if commit else start
         plan = foresee_refusals(context, plan, context.tip())
-    return PlanFile(file=file, name=name, text=text, plan=plan, readings=other_way(text, path=name))
+    readings = other_way(text, path=name)
+    return PlanFile(file=file, name=name, text=text, plan=plan, readings=readings, next=following)
 
 
 def _find_file(caller: Caller, word: str) -> tuple[Path, str]:
@@ -66,8 +72,6 @@ def _find_file(caller: Caller, word: str) -> tuple[Path, str]:
     if os.path.isfile(file) or os.path.islink(file) or task_folder(file):  # noqa: PTH113, PTH114 - a name may be long
         names.require_plain(named.name if named.is_absolute() else str(named))
         return file, str(named)
-    if word.endswith(".md"):
-        raise NotFound(f"{names.shown(word)}: no such file")
     try:
         with caller.open() as context:
             path = plan_path(context, word)

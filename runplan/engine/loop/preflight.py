@@ -24,7 +24,7 @@ from runplan.adapters.store.claims import landing_lock
 from runplan.domain import names
 from runplan.domain.checks import tamper
 from runplan.domain.checks.runners.naming import foresee_unnamed
-from runplan.domain.errors import NotFound, RefusedEarly, UsageError
+from runplan.domain.errors import NotFound, RefusedEarly, RunplanError, UsageError
 from runplan.domain.plan.folders import split_files
 from runplan.domain.plan.marks import ExecutionKind, NoWorkKind, PhaseSettings, PlanStatus, Status, id_key
 from runplan.domain.plan.model import Phase, Plan, Remark, parse_plan
@@ -99,6 +99,15 @@ def committed_plan(context: RepositoryContext, path: str, *, is_compared: bool) 
     problem = "is not committed on" if blob is None else "in the checkout differs from"
     commit = committing(path, f"Plan {names.slug(path)}")
     raise RefusedEarly(f"{Reason.PLAN_NOT_COMMITTED}: {path} {problem} {context.target_name}; run: {commit}")
+
+
+def needed_commit(context: RepositoryContext, path: str, name: str) -> str:
+    """The command that commits the plan, as a person here names it; "" if the target has it as it is."""
+    try:
+        committed_plan(context, path, is_compared=True)
+    except RunplanError:
+        return committing(name, f"Plan {names.slug(path)}")
+    return ""
 
 
 def require_active(context: RepositoryContext, path: str) -> None:

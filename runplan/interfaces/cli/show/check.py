@@ -15,7 +15,7 @@ from runplan.domain.plan.marks import ExecutionKind, NoWorkKind
 from runplan.domain.plan.model import Phase, Plan
 from runplan.domain.plan.reading import Reading
 from runplan.domain.plan.tracker import NoPhase, choose_phase
-from runplan.domain.text import cut_cells, visible
+from runplan.domain.text import cut_cells, plain, visible
 from runplan.interfaces.cli.terminal import say, warn
 
 WIDEST_ITEM = 100  #: cells of an item that are shown
@@ -35,7 +35,11 @@ def run_check(args: argparse.Namespace) -> Exit:
         except RunplanError as error:
             say(f"a start would be refused: {error}")
             return Exit.FAILED
-    return Exit.USAGE if read.plan.refusals(strict=args.strict) else Exit.DONE
+    if read.plan.refusals(strict=args.strict):
+        return Exit.USAGE
+    if read.next and not args.json and not isinstance(choose_phase(read.plan, wanted=None), NoPhase):
+        print(plain(f"\nNext: {read.next}"))
+    return Exit.DONE
 
 
 def _draw_plan(plan: Plan, *, is_fleet: bool) -> list[str]:
