@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 from msgspec import Struct
 
+from runplan.adapters.agents.invocation import require_agents
 from runplan.adapters.configuration.places import repository_file
 from runplan.app.operations.model import Caller
 from runplan.app.views.plans import read_plans
@@ -11,6 +12,8 @@ from runplan.app.views.status import PlanState, PlanView
 from runplan.domain.errors import RefusedEarly
 from runplan.domain.plan.marks import PlanStatus
 from runplan.domain.text import command
+from runplan.engine.loop.context import RepositoryContext
+from runplan.engine.loop.preflight import needed_commit
 
 FEW = 3  #: plans of a kind that are named
 
@@ -30,6 +33,9 @@ def list_steps(caller: Caller) -> tuple[Step, ...]:
         with caller.open(lenient=True) as context:
             views, _ = read_plans(context, "", datetime.now(UTC), warn=caller.warn)
             is_set_up = repository_file(context.root) is not None or context.committed() is not None
+            lacks = _describe_lack(context)
+            opens = [view for view in views if view.state is PlanState.OPEN and view.status == PlanStatus.ACTIVE]
+            commits = {view.plan: needed_commit(context, view.plan, view.plan) for view in opens[:FEW]}
     except RefusedEarly as error:  # outside of a repository
         return (Step(command="cd REPOSITORY", why=str(error)), DEMO, HELP)
     if not is_set_up:
@@ -44,12 +50,24 @@ def list_steps(caller: Caller) -> tuple[Step, ...]:
         Step(command=command("runplan", "logs", view.plan, "-f"), why=_describe(view))
         for view in plans[PlanState.RUNNING][:FEW]
     ]
-    steps += [
-        Step(command=command("runplan", "start", view.plan, "finish", "auto"), why=f"work on {view.title}")
-        for view in [view for view in plans[PlanState.OPEN] if view.status == PlanStatus.ACTIVE][:FEW]
-    ]
+    if lacks:
+        return (*steps, Step(command="runplan doctor", why=lacks), DEMO, HELP)
+    for view in opens[:FEW]:
+        start = Step(command=command("runplan", "start", view.plan, "finish", "auto"), why=f"work on {view.title}")
+        commit = commits[view.plan]
+        steps.append(Step(command=commit, why=f"commit {view.title}, before work on it") if commit else start)
     steps.append(Step(command='runplan plan "GOAL"', why="have a plan written, which you approve before any work"))
     return (*steps, Step(command="runplan status", why="all plans"), HELP)
+
+
+def _describe_lack(context: RepositoryContext) -> str:
+    """Why no agent of the settings can work."""
+    settings = context.settings
+    try:
+        require_agents(settings.agents, root=context.root, caller=context.env, in_dollars=settings.limits.in_dollars)
+    except RefusedEarly as error:
+        return str(error)
+    return ""
 
 
 def _describe(view: PlanView) -> str:

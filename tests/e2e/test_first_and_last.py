@@ -17,9 +17,18 @@ def test_runplan_alone_says_what_to_do_next_here(tmp_path: Path) -> None:
     project = a_project(tmp_path, "1", "2")
     project.agent(work())
     assert "  runplan start plans/X.md finish auto\n" in project.runplan().out
+    (project.path / "plans/X.md").write_text(a_plan("1", "2", "3"))
+    changed = project.runplan().out
+    assert "  git add plans/X.md && git commit -m 'Plan x' -- plans/X.md\n" in changed
+    assert "runplan start" not in changed
+    project.repo.git("checkout", "-q", "plans/X.md")
     assert project.start("1").code == 4
+    assert project.runplan("report", "X").last.endswith(" yet; see: runplan status plans/X.md")
     steps = [line.strip() for line in project.runplan().out.splitlines() if line.startswith("  runplan ")]
     assert steps == ["runplan diff plans/X.md 1", 'runplan plan "GOAL"', "runplan status", "runplan help"]
+    missing = project.runplan(RUNPLAN_AGENTS_IMPLEMENTER="claude").out
+    assert "  runplan doctor\n" in missing
+    assert 'runplan plan "GOAL"' not in missing
     new = tmp_path / "new"
     new.mkdir()
     outside = project.runplan_in(new)
@@ -51,7 +60,7 @@ def test_uninstall_keeps_work_that_did_not_land(tmp_path: Path) -> None:
     state = project.path / ".git/runplan"
     home = tmp_path / "home/.local/state/runplan"
     refused = project.runplan("uninstall")
-    assert refused.code == 2
+    assert (refused.code, refused.out) == (2, "")
     assert refused.err.endswith("plans/X.md: a run or a schedule is not ended; end it first: runplan stop\n")
     shown = project.runplan("uninstall", "--dry-run")
     assert (shown.code, f"remove  {state}\n" in shown.out) == (0, True), shown.err
@@ -76,6 +85,8 @@ def test_uninstall_keeps_work_that_did_not_land(tmp_path: Path) -> None:
 
     assert project.runplan("uninstall", "--delete-work").code == 0
     assert [ref for ref in project.repo.refs() if "runplan" in ref] == []
+    project.repo.git("rm", "-rq", "plans", "runplan.toml")
+    assert project.runplan("uninstall", "--dry-run").out == "Nothing of runplan is left here\n"
 
 
 @pytest.mark.rest

@@ -4,6 +4,8 @@ import contextlib
 from datetime import UTC, datetime
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from runplan import __version__
 from runplan.adapters.configuration.places import remove_unused_root, state_directory, user_file, worktree_root
 from runplan.adapters.git.command import ANY
@@ -50,7 +52,8 @@ def uninstall(caller: Caller, *, dry_run: bool, delete_work: bool) -> list[Remov
         return _remove_everything(caller, here, others, dry_run=True, delete_work=delete_work)
     was_running = read_holder(state) is not None
     if was_running:  # it has the journals open
-        control_daemon(caller, "stop")
+        caller.say("Stopping the daemon")
+        control_daemon(replace(caller, say=lambda _: None), "stop")  # how to start it again is no help here
     try:
         now = datetime.now(UTC).isoformat(timespec="seconds")
         with hold_lock(state, version=__version__, since=now):  # no daemon starts meanwhile

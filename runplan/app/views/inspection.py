@@ -88,10 +88,10 @@ def inspect_repository(context: RepositoryContext) -> RepositoryFacts:
 
 
 def describe_commits(context: RepositoryContext, oids: Iterable[Oid]) -> dict[Oid, str]:
-    """The date and the subject of each commit; one git process."""
+    """The date and the subject of each commit; one git process. A commit that keeps files has no date of its own."""
     with _open_with_gitpython(context) as git:
         lines = git.log(*_PLAIN_LOG, "--format=%H %cs %s", *oids, "--").splitlines()
-    return {oid: description for oid, _, description in (line.partition(" ") for line in lines)}
+    return {oid: words.removeprefix("1970-01-01 ") for oid, _, words in (line.partition(" ") for line in lines)}
 
 
 def read_short_diffs(context: RepositoryContext, shorts: Iterable[str]) -> dict[str, str]:

@@ -64,7 +64,10 @@ def read_report(caller: Caller, word: str = "", *, diffs: bool = False) -> PlanR
         failures = failure_sections(store, path, only)
         planned = planning_report(store, path, only)
         if landed is None and not failures and not planned and not only:
-            raise NotFound(f"nothing to report of {path} yet; start it: {command('runplan', 'start', path)}")
+            latest = store.get_newest_run(path)
+            see = f"see: {command('runplan', 'status', path)}"
+            remedy = see if latest is not None else f"start it: {command('runplan', 'start', path)}"
+            raise NotFound(f"nothing to report of {path} yet; {remedy}")
         plan = None
         text = read_plan(context.git, f"{tip}:{path}", path) if not only else None
         with suppress(PlanUnreadable):

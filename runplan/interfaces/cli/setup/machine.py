@@ -104,10 +104,12 @@ def run_uninstall(args: argparse.Namespace) -> None:
         else:
             kept = f"; its work is kept as {answer.parked}" if answer.parked else ""
             print(plain(f"remove  {answer.what}{kept}"))
+    if not answers:
+        print("Nothing of runplan is left here")
     if any(isinstance(answer, Kept) and answer.tip for answer in answers):
         print("\nKept work can be looked at with git log REF; to delete it, too: runplan uninstall --delete-work")
     if not args.dry_run:
-        print("\nDone. The program itself: uv tool uninstall runplan, or pipx uninstall runplan")
+        print("\nDone. The program itself: uv tool uninstall runplan, or that of pipx or pip")
 
 
 def run_daemon(args: argparse.Namespace) -> None:

@@ -7,7 +7,6 @@ from typing import TypeAlias
 
 from msgspec.structs import asdict, replace
 
-from runplan.app.guide import list_steps
 from runplan.app.operations.model import Caller
 from runplan.app.views.plans import PlanReader, find_missing_host, read_plans
 from runplan.app.views.status import (
@@ -235,6 +234,8 @@ def run_next(args: argparse.Namespace) -> None:
 
 def print_steps() -> None:
     """`runplan` without a verb: what to do next here."""
+    from runplan.app.guide import list_steps  # slow to import, and `status` does not need it
+
     style = Style.of(sys.stdout)
     print("runplan works through a Markdown plan with coding agents, and lands what passed its checks.\n\nNext here:")
     for step in list_steps(Caller(warn=warn)):
