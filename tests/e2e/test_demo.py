@@ -4,6 +4,7 @@ import contextlib
 import http.client
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -92,6 +93,9 @@ def test_the_demo_shows_a_whole_plan_and_leaves_nothing_behind(tmp_path: Path) -
     commits = re.findall(r"^\* ([0-9a-f]{7}) ", out, re.MULTILINE)
     assert {commit for _, commit in rows} <= set(commits)
     assert len(commits) == 8
+    own = re.search(r"^In one of your own: (\S+) init$", out, re.MULTILINE)
+    assert own is not None
+    assert shutil.which(own[1], path=machine.env["PATH"])
     # Only the report, which is Markdown, may have lines that do not fit a terminal.
     assert [line for line in out.splitlines() if len(line) > 100 and not line.startswith(("|", "- "))] == []
     assert machine.left() == []

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from runplan.domain.errors import Exit, RefusedEarly, Unreachable
 from runplan.domain.run.kinds import UNFINISHED, RunStatus
+from runplan.domain.text import command
 
 #: The command; -P: no module of the repository is imported.
 OWN = (sys.executable, "-P", "-m", "runplan")
@@ -79,10 +80,18 @@ def run_demo(args: argparse.Namespace) -> Exit:
         if args.keep:
             print(f"\nThe repository is kept: {repository}", flush=True)
     if code is Exit.DONE and not args.keep:
-        print(
-            "\nThe repository was removed; runplan demo --keep keeps it. In one of your own: runplan init", flush=True
-        )
+        name = _name_command()
+        print(f"\nThe repository was removed; to keep it: {name} demo --keep", flush=True)
+        print(f"In one of your own: {name} init", flush=True)
     return code
+
+
+def _name_command() -> str:
+    """The words that run this runplan from another directory."""
+    program = Path(sys.executable).with_name("runplan")  # of a virtual environment that need not be on PATH
+    if shutil.which("runplan"):
+        return "runplan"
+    return command(str(program)) if program.is_file() else command(sys.executable, "-m", "runplan")
 
 
 @contextlib.contextmanager
