@@ -44,9 +44,10 @@ def test_gates_that_say_so_run_at_the_same_time_and_all_have_to_pass(project: Pr
     """Each of them waits for the other, on the base and on the candidate."""
     lint = "grep -q 1 1.txt 2>/dev/null && test ! -e good.txt && echo untidy && exit 1; exit 0"
     project.settings(TWO.format(place=tmp_path, lint=lint))
-    project.agent(work() + fix('write = "good.txt"\ntext = "x\\n"', 'commit = "Tidy"'))
+    project.agent(work() + fix('write = "good.txt"\ntext = "x\\n"'))
     ran = project.start("1", "auto")
     assert ran.code == 0, ran.err
+    assert project.repo.git("log", "--format=%s", "-3").splitlines()[1] == "Step 1 (fix 1)"
     assert "  gate       lint, types …" in ran.err
     assert "  gate       lint failed: exit code 1" in ran.err
     answers = [(gate["name"], gate["answer"]) for gate in project.bodies("GateJudged")]

@@ -119,7 +119,8 @@ def _wip_subject(phase: WorkAttempt, context: RunContext) -> str:
 
 
 def _commit_subject(phase: WorkAttempt) -> str:
-    return f"{phase.chosen.title or f'Phase {phase.chosen.phase}'}\n"
+    fix = f" (fix {phase.cycle - 1})" if phase.cycle > 1 else ""
+    return f"{phase.chosen.title or f'Phase {phase.chosen.phase}'}{fix}\n"
 
 
 def _commit_leftovers(phase: WorkAttempt, context: RunContext, *, message: str) -> str | e.WorkRefused:
@@ -325,7 +326,7 @@ def _add_evidence(failed: e.PhaseFailed, phase: WorkAttempt, context: RunContext
     return replace(
         failed,
         reason=Reason.NO_PROGRESS if is_stuck else failed.reason,
-        detail=f"same tree and same failure as the previous attempt: {detail}" if is_stuck else detail,
+        detail=f"same tree and same failure as the previous attempt; {detail}" if is_stuck else detail,
         tree=tree,
         attempt=phase.lease.attempt if phase.lease else 1,
         branch=branch.removeprefix("refs/heads/"),
