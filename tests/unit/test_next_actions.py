@@ -99,5 +99,7 @@ def test_the_actions_of_a_plan(facts: PlanFacts, known: dict[str, Any], expected
 def test_a_terminal_lists_what_something_calls_for_with_its_command() -> None:
     needed = [action for action in actions(ended("stopped"), following="2") if not action.is_usual]
     assert describe_actions(needed) == f"Retry: runplan retry {PLAN}; Report: runplan report {PLAN}"
+    again = [action.command for action in actions(ended("failed", reason="no-progress")) if not action.is_usual]
+    assert again == [f"runplan retry {PLAN}", f"runplan retry {PLAN} --fresh", f"runplan report {PLAN}"]
     assert all(action.is_usual for action in actions(PlanFacts(schedule=SCHEDULE)))
     assert [action.label for action in actions(at_work()) if action.confirm] == ["Stop"]

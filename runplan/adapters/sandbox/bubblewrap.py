@@ -17,6 +17,7 @@ from runplan.adapters.sandbox.proxy import SOCKET
 from runplan.adapters.sandbox.view import HomeUse, Obstacle, View, is_below
 from runplan.adapters.store.files import make_below, remove_directory
 from runplan.domain.run.dispatch import TEMPORARY
+from runplan.domain.text import counted
 
 PROBE_S = 10.0
 SHARED_MEMORY = 1 << 30  #: bytes of /dev/shm
@@ -185,7 +186,7 @@ def describe_view(env: Mapping[str, str], tests: HomeUse) -> tuple[str, ...]:
     entries = HomeMounts(env, tests)
     absent = [name for name in entries.secrets if (entries.path / name).exists()]
     layers = "an overlay" if _find_namespace() else "a copy"
-    readable = f"{len(entries.shown)} entries of {entries.path}"
+    readable = f"{counted(len(entries.shown), 'entry', 'entries')} of {entries.path}"
     return (
         "bubblewrap works. A process may write its worktree and what is its own:",
         f"the home, {', '.join(TEMPORARY)}, /dev/shm; caches and state start empty",

@@ -12,6 +12,7 @@ from pathlib import Path
 from runplan.adapters.configuration.places import credential_files, home as home_of, state_directory
 from runplan.adapters.sandbox.view import HomeUse, is_below
 from runplan.domain.run.dispatch import TEMPORARY
+from runplan.domain.text import counted
 
 
 class HomeEntry(Enum):
@@ -128,7 +129,7 @@ class HomeMounts:
                 yield from (str(self.path / name) for name in names if name in self.secrets or self._is_backup(name))
 
     def describe_left_out(self) -> list[str]:
-        shows = f"the sandbox shows {len(self.shown)} entries of your home"
+        shows = f"the sandbox shows {counted(len(self.shown), 'entry', 'entries')} of your home"
         left_out = (f"not the last {count} of {self.path / name}" for name, count in self.left_out.items())
         return [f"{shows}, {words}; name what is needed in agents.home or tests.home" for words in left_out]
 

@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from runplan.domain.run.kinds import PhaseStep, RunStatus, WaitKind
+from runplan.domain.run.kinds import PhaseStep, Reason, RunStatus, WaitKind
 from runplan.domain.run.rows import PlanFacts, RunRow, ScheduleRow, wait_of
 from runplan.domain.text import command
 
@@ -85,7 +86,10 @@ def list_actions(
         actions += [action for action in _actions_of_schedule(plan, facts.schedule) if action.verb != "now"]
         return tuple({(action.verb, action.id, action.text, action.phase): action for action in actions}.values())
     has_ended_badly = run is not None and run.state in (RunStatus.FAILED, RunStatus.STOPPED) and not is_complete
-    actions = [make_action("retry", plan, "Retry"), make_action("retry", plan, fresh=True)] if has_ended_badly else []
+    fresh = make_action("retry", plan, fresh=True)
+    if run is not None and run.reason == Reason.NO_PROGRESS:  # a retry that goes on from there may fail as well
+        fresh = replace(fresh, is_usual=False)
+    actions = [make_action("retry", plan, "Retry"), fresh] if has_ended_badly else []
     actions += [make_action("retry", plan, f"Retry phase {phase}", phase) for phase in failed]
     actions += _actions_of_schedule(plan, facts.schedule)
     if has_ended_badly or (is_complete and run is not None):
