@@ -32,7 +32,6 @@ from runplan.engine.loop.context import (
     spec_plans,
 )
 from runplan.engine.loop.queue import parse_outline, read_outline
-from runplan.engine.loop.runs import find_awaited
 from runplan.hosts.daemon.state import read_holder
 
 W = TypeVar("W", bound=Work)
@@ -91,6 +90,8 @@ class PlanReader:
 
     def _view_work(self, view: PlanView, row: WaitRow) -> PlanView:
         """The work on the queue, as the plans stand that it has begun."""
+        from runplan.engine.loop.runs import find_awaited  # slow to import, and only this view needs it
+
         work = decode_json(row.about, WorkProgress)
         begun = {path: self._read_plan(path) for path in work.begun}
         runs = ((path, facts.run) for path, (_, facts) in begun.items() if facts.run is not None)
