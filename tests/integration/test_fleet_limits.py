@@ -132,7 +132,7 @@ def test_plans_of_an_earlier_worker_occupy_slots() -> None:
     options: dict[str, Any] = {"recover_s": 60, "may_begin": lambda: True, "log": log}
     queue = JobQueue(dsn, queues=[ANY], slots=2, work=work, **options)
     with connect(dsn) as db:
-        db.execute("SELECT queue_plan('s', number::text, 'any') FROM generate_series(1, 3) AS number")
+        db.execute("SELECT queue_plan('runplan', number::text, 'any') FROM generate_series(1, 3) AS number")
     asyncio.run(queue.run_until_stopped([("s", "left")]))
     assert (most, sorted(done)) == (2, ["1", "2", "3", "left"])
 
@@ -149,6 +149,7 @@ def test_procrastinate_has_the_private_names_that_the_queue_uses() -> None:
     source = inspect.getsource(Worker)
     for name in (*overridden, "_running_jobs", "_new_job_event", "_job_semaphore"):
         assert f"self.{name}" in source, name
+        assert f"`{name}`" in read("docs/dependencies.md"), name
     assert read("docs/dependencies.md").count("github.com/procrastinate-org/procrastinate/") >= len(overridden)
 
 
