@@ -4,15 +4,14 @@ Both borrow the user's objects (`objects/info/alternates`) and have neither remo
 `tool.git`, so git never obeys an agent there. Facts and measurements: docs/adr/0005-a-repository-for-agents.md.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+
+from filelock import FileLock
 
 from runplan.adapters.git.command import STREAMING, Git, borrowing, configured
 from runplan.adapters.git.config import (
@@ -29,10 +28,6 @@ from runplan.adapters.store.files import DRAFT, file_lock, first_line, make_belo
 from runplan.domain.errors import GitFailed, RefusedEarly
 from runplan.domain.gitfacts import Oid
 from runplan.domain.names import DIFF_FILE, HEADS, parked_under
-
-if TYPE_CHECKING:
-    from filelock import FileLock
-
 
 MOST_PACKS = 25  #: in `tool.git`; each pack makes every git command a little slower
 MOST_LANDED = 10  #: packs of landings in the user's repository

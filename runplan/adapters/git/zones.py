@@ -7,8 +7,6 @@ header and a pack. runplan opens, lists and deletes nothing by a path below thes
 directory away. No process of an agent may live during these calls.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
@@ -17,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import IO, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -37,6 +35,7 @@ from runplan.adapters.git.command import (
     wait_for,
 )
 from runplan.adapters.git.objects import TREE, find
+from runplan.adapters.git.workspace import Workspace
 from runplan.adapters.store.files import (
     is_directory,
     make_below,
@@ -47,13 +46,8 @@ from runplan.adapters.store.files import (
     remove_directory,
 )
 from runplan.domain.errors import GitFailed, RefusedEarly, SettingsError
+from runplan.domain.gitfacts import Oid
 from runplan.domain.names import DIFF_FILE
-
-if TYPE_CHECKING:
-    from typing import IO
-
-    from runplan.adapters.git.workspace import Workspace
-    from runplan.domain.gitfacts import Oid
 
 #: A command in the sandbox of agents: argv, working directory, and the directories that it may write.
 Confine: TypeAlias = Callable[[Sequence[str], Path, Sequence[Path]], Sequence[str]]
@@ -190,7 +184,7 @@ class Zones:
     @contextmanager
     def start(
         self, script: str, arguments: Sequence[str], *, cwd: Path, writable: Sequence[Path], env: Env | None = None
-    ) -> Iterator[SandboxScript]:
+    ) -> Iterator["SandboxScript"]:
         """A fixed script in the sandbox; its process tree is dead at the end of the block."""
         words = " ".join(f"-c {setting}" for setting in (*SETTINGS, *_SETTINGS))
         git = f'git() {{ command "{self.workspace.git.program}" {words} "$@"; }}\n'
