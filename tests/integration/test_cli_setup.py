@@ -105,7 +105,7 @@ def test_init_and_doctor_say_in_five_lines_what_the_processes_of_a_run_see(
 
 
 def test_after_init_doctor_finds_no_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    install(tmp_path, "claude", "python3")
+    install(tmp_path, "claude", "python3", "mkdir")
     repo = make_repo(tmp_path / "app", **{"tests/x.py": ""})
     monkeypatch.chdir(repo.path)
     assert call("doctor") is Exit.USAGE

@@ -82,11 +82,11 @@ def printable(events: tuple[AgentEvent, ...]) -> None:
             str(getattr(event, name)).encode()
 
 
-@pytest.mark.parametrize("kind", READERS)
 @given(line=made_up())
 @settings(max_examples=25)
-def test_any_event_is_read(kind: str, line: bytes) -> None:
-    printable(READERS[kind](line))
+def test_any_event_is_read(line: bytes) -> None:
+    for read in READERS.values():
+        printable(read(line))
 
 
 @pytest.mark.parametrize("kind", READERS)

@@ -7,6 +7,10 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.rest  # `make check` runs it
+
 PACKAGE = Path(__file__).parents[2] / "runplan"
 MODULES = {
     "runplan." + ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__"): path

@@ -239,7 +239,11 @@ def test_a_fenced_line_says_nothing() -> None:
     assert last(a_plan({"1": "⬚", "2": "⬚"}, {"2": "```\nDepends: 1\n```"})).depends == ()
 
 
-@pytest.mark.parametrize("text", ["Depends: " + "1, " * 1100, "### Dependencies\n\n" + "Phase 1 " * 400])
+@pytest.mark.parametrize(
+    "text",
+    [pytest.param("Depends: " + "1, " * 1100, marks=pytest.mark.rest), "### Dependencies\n\n" + "Phase 1 " * 400],
+    ids=["a line", "a section"],
+)
 def test_dependencies_of_endless_length_are_refused(text: str) -> None:
     cells = {str(number): "⬚" for number in range(1, 35)}
     with pytest.raises(PlanUnreadable, match=r"the dependencies of the phases have over 100,000 characters"):
