@@ -72,6 +72,21 @@ def test_a_finding_starts_a_fix_and_the_fixed_work_is_used_again(project: Projec
     assert project.show("main:web/index.html") == "<h1>Hello Uma</h1>"
 
 
+def test_a_retry_has_the_findings_fixed(project: Project) -> None:
+    set_up(project, settings=f"[run]\nmax_fix_cycles = 0\n{TRY}", agent=steps(PAGE) + tried(FOUND))
+    ran = project.start("1", "auto")
+    assert (ran.code, ran.last) == (1, "runplan: failed: verification-failed"), ran.err
+    shown = project.runplan("diff", "X").out
+    assert "failed at try (verification-failed)" in shown
+    assert "Trial by robot: 1 finding\n  Finding: The greeting has no name.\n" in shown
+    mend = fix('write = "web/index.html"\ntext = "<h1>Hello Uma</h1>\\n"')
+    set_up(project, settings=TRY, agent=mend + tried(USE, PASSED, cycle="2"))
+    ran = project.runplan("retry", "X", "--foreground")
+    assert ran.code == 0, ran.err
+    assert "- Trial 1: The greeting has no name.\n" in project.prompts("fix")[0]
+    assert project.show("main:web/index.html") == "<h1>Hello Uma</h1>"
+
+
 def test_a_change_of_other_files_is_not_tried(project: Project) -> None:
     assert project.start("1", "auto").code == 0
     assert project.dispatched() == ["implement", "verify"]
@@ -159,6 +174,7 @@ def test_server_and_agent_share_a_network_and_the_server_has_no_key_of_the_agent
     assert "key k1\n" in printed
     assert "FOR_TESTS=" in printed
     assert "KEY_OF_AGENT=" not in printed
+    assert "RUNPLAN_RETURN=" not in printed
     assert trial["files"][0]["path"] == "trial-01-home-page.png"
 
 

@@ -99,7 +99,7 @@ class Agents(Struct, frozen=True, dict=True):
     def _serve_beside(self, argv: Sequence[str], agent: str, *, hidden: Collection[str]) -> tuple[str, ...]:
         """The agent's command after try.serve, which runs its work and so does not get its keys."""
         program = "python3" if self.settings.sandbox_of(agent) == CONTAINER else sys.executable
-        names = ",".join(sorted(set(hidden) - {*self.tests.env}))
+        names = ",".join(sorted({*hidden, "RUNPLAN_RETURN", "RUNPLAN_PROMPT"} - {*self.tests.env}))
         source = Path(serve.__file__).read_text(encoding="utf-8")
         return (program, "-I", "-S", "-c", source, f"{self.trial.timeout_s:g}", names, self.trial.serve, *argv)
 
