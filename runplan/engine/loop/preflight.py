@@ -302,7 +302,7 @@ def project_files(context: RepositoryContext) -> tuple[list[str], dict[str, str]
 def list_image_programs(context: RepositoryContext) -> list[str]:
     """The programs that the image of a run has to have."""
     settings = context.settings
-    lines = (settings.run.setup, *(check.command for check in settings.checks.values()))
+    lines = (settings.run.setup, settings.trial.serve, *(check.command for check in settings.checks.values()))
     called = (program for line in lines for program in toolchain.programs_of(line) if "/" not in program)
     inside = (table for table in settings.agents.used if settings.agents.sandbox_of(table.name) == CONTAINER)
     programs = (invocation.program_of(table) for table in inside if table.kind != "script")

@@ -163,7 +163,7 @@ BREAK_WIDTH = 26  #: of a time in which nothing ran
 
 
 #: The class of the bars of a role; commands of the project are like phases that are ready.
-ROLES = {"implement": "running", "fix": "needs-you", "verify": "scheduled", "critique": "scheduled"}
+ROLES = {"implement": "running", "fix": "needs-you", **dict.fromkeys(("verify", "try", "critique"), "scheduled")}
 ROLES |= dict.fromkeys(("understand", "explore", "alternatives", "draft", "revise"), "running")
 
 
