@@ -6,7 +6,8 @@ from msgspec.structs import replace
 from runplan.adapters.forge.model import CheckState
 from runplan.domain.plan.model import parse_plan
 from runplan.domain.run import events as e
-from runplan.domain.run.dispatch import Remarks
+from runplan.domain.run.attempt_parts import TrialJudged
+from runplan.domain.run.dispatch import Artifact, Remarks
 from runplan.engine.landing.description import (
     BEGIN,
     DRAFT,
@@ -172,13 +173,17 @@ def test_a_phase_is_shown_with_evidence_tests_and_cost_before_its_landing_is_rec
     taken = e.WorkTaken(head="h", tree="t", commits=1, remarks=said, summary="Made it fast.")
     chosen = e.RepairChosen(tip="t", title="Handle the review")
     repairs = records(chosen, e.Landed(id="1", phase="", tip="t", code="abc1234567"))
-    shown = describe_plan(PLAN, TEXT, records(LEASED, BASE, ROBOT, taken, GATE, verdict), repairs)
+    shot = Artifact(path="trial-01-a.png", summary="a <b>")
+    trial = TrialJudged(tree="t", patch="p", agent="robot", dispatch="d", files=(shot,), summary="Used it.")
+    shown = describe_plan(PLAN, TEXT, records(LEASED, BASE, ROBOT, taken, GATE, verdict, trial), repairs)
     assert (shown.changes, shown.doubts, shown.is_tested) == (
         ("Made it fast.",),
         ("phase 1: Problem: it is slow",),
         True,
     )
-    assert (shown.phases[0].remarks, shown.repairs) == (("To remember: use make",), ("Handle the review: abc1234",))
+    tried = ("Trial by robot: passed; Used it.", "File: trial-01-a.png: a &lt;b>")
+    assert shown.phases[0].remarks == (*tried, "To remember: use make")
+    assert shown.repairs == ("Handle the review: abc1234",)
     assert shown.phases[0].line == "1 Title 1 · tests: 10 passed, 0 failed → 12 passed, 0 failed · cost: $0.50"
     assert shown.phases[0].items[0].endswith(" — test_a")
     assert shown.phases[1].line == "2 Title 2"
