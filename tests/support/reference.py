@@ -16,16 +16,23 @@ from msgspec import Struct, UnsetType
 from msgspec.structs import fields
 
 from runplan.adapters.agents.clis import agent_of
+from runplan.app.health import SetupCheck
+from runplan.app.machine import ServiceState
 from runplan.app.operations.upkeep import Setting
+from runplan.app.views.board import QueueView
 from runplan.app.views.changes import ChangeView, ProposalView
 from runplan.app.views.checks import CheckedPlan
+from runplan.app.views.journal import ExplainedStep
 from runplan.app.views.status import PlanView
 from runplan.domain.fleet import FleetState
+from runplan.domain.gitfacts import Kept, Removed
 from runplan.domain.run import recorded
 from runplan.domain.run.events import Event
 from runplan.domain.settings.schema import KEYS, USER_SECTIONS
 from runplan.domain.text import toml_value
 from runplan.engine.report.inbox import Inbox
+from runplan.engine.report.lessons import Lesson
+from runplan.engine.report.summary import PhaseRecord, RepositoryNews
 from runplan.interfaces.cli.show.status import NextView
 from tests.support.documents import ROOT, read, rows
 from tests.support.samples import expected
@@ -128,9 +135,20 @@ VIEWS: dict[str, tuple[Any, ...]] = {
     "diff PLAN": (ChangeView, ProposalView),
     "plan GOAL": (ProposalView,),
     "inbox": (Inbox,),
+    "queue": (QueueView,),
+    "explain PLAN": ({"run": str, "plan": str, "now": str, "steps": list[ExplainedStep]},),
+    "report PLAN": ({"plan": str, "report": str, "title": str, "phases": list[PhaseRecord]},),
+    "report --since WHEN": ({"since": str, "summary": str, "repositories": list[RepositoryNews]},),
+    "memory": (list[Lesson],),
+    "doctor": (list[SetupCheck],),
+    "gc": (list[Removed | Kept],),
+    "uninstall": (list[Removed | Kept],),
+    "service status": (ServiceState,),
     "fleet status": (FleetState,),
     "config": (list[Setting],),
 }
+#: Fields that a command adds to each entry of its list.
+ADDED = {"doctor": "`ok`", **dict.fromkeys(("gc", "uninstall"), "`answer`: `removed` or `kept`")}
 
 
 def json_page() -> str:
@@ -142,9 +160,11 @@ def json_page() -> str:
     kinds: list[type] = []
     body = []
     for command, roots in VIEWS.items():
-        body.append((f"`runplan {command} --json`", " or ".join(map(describe_type, roots))))
+        added = f", each with {ADDED[command]}" if command in ADDED else ""
+        body.append((f"`runplan {command} --json`", " or ".join(map(describe_view, roots)) + added))
         for root in roots:
-            collect_structs(root, kinds)
+            for kind in root.values() if isinstance(root, dict) else [root]:
+                collect_structs(kind, kinds)
     text += table(("command", "prints"), body)
     remarks = field_remarks({sys.modules[base.__module__] for kind in kinds for base in list_bases(kind)})
     for kind in kinds:
@@ -155,6 +175,13 @@ def json_page() -> str:
         ]
         text += f"## {kind.__name__}\n\n" + table(("field", "type", "meaning"), rows_)
     return text.rstrip() + "\n"
+
+
+def describe_view(root: Any) -> str:
+    """A type; or an object with these fields."""
+    if not isinstance(root, dict):
+        return describe_type(root)
+    return ", ".join(f"`{field}`: {describe_type(kind)}" for field, kind in root.items())
 
 
 def collect_structs(kind: Any, kinds: list[type]) -> None:

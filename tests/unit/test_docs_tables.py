@@ -10,6 +10,8 @@ import pytest
 from runplan.adapters.agents.environment import ALLOWED, ALLOWED_PREFIXES, task_environment
 from runplan.domain.errors import Exit
 from runplan.domain.run.kinds import RESERVED, PhaseStep, Reason, Role, RunOutcome, RunStatus, WaitKind
+from runplan.interfaces.cli.main import parser_of
+from runplan.interfaces.cli.verbs import VERBS
 from tests.corpus.play import load as load_corpus
 from tests.e2e.attacks import ATTACKS, NEEDS_SANDBOX, REFUSED, Kind
 from tests.support import documents, reference
@@ -20,6 +22,12 @@ def test_a_made_page_is_as_the_code_has_it() -> None:
     """Update it: python -m tests.support.reference"""
     pages = reference.pages()
     assert {path: read(path) for path in pages} == pages
+
+
+def test_the_page_of_json_has_every_verb_that_prints_it() -> None:
+    described = {command.split()[0] for command in reference.VIEWS} | {"logs"}  # docs/events.md
+    printing = {name for name in VERBS if "--json" in parser_of(name).format_usage()}
+    assert printing == described
 
 
 def test_prose_is_wrapped_at_100_columns() -> None:
