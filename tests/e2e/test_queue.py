@@ -90,6 +90,24 @@ def test_a_paused_work_begins_no_further_plan_until_it_is_resumed(project: Proje
     assert project.runplan("explain", "queue:9").code == 3
 
 
+def test_a_dry_run_of_work_names_the_plans_that_it_would_take(project: Project) -> None:
+    add(project, A, "1", front="after: X")
+    add(project, B, "2", front="priority: 1")
+    before = project.repo.refs()
+    shown = project.runplan("work", "--dry-run").out
+    assert shown.splitlines() == [
+        "target      main, landing by cherry-pick",
+        "pauses      before each landing",
+        "",
+        f"{B}  1 open phase",
+        f"{A}  not ready yet: after {X}",
+        "",
+        "Nothing was changed.",
+    ]
+    assert f"{B}  1 open phase\n{X}  2 open phases\n" in project.runplan("work", "all", "auto", "--dry-run").out
+    assert (project.repo.refs(), project.runplan("queue", "--json").json["works"]) == (before, [])
+
+
 def test_a_person_moves_pins_and_unpins(project: Project) -> None:
     add(project, A, "1")
     add(project, B, "2")

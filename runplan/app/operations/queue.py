@@ -11,14 +11,16 @@ from runplan.app.operations.requests import QueueRequest, WorkRequest
 from runplan.domain import names
 from runplan.domain.errors import RefusedEarly, UsageError
 from runplan.domain.run.requests import RunRequest
-from runplan.domain.settings.options import parse_words
+from runplan.domain.settings.options import Options, parse_words
 from runplan.domain.standing.queue import PINNED, move_plan
+from runplan.domain.text import counted, plain
 from runplan.engine.loop import preflight
+from runplan.engine.loop.context import RepositoryContext
 from runplan.engine.loop.queue import read_queue
 
 
-@operation
-def work(caller: Caller, request: WorkRequest) -> Answer:
+def _read_words(context: RepositoryContext, request: WorkRequest) -> tuple[str, Options]:
+    """How many plans are asked for, and the words of start."""
     first = next(iter(request.options), "")
     is_count = first.lower() == "all" or (first.isascii() and first.isdigit() and len(first) < 5)
     count, *words = request.options if is_count else ("1", *request.options)
@@ -27,18 +29,43 @@ def work(caller: Caller, request: WorkRequest) -> Answer:
         raise UsageError(f"{asked.phase}: work takes a number of plans or `all` first, then the words of start")
     if count.strip("0") == "":
         raise UsageError(f"work {count}: say how many plans to work on, or all")
+    if context.fleet is not None:
+        raise RefusedEarly(
+            "a fleet has no work on the queue, because its hosts take as many plans as they can; "
+            "start each one: runplan start PLAN finish"
+        )
+    return "all" if count.lower() == "all" else str(int(count)), asked
+
+
+def preview_work(caller: Caller, request: WorkRequest) -> str:
     with caller.open() as context:
-        if context.fleet is not None:
-            raise RefusedEarly(
-                "a fleet has no work on the queue, because its hosts take as many plans as they can; "
-                "start each one: runplan start PLAN finish"
-            )
+        count, asked = _read_words(context, request)
+        context = runs.with_target_settings(runs.with_landing(context, asked.landing), asked.landing)
+        preflight.require_test_command(context)
+        entries = read_queue(context, context.store())
+    ready = [f"{entry.plan}  {counted(entry.phases, 'open phase')}" for entry in entries if not entry.why]
+    taken = ready if count == "all" else ready[: int(count)]
+    pauses = "where a plan asks for it" if asked.auto else "before each landing"
+    lines = [
+        f"target      {context.target_name}, landing by {context.settings.run.landing}",
+        f"pauses      {pauses}",
+        "",
+        *(taken or ["No plan is ready."]),
+        *(f"{entry.plan}  not ready yet: {entry.why}" for entry in entries if entry.why),
+    ]
+    return "\n".join([*map(plain, lines), "", "Nothing was changed."])
+
+
+@operation
+def work(caller: Caller, request: WorkRequest) -> Answer:
+    with caller.open() as context:
+        count, asked = _read_words(context, request)
         context = runs.with_landing(context, asked.landing)
         runs.complete_landings(caller, context)
         context = runs.with_target_settings(context, asked.landing)
         preflight.require_test_command(context)
         runs.admit_agents(caller, context)
-        name = f"{names.QUEUE}{'all' if count.lower() == 'all' else int(count)}"
+        name = f"{names.QUEUE}{count}"
         started = runs.run_started(context, name, names.describe_watch(name), replace(asked, finish=True))
         timing = runs.timing_of(asked, context.settings.run)
         return runs.submit_run(caller, context, RunRequest(started=started), timing)

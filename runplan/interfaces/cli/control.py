@@ -5,12 +5,13 @@ import os
 import subprocess
 import sys
 import termios
+from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
 from msgspec.structs import replace
 
-from runplan.app.operations import planning, runs, start
+from runplan.app.operations import planning, queue, runs, start
 from runplan.app.operations.model import Accepted, Answer, Caller, Declined, Where
 from runplan.app.operations.requests import ApproveRequest, EditRequest, RejectRequest
 from runplan.app.operations.table import OPERATIONS
@@ -105,7 +106,14 @@ def _prompt(question: str) -> str | None:
     return plain(line).strip() if line else None
 
 
+#: What shows the effect of a request, for `--dry-run`.
+_PREVIEWS: dict[str, Callable[[Caller, Any], str]] = {"start": start.preview_start, "work": queue.preview_work}
+
+
 def run_operation(verb: str, args: argparse.Namespace) -> Exit:
+    if vars(args).get("dry_run"):
+        print(_PREVIEWS[verb](_caller(args), _make_request(verb, args)))
+        return Exit.DONE
     wait = verb == "undo" or vars(args).get("wait", False)
     caller = _caller(args, Where.DAEMON if wait and verb == "retry" else Where.AS_BEFORE)
     answer = _submit(replace(caller, waits=wait), verb, _make_request(verb, args))
@@ -117,13 +125,6 @@ def _make_request(verb: str, args: argparse.Namespace) -> Any:
     kind = OPERATIONS[verb][1]
     given = {field.name: getattr(args, field.name) for field in fields(kind)}
     return kind(**{name: " ".join(value) if name == "text" else value for name, value in given.items()})
-
-
-def run_start(args: argparse.Namespace) -> Exit:
-    if args.dry_run:
-        print(start.preview_start(_caller(args), _make_request("start", args)))
-        return Exit.DONE
-    return run_operation("start", args)
 
 
 def run_plan(args: argparse.Namespace) -> Exit:

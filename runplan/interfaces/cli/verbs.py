@@ -54,6 +54,7 @@ def _field(field: Field[Any], base: object, help: Help) -> Argument:
 _ANY_RUN = _value("a plan, or the id of a run", "plan", metavar="PLAN|RUN", nargs="?")
 _JSON = _flag("print JSON", "--json")
 _HERE = _flag("run here and exit with the outcome", "--foreground")
+_PREVIEW = _flag("show what would be done and change nothing", "--dry-run")
 _WAIT = _flag("follow the daemon's run and exit with its outcome", "--wait")
 _BACKGROUND = _flag("continue it by the daemon, also after start --foreground", "--background")
 _VIA = _value(SUPPRESS, "--via", metavar="WAY", default="terminal")  # for programs that answer for a person
@@ -154,11 +155,9 @@ _HELP = (_value("the verb to explain", "verb", metavar="VERB", nargs="?"),)
 
 GROUPS: dict[str, dict[str, Verb]] = {
     "Work on plans": {
-        "start": _operation(
-            requests.StartRequest, [_HERE, _WAIT, _flag("show what would be done and change nothing", "--dry-run")]
-        ),
+        "start": _operation(requests.StartRequest, [_HERE, _WAIT, _PREVIEW]),
         "plan": _operation(requests.PlanRequest, *_GOAL),
-        "work": _operation(requests.WorkRequest),
+        "work": _operation(requests.WorkRequest, _PREVIEW),
         "queue": Verb("cli.show.report", "List the plans that work takes, in order; move or pin one", _QUEUE),
         "watch-issues": _operation(requests.WatchIssuesRequest),
         "stop": _operation(requests.StopRequest),
@@ -236,6 +235,7 @@ EXAMPLES = {
   runplan plan --revise plans/X.md 2 -m "use sqlite"    revise a phase; finished phases stay as they are""",
     "work": """\
   runplan work                             the first ready plan of the queue, each phase after your approval
+  runplan work --dry-run                   which plans it would take, and why it would not take others
   runplan work 3 auto                      three plans, one after the other
   runplan work all auto pr                 until no plan is ready
   runplan work all every day at 22:00      every night; stop it: runplan stop queue:all""",
