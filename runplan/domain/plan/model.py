@@ -143,6 +143,7 @@ def parse_plan(text: bytes, *, path: str) -> Plan:
         *_about_rest(lines, reading),
         *list_left_out(lines, reading),
         *_about_bare(lines, reading),
+        *_about_chapters(lines, reading),
     ]
     bodies = {}
     for place in reading.places:
@@ -280,6 +281,17 @@ def _plan_status(lines: Lines, reading: Reading) -> PlanStatus:
         if line and (word := re.match(marks.NOT_READY, lines.texts[i][line.end() :])) and not _is_of_part(lines, i):
             return marks.read_plan_status(word[1]) or PlanStatus.DRAFT
     return status or PlanStatus.ACTIVE
+
+
+def _match_status_entry(lines: Lines, index: int) -> re.Match[str] | None:
+    """The label of the first entry below a heading Status: `- Current: Completed`."""
+    heading = lines.heading_above(index)
+    if heading is None or heading.level == 1 or not re.fullmatch(r"(?i)\W*status\W*", heading.text):
+        return None
+    first = marks_within(lines.entries, heading.at, heading.end)[:1]
+    return (
+        re.match(r"[-*+] [\w *]{1,40}[:：]\**[ \t]*", lines.texts[index]) if [e.at for e in first] == [index] else None
+    )
 
 
 def _is_of_part(lines: Lines, line: int) -> bool:
@@ -486,6 +498,17 @@ def _about_bare(lines: Lines, reading: Reading) -> Iterator[Remark]:
         yield Remark(reading.decided_by + 1, f"no statuses: all {len(bare)} phases count as todo")
 
 
+def _about_chapters(lines: Lines, reading: Reading) -> Iterator[Remark]:
+    """The numbered chapters that were read as phases, where one of them has sections with ids and statuses."""
+    for place in reading.places if reading.name == "numbered headings" else ():
+        inner = counted_headings(marks_within(lines.headings, place.first + 1, place.end))
+        for (_, word), series in inner.items():
+            if word and len(series) > 2 and any(re.search(marks.DONE_TITLE, heading.text) for heading in series):
+                names = ", ".join(heading.name.id for heading in series[:3])
+                message = f"the sections {names} … of phase {place.id} have statuses, so they may be the phases"
+                yield Remark(series[0].at + 1, f"{message}; write 'Phase' before each of their ids", is_error=True)
+
+
 def _about_rest(lines: Lines, reading: Reading) -> Iterator[Remark]:
     """What stands outside of the phases and looks like phases or statuses."""
     inside = {i for place in reading.places for i in (place.at, *range(place.first, place.end))}
@@ -503,7 +526,7 @@ def _about_rest(lines: Lines, reading: Reading) -> Iterator[Remark]:
     for index, text in enumerate(lines.texts):
         if index in inside or lines.inert[index] or not (":" in text or "." in text):
             continue
-        line = marks.STATUS_LINE.match(text)
+        line = marks.STATUS_LINE.match(text) or _match_status_entry(lines, index)
         is_front = text.startswith("status")
         is_of_plan = index < reading.places[0].first and not is_front and not _is_of_part(lines, index)
         says_done = line and read_mark(text[line.end() :]).status is Status.DONE and not re.search(marks.RESERVED, text)
