@@ -22,6 +22,8 @@ from runplan.domain.text import command_in, in_words, plain, visible
 from runplan.domain.times import iso, parse_iso
 from runplan.interfaces.cli.terminal import Style, say, warn
 
+WIDEST = 40  #: characters of the names in a list, in a terminal of 80; a longer name stands out
+
 
 def run_report(args: argparse.Namespace) -> None:
     if args.since is not None and args.plan is not None:
@@ -104,7 +106,7 @@ def print_queue(work: str, *, is_json: bool) -> None:
         print(as_json(view))
         return
     style = Style.of(sys.stdout)
-    width = max((len(plan.plan) for plan in view.plans), default=0)
+    width = min(max((len(plan.plan) for plan in view.plans), default=0), WIDEST)
     plans = []
     for number, plan in enumerate(view.plans, 1):
         line = f"{number:>3}  {plan.plan:<{width}}  {'pinned, ' * plan.is_pinned}{plan.words}"
