@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from runplan.app.operations.model import Caller
 from runplan.app.views.plans import ABSENT
+from runplan.engine.loop.context import slug_of
+from runplan.engine.loop.preflight import require_own_branches
 from tests.support.cli import RUNPLAN, Meanwhile, Project, a_plan, ended, processes_of, steps, until, with_remote, work
 from tests.support.daemons import (
     approve,
@@ -53,6 +56,19 @@ def test_simultaneous_starts_make_one_daemon_and_one_run(project: Project, meanw
     until_runs_are(project, "done")
     assert project.dispatched() == ["implement", "verify"]
     assert len(log_of(project, "started")) == 1
+
+
+def test_an_agent_of_a_run_that_has_just_begun_is_no_reason_to_refuse_a_start(
+    project: Project, meanwhile: Meanwhile
+) -> None:
+    project.agent(steps(*meanwhile.pause("agent"), 'write = "1.txt"'))
+    project.runplan("start", "X", "1", "auto")
+    meanwhile.reached("agent")
+    with Caller(cwd=project.path, env=project.env).open() as context:
+        slug = slug_of(context, "plans/X.md")
+        require_own_branches(context, plan="plans/X.md", slug=slug, phases=["1"], tip=context.tip())
+    meanwhile.let_on("agent")
+    until_runs_are(project, "done")
 
 
 @pytest.mark.promise

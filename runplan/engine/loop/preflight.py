@@ -241,12 +241,14 @@ def require_phase(plan: Plan, wanted: str) -> Phase:
 def require_own_branches(context: RepositoryContext, *, plan: str, slug: str, phases: Iterable[str], tip: str) -> None:
     """Refuse branches of the user's own where the phases would be worked on, and a worktree that is in use."""
     place = worktree_root(context.root, context.settings, context.env) / names.worktree_name(str(context.root), slug)
-    # The run of such an agent is unknown when the journal was deleted.
-    if agents := list(map(str, marked_inside(place.resolve()))) if place.is_dir() else []:
+    agents = list(map(str, marked_inside(place.resolve()))) if place.is_dir() else []
+    store = context.store()
+    newest = store.get_newest_run(plan)
+    # The run of such an agent is unknown when the journal was deleted; another start may have begun it just now.
+    if agents and (newest is None or not newest.is_active):
         remedy = f"wait for it, or end it: kill {' '.join(agents)}"
         raise RefusedEarly(f"an agent of an unknown run still works in {place}; {remedy}")
     branches = [f"refs/heads/{names.branch(context.settings.run.branch_prefix, slug, phase)}" for phase in phases]
-    store = context.store()
     for branch in (branch for branch in branches if context.git.tip(branch) is not None):
         if refusal := describe_refusal(context.git, branch, tip, known=store.count_leases(plan, branch) > 0):
             raise RefusedEarly(refusal)
