@@ -141,6 +141,7 @@ def test_tests_that_are_dropped_are_named() -> None:
 
 
 UNLOADED = ran(failures=("tests/test_x.py",))
+UNNAMED = "; without names of tests, one that cannot be loaded counts as well"
 FAILS, EMPTIED, HOLLOW, NOT_JUDGED = NewTestsAnswer
 
 
@@ -168,7 +169,7 @@ FAILS, EMPTIED, HOLLOW, NOT_JUDGED = NewTestsAnswer
         ({A, B}, UNLOADED, ran(A, failures=("tests/test_x.py",)), NOT_JUDGED, "they do not run, either"),
         (set(), ran(A), None, NOT_JUDGED, "they pass on the base's code, too"),
         (None, ran(A), None, HOLLOW, "they pass on the base's code, too"),
-        (None, ran(failures=(A,)), None, FAILS, "on the base's code 0 passed, 1 failed"),
+        (None, ran(failures=(A,)), None, FAILS, f"on the base's code 0 passed, 1 failed{UNNAMED}"),
         (None, read_results("", exit_code=None), None, NOT_JUDGED, "did not end by itself"),
     ],
 )

@@ -89,7 +89,8 @@ def judge_new_tests(
         if old.unfinished:
             return NewTestsAnswer.NOT_JUDGED, f"on the base's code {old.unfinished}"
         if old.red:
-            return NewTestsAnswer.FAILS, f"on the base's code {old.line}"
+            doubt = "; without names of tests, one that cannot be loaded counts as well" if added is None else ""
+            return NewTestsAnswer.FAILS, f"on the base's code {old.line}{doubt}"
         answer = NewTestsAnswer.HOLLOW if added is None else NewTestsAnswer.NOT_JUDGED
         return answer, "they pass on the base's code, too"
     failing = count_cases(old.failures)
