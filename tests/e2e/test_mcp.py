@@ -105,11 +105,15 @@ def test_a_plan_is_started_followed_answered_rejected_and_approved_by_its_tree(p
     ]
 
 
-def test_a_run_is_followed_for_a_time_and_stopped(project: Project, meanwhile: Meanwhile) -> None:
+def test_the_queue_is_worked_and_a_run_is_followed_for_a_time_and_stopped(
+    project: Project, meanwhile: Meanwhile
+) -> None:
     project.agent(steps(*meanwhile.pause("agent"), 'write = "1.txt"'))
 
     async def play(session: Session) -> None:
-        await session.ask("start", plan="X", options=["1", "auto"])
+        assert [plan["plan"] for plan in (await session.ask("queue"))["plans"]] == ["plans/X.md"]
+        assert "work takes a number of plans" in await session.refused("work", options=["--all"])
+        await session.ask("work", options=["1", "auto"])
         await anyio.to_thread.run_sync(meanwhile.reached, "agent")
         followed = await session.ask("follow", plan="X", timeout=0.1)
         assert (followed["run"]["state"], followed["note"]) == ("running", "the run goes on: call follow again")
