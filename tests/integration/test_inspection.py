@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from runplan.adapters.git.objects import KEEPER, Candidates
 from runplan.app.views.diffs import parse_diff
 from runplan.app.views.inspection import (
     RepositoryFacts,
@@ -193,3 +194,10 @@ def test_files_not_yet_committed_count_and_ignored_ones_do_not(tmp_path: Path) -
     assert not seen(repo.path).toolchain.shown_by
     repo.write("tests/new.py", "")
     assert seen(repo.path).toolchain.shown_by == "tests/new.py"
+
+
+def test_a_commit_that_only_keeps_files_is_described_without_a_date(tmp_path: Path) -> None:
+    with opened(make_repo(tmp_path / "app").path) as context:
+        tip = context.tip()
+        kept = Candidates(context.git).commit(context.git.commit(tip).tree, onto=tip, message="Kept\n", by=KEEPER)
+        assert describe_commits(context, [kept]) == {kept: "Kept"}
