@@ -1,11 +1,17 @@
 """A change of files in try.paths is served, and an agent uses it before the change is approved or lands."""
 
+import contextlib
+import os
 import signal
+import socket
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from runplan.adapters.sandbox import serve
 from tests.support.cli import Meanwhile, Project, a_plan, a_project, ended, fix, processes_of, set_up, steps, until
 from tests.support.mounts import obstacle
 
@@ -113,6 +119,26 @@ def test_a_server_that_does_not_accept_is_a_finding_with_the_end_of_its_output(
     port = failed["detail"].partition("port ")[2].partition(" ")[0]
     assert failed["detail"] == detail + why.format(port=port)
     assert processes_of(project.home) == []
+
+
+def test_a_port_that_another_process_serves_is_never_tried() -> None:
+    ranges = (range(first, first + serve.PORTS) for first in range(40000, 60000, serve.PORTS))
+    ports = next(ports for ports in ranges if not any(map(serve.accepts, ports)))
+    env = os.environ | {"RUNPLAN_PORT": str(ports[0]), "RUNPLAN_LOGS": os.devnull}
+    with contextlib.ExitStack() as stack:
+        for port in ports:
+            stack.enter_context(socket.create_server(("127.0.0.1", port)))
+        argv = (sys.executable, serve.__file__, "60", "", "true", "echo", "tried")
+        ran = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
+    taken = f"the ports {ports[0]} to {ports[-1]} of the worktree are taken by other processes\n"
+    assert (ran.returncode, ran.stdout, ran.stderr) == (1, "", taken)
+
+
+def test_no_exit_code_of_the_agent_is_a_finding(project: Project) -> None:
+    project.agent(steps(PAGE) + tried(f"exit = {serve.UNSERVED}"))
+    ran = project.start("1", "auto")
+    assert (ran.code, ran.last) == (1, "runplan: failed: agent-failed"), ran.err
+    assert project.dispatched() == ["implement", "verify", "try", "try"]
 
 
 def test_an_answer_without_findings_is_asked_for_once_more(project: Project, tmp_path: Path) -> None:

@@ -29,15 +29,18 @@ def accepts(port: int) -> bool:
 
 def main(within_s: str, hidden: str, line: str, *command: str) -> int:
     first = int(os.environ["RUNPLAN_PORT"])
-    port = next((port for port in range(first, first + PORTS) if not accepts(port)), first)
+    port = next((port for port in range(first, first + PORTS) if not accepts(port)), None)
+    if port is None:  # the agent would try what another process serves
+        sys.stderr.write(f"the ports {first} to {first + PORTS - 1} of the worktree are taken by other processes\n")
+        return 1
     os.environ["RUNPLAN_PORT"] = str(port)
     log = os.open(os.environ.pop("RUNPLAN_LOGS"), os.O_WRONLY)
     env = {name: value for name, value in os.environ.items() if name not in hidden.split(",")}
     output = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
     server = subprocess.Popen(("/bin/sh", "-c", line), env=env, start_new_session=True, **output)  # type: ignore[call-overload]
     deadline = time.monotonic() + float(within_s)
-    while not accepts(port):
-        code = server.poll()  # one that ends well may have left a server behind
+    while server.poll() or not accepts(port):
+        code = server.returncode  # one that ends well may have left a server behind
         if code or time.monotonic() >= deadline:
             why = f"ended with code {code}" if code else f"accepted no connection on port {port} within {within_s} s"
             sys.stderr.write(f"try.serve ({line}) {why}\n")
@@ -46,7 +49,7 @@ def main(within_s: str, hidden: str, line: str, *command: str) -> int:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: None)  # the agent, which does not inherit this, may have last words
     ended = subprocess.Popen(command).wait()
-    return ended if ended >= 0 else 128 - ended
+    return 1 if ended == UNSERVED else ended if ended >= 0 else 128 - ended
 
 
 if __name__ == "__main__":
