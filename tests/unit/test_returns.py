@@ -221,8 +221,10 @@ def test_the_answer_of_a_trial_without_a_list_of_findings_is_unusable(text: str,
 
 def test_the_findings_and_files_of_a_trial_are_bounded() -> None:
     findings = ["a\n b", *["x" * 5000] * 30]
-    answer = {"status": "partial", "findings": findings, "artifacts": ["a.png"] * 30}
+    files = ["a\0.png"] * 30
+    answer = {"status": "partial", "findings": findings, "artifacts": files, "summary": "a\n b" + "x" * 5000}
     report = parse_trial(json.dumps(answer), "")
     assert isinstance(report, TrialReport)
     assert (report.findings[0], len(report.findings), len(report.files)) == ("a b", MOST_FINDINGS, MOST_FILES)
     assert max(map(len, report.findings)) <= LONGEST_FINDING
+    assert (report.summary[:4], len(report.summary), report.files[0].path) == ("a bx", LONGEST_FINDING, "a.png")

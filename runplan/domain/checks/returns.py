@@ -129,7 +129,7 @@ def parse_trial(file_text: str | None, message: str) -> TrialReport | Unusable:
     parsed = decode_return(file_text, message, _Trial)
     if isinstance(parsed, Unusable):
         return parsed
-    summary = clean_text(parsed.summary)
+    summary = bounded(" ".join(clean_text(parsed.summary).split()), LONGEST_FINDING)
     stated = [text for text in map(clean_text, parsed.findings) if text]
     findings = tuple(bounded(" ".join(text.split()), LONGEST_FINDING) for text in stated[:MOST_FINDINGS])
     if parsed.status is not ReturnStatus.DONE and not findings:
@@ -260,5 +260,5 @@ def _refuse_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def clean_text(text: str | None) -> str:
-    """The text without half surrogate pairs, which JSON can contain and no file and no terminal takes."""
-    return (text or "").strip().encode("utf-8", "replace").decode("utf-8")
+    """The text without half surrogate pairs and NUL, which JSON can contain and no file and no terminal takes."""
+    return (text or "").replace("\0", "").strip().encode("utf-8", "replace").decode("utf-8")
