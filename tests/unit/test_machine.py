@@ -692,7 +692,7 @@ def test_a_change_of_try_paths_is_tried_before_a_person_signs_it_off() -> None:
 def test_a_finding_of_a_trial_starts_a_fixer_that_gets_it_as_an_item() -> None:
     found = replace(TRIAL, findings=("no name", "no colour"))
     state = tried(found)
-    assert (starting(state).role, starting(state).complaint) == ("fix", "the trial found: no name; no colour")
+    assert (starting(state).role, starting(state).complaint) == ("fix", "the trial found: no name; and 1 other finding")
     assert state.work.proof.failed_items == (("Trial 1", "no name"), ("Trial 2", "no colour"))
     failed = failing(tried(found, fixes=0))
     assert (failed.reason, failed.at) == (Reason.VERIFICATION_FAILED, PhaseStep.TRY)

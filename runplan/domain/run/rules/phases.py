@@ -20,6 +20,7 @@ from runplan.domain.run.rules.shared import (
     judge_agent,
     land_candidate,
 )
+from runplan.domain.text import counted
 
 MAX_HANDOVERS = 3  #: fresh agents that continue a phase after a full context
 MAX_SETUPS = 3  #: on one tree for the same reason
@@ -329,7 +330,9 @@ def _try_work(
     """Have an agent use the work, if it changes files of try.paths; a finding starts a fix."""
     proof = phase.proof
     if proof.trial is not None and proof.trial.findings:
-        detail = f"the trial found: {'; '.join(proof.trial.findings)}"
+        first, *others = proof.trial.findings  # the fixer gets all of them as items
+        more = f"; and {counted(len(others), 'other finding')}" if others else ""
+        detail = f"the trial found: {first}{more}"
         return _fix_candidate(started, phase, candidate, Reason.VERIFICATION_FAILED, detail, PhaseStep.TRY)
     is_due = any(matches(pattern, path) for pattern in started.tried for path in phase.changed_files)
     if is_verified or not is_due or proof.trial is not None:
