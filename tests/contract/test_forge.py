@@ -83,6 +83,19 @@ def test_a_pull_request_is_created_once_found_edited_and_merged_once(host: Host)
     assert forge.list_open_files("main") == {}
 
 
+def test_an_open_pull_request_can_be_led_to_another_branch(host: Host) -> None:
+    forge, opened = host.forge, host.open()
+    if isinstance(host.hub, Hub):
+        host.hub.git("update-ref", "refs/heads/next", host.hub.tip("main"))
+    for _ in range(2):
+        forge.retarget(opened.number, "next")
+        moved = forge.read_pull_request(opened.number)
+        assert (moved.base, moved.head, moved.is_open) == ("next", opened.head, True)
+    found = forge.find_pull_request(branch="work", base="main")
+    assert found is not None
+    assert (found.number, found.base) == (opened.number, "next")
+
+
 def test_a_merge_is_refused_until_the_rules_are_met_and_can_be_asked_for_before(host: Host) -> None:
     forge, opened = host.forge, host.open()
     clean = forge.merge_later(opened.number, by_squash(opened.head), queue=False)

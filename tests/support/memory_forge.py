@@ -197,6 +197,9 @@ class MemoryForge:
     def edit_pull_request(self, number: int, *, body: str) -> None:
         self._pulls[number] = replace(self.read_pull_request(number), body=body)
 
+    def retarget(self, number: int, base: str) -> None:
+        self._pulls[number] = replace(self.read_pull_request(number), base=base)
+
     def merge_pull_request(self, number: int, how: m.Merge) -> str | m.NotMerged:
         pull = self.read_pull_request(number)
         if pull.is_merged:

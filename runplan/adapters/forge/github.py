@@ -275,6 +275,10 @@ class GitHub:
     def edit_pull_request(self, number: int, *, body: str) -> None:
         self._repo.get_pull(number).edit(body=body)
 
+    @repeatable("retarget pull request {0}")
+    def retarget(self, number: int, base: str) -> None:
+        self._repo.get_pull(number).edit(base=base)
+
     def merge_pull_request(self, number: int, how: m.Merge) -> Oid | m.NotMerged:
         def happened() -> Oid | None:
             now = self.read_pull_request(number)

@@ -245,6 +245,10 @@ class GitLab:
     def edit_pull_request(self, number: int, *, body: str) -> None:
         self._edit(number, description=body)
 
+    @repeatable("retarget merge request {0}")
+    def retarget(self, number: int, base: str) -> None:
+        self._edit(number, target_branch=base)
+
     @repeatable("mark merge request {0} as ready")
     def mark_ready(self, number: int) -> None:
         pull = self.read_pull_request(number)

@@ -90,6 +90,9 @@ class Forge(IssueTracker, Protocol):
 
     def read_pull_request(self, number: int) -> m.PullRequest: ...
     def edit_pull_request(self, number: int, *, body: str) -> None: ...
+    def retarget(self, number: int, base: str) -> None:
+        """Have an open pull request lead to another branch."""
+
     def merge_pull_request(self, number: int, how: m.Merge) -> Oid | m.NotMerged:
         """The merge commit, or why there is none."""
 

@@ -207,7 +207,7 @@ class Hub:
         for pull in self.pulls.values():
             if pull.state != "open":
                 continue
-            if pull.head not in after:
+            if not {pull.head, pull.base} <= after.keys():
                 pull.state = "closed"
             elif after[pull.head] != pull.sha or before.get(pull.base) != after.get(pull.base):
                 pull.sha, pull.unknown, pull.auto_merge = after[pull.head], self.nulls, pull.auto_merge
@@ -278,6 +278,16 @@ class Hub:
         self.pulls[number] = pull
         self.keep(pull)
         return pull
+
+    def retarget(self, pull: Pull, base: str) -> None:
+        if pull.state != "open":
+            raise Answer(422, "Validation Failed", errors=["Cannot change the base branch of a closed pull request."])
+        if not self.tip(base):
+            raise Answer(422, "Validation Failed", errors=[f"Proposed base branch '{base}' was not found"])
+        if not self.git("rev-list", "--max-count=1", f"refs/heads/{base}..{pull.sha}"):
+            error = f"There are no new commits between base branch '{base}' and head branch '{pull.head}'"
+            raise Answer(422, "Validation Failed", errors=[error])
+        pull.base, pull.unknown = base, self.nulls
 
     def keep(self, pull: Pull) -> None:
         """Name the head of the pull request; the name stays when its branch is deleted."""

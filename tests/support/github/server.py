@@ -181,6 +181,8 @@ def edit_pull(r: Request) -> tuple[int, Any]:
     pull = r.pull
     if len(r.body.get("body", "")) > LONGEST_BODY:
         raise Answer(422, "Validation Failed", errors=[f"body is too long (maximum is {LONGEST_BODY} characters)"])
+    if (base := r.body.get("base", pull.base)) != pull.base:
+        r.hub.retarget(pull, base)
     for name in ("title", "body", "state"):
         if name in r.body:
             setattr(pull, name, r.body[name])

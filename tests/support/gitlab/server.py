@@ -147,6 +147,8 @@ def edit_pull(r: Request) -> tuple[int, Any]:
     names = {number: name for name, number in USERS.items()}
     if "title" in r.body:
         hub.set_title(pull, r.body["title"])
+    if (base := r.body.get("target_branch", pull.base)) != pull.base:
+        hub.retarget(pull, base)
     if "description" in r.body:
         pull.body = hub.act(r.body["description"])
     if "assignee_ids" in r.body:
