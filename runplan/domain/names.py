@@ -147,8 +147,9 @@ def branch(prefix: str, slug: str, phase: str) -> str:
     return f"{prefix}{slug}/{part}"
 
 
-def pull_branch(prefix: str, slug: str) -> str:
-    return f"{prefix}{slug}/pr"
+def pull_branch(prefix: str, slug: str, group: str = "") -> str:
+    """The branch of a plan's pull request, or of that of a group in a stack."""
+    return branch(prefix, slug, f"pr-{group}") if group else f"{prefix}{slug}/pr"
 
 
 def report_path(reports_dir: str, slug: str) -> str:

@@ -13,7 +13,7 @@ from runplan.adapters.agents.environment import describe_missing
 from runplan.adapters.store.protocol import Store
 from runplan.domain.decoding import convert
 from runplan.domain.errors import Fenced, NotFound, RefusedEarly, RunplanError, Unreachable
-from runplan.domain.names import QUEUE, WATCH, WATCHES, pull_branch
+from runplan.domain.names import QUEUE, WATCH, WATCHES
 from runplan.domain.plan.model import parse_plan
 from runplan.domain.run import events as e
 from runplan.domain.run.attempt_parts import MessagesHandled
@@ -28,6 +28,7 @@ from runplan.domain.text import command
 from runplan.domain.times import iso, parse_iso
 from runplan.engine.landing import modes
 from runplan.engine.landing.conversation import find_due
+from runplan.engine.landing.lander import DueMessages
 from runplan.engine.loop import issues, runs
 from runplan.engine.loop.context import slug_of
 from runplan.engine.loop.queue import read_queue
@@ -483,12 +484,18 @@ def look_for_retry(row: WaitRow, owner: RunOwner, now: datetime) -> Answer | boo
     context = owner.context_for(started).for_run(started)
     run = context.settings.run
     forge = modes.open_forge(context.git, run, context.env)
-    pull = forge.find_pull_request(branch=pull_branch(run.branch_prefix, started.slug), base=run.target)
-    if pull is None or not pull.is_open:
-        return False
-    messages = forge.read_activity(pull.number, pull.head).messages
     answers = list_answers(owner.repository.store, row.plan)
-    due = find_due(messages, handled=answers, login=forge.own_login, may_write=forge.may_write, since=since)
+    is_stack = context.settings.pull_request.stack
+    plan = parse_plan(context.git.blob(context.tip(), row.plan) or b"", path=row.plan) if is_stack else None
+    pull = None
+    due = DueMessages()
+    for pull in modes.list_open(forge, context.settings, started.slug, plan):
+        messages = forge.read_activity(pull.number, pull.head).messages
+        due = find_due(messages, handled=answers, login=forge.own_login, may_write=forge.may_write, since=since)
+        if due.commands:
+            break
+    if pull is None:
+        return False
     if not due.commands or due.commands[-1].is_stop:
         return not due.commands
     again = replace(started, command=0, settings="", review=(), remarks=())  # the settings of now

@@ -80,7 +80,9 @@ def _times(evidence: Evidence, phase: str) -> int:
 def _landed(evidence: Evidence) -> list[tuple[str, str]]:
     """(subject, phase by its trailer) of the target's commits, oldest first."""
     form = "--format=%s%x00%(trailers:key=Runplan-Phase,valueonly,separator=%x20)"
-    rows = (line.split("\0") for line in evidence.target.git("log", "--reverse", form, MAIN).splitlines())
+    rows = (
+        line.split("\0") for line in evidence.target.git("log", "--reverse", "--topo-order", form, MAIN).splitlines()
+    )
     return [(subject, phase) for subject, phase in rows if phase]
 
 
@@ -283,12 +285,12 @@ def the_checkout_is_as_it_was(evidence: Evidence) -> Iterator[str]:
 
 
 def one_pull_request_was_merged_once(evidence: Evidence) -> Iterator[str]:
-    """One pull request and one merge of each plan, one more after an undo; at most one comment; no branch left."""
+    """One pull request and merge of each plan or group, one more after an undo; at most one comment; no branch left."""
     hub = pull_requests(evidence.project.home.parent)
     if hub is None:
         return
     plans = len(evidence.scene.plans) if evidence.scene.queued else 1
-    pulls = plans + evidence.scene.undoes + bool(evidence.scene.subplan)
+    pulls = plans + evidence.scene.undoes + bool(evidence.scene.subplan) + bool(evidence.scene.group)
     if (merged := [pull.merged for pull in hub.pulls.values()]) != [True] * pulls or hub.merges != pulls:
         yield f"pull requests merged: {merged}, {hub.merges} merges"
     issue = hub.issues[ISSUE]

@@ -84,7 +84,7 @@ def _serve(place: Path, repo: Repo) -> None:
     """Serve the remote as GitHub does; every push of a plan's branch starts a check that passes."""
     hub = Hub(_bare(place))
     hub.git("config", "http.receivepack", "true")
-    hub.on_push = lambda branch, sha: hub.check(sha) if branch.endswith("/pr") else None
+    hub.on_push = lambda branch, sha: hub.check(sha) if "/pr" in branch else None
     hub.issues[ISSUE] = Issue(number=ISSUE, title="Bug", body="")
     while len(SERVERS) > MOST_SERVERS:
         SERVERS.pop(next(iter(SERVERS))).__exit__()
@@ -219,6 +219,7 @@ class Scene:
     planned: bool = False  #: whether agents write the plan, which a person approves
     queued: bool = False  #: whether a person has the daemon work on the queue of plans
     subplan: str = ""  #: the plan that does the last phase of the first one, `S`
+    group: tuple[str, ...] = ()  #: the phases that share the second pull request of a stack
 
     @property
     def phases(self) -> tuple[str, ...]:
@@ -248,6 +249,13 @@ SCENES = (
         about="two phases, whose bookkeeping is one commit at the end of a pull request",
         plans=TWO,
         settings='[pull_request]\nbookkeeping = "squash"\n',
+    ),
+    Scene(
+        name="stacked",
+        about="three phases in a stack of two pull requests",
+        plans=THREE,
+        settings="[pull_request]\nstack = true\n",
+        group=("2", "3"),
     ),
     Scene(name="failing", about="the first attempt fails, the second continues and lands", plans=ONE, fails="fail"),
     Scene(name="stopped", about="a person stops the run, and starts it again", plans=TWO, stops=True),
@@ -287,6 +295,9 @@ def _plan(scene: Scene, name: str) -> str:
     for phase in phases if scene.apart else ():
         heading = f"## Phase {phase} — Step {phase}\n"
         plan = plan.replace(heading, f"{heading}\nTouches: {phase}.txt\n")
+    for phase in scene.group:
+        heading = f"## Phase {phase} — Step {phase}\n"
+        plan = plan.replace(heading, f"{heading}\nPull-request: `rest`\n")
     return plan
 
 

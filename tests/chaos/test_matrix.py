@@ -11,6 +11,8 @@ SAMPLE = [
     (World(runner="daemon", scene="two", way="cherry-pick"), 1),
     (World(runner="daemon", scene="failing", way="pr"), 1),
     (World(runner="foreground", scene="squashed", way="pr"), 2),
+    (World(runner="foreground", scene="stacked", way="pr"), 2),
+    (World(runner="daemon", scene="stacked", way="pr"), 1),
     (World(runner="foreground", scene="plan", way="cherry-pick"), 1),
     (World(runner="daemon", scene="plan", way="direct"), 1),
     (World(runner="foreground", scene="nested", way="cherry-pick"), 1),

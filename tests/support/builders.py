@@ -12,7 +12,7 @@ from runplan.adapters.configuration.load import Layer, LoadedSettings, merge_lay
 from runplan.adapters.store.sqlite import SqliteStore
 from runplan.domain.plan.marks import NoWorkKind
 from runplan.domain.run import actions as a, events as e
-from runplan.domain.run.attempt_parts import TrialJudged
+from runplan.domain.run.attempt_parts import LandingRefused, TrialJudged
 from runplan.domain.run.attempts import WorkAttempt
 from runplan.domain.run.dispatch import Ending
 from runplan.domain.run.kinds import Beginning, GateAnswer, Mode, ProofKind, Reason, Role
@@ -368,7 +368,7 @@ class Chance:
             case "moved":
                 return [*before, e.LandingMoved(tip="c4")]
             case "refused":
-                return [*before, e.LandingRefused(why="protected branch")]
+                return [*before, LandingRefused(why="protected branch")]
             case _:
                 self._marked = not before and phase.delivery.candidate is None
                 return before or [e.Landed(id="l", phase=phase.chosen.phase, tip="c3", code="c2")]

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from runplan.domain.plan.marks import NoWorkKind
 from runplan.domain.run import actions as a, events as e
-from runplan.domain.run.attempt_parts import Setup, SetupDoubted, SetupReused, TrialJudged
+from runplan.domain.run.attempt_parts import LandingRefused, Setup, SetupDoubted, SetupReused, TrialJudged
 from runplan.domain.run.attempts import WorkAttempt, open_questions
 from runplan.domain.run.decide import decide
 from runplan.domain.run.dispatch import Ending
@@ -202,7 +202,7 @@ def test_a_held_landing_with_a_time_wakes_then_and_lands_again() -> None:
 def test_a_target_that_refuses_the_candidate_ends_the_phase_as_protected() -> None:
     refused: list[e.Event] = [
         e.LandingStarted(id="l", ref="r", old="c1", new="c3", code="c2"),
-        e.LandingRefused(why="hook declined"),
+        LandingRefused(why="hook declined"),
     ]
     decision = decide(landing(*refused))
     assert decision.actions == (a.Fail(reason=Reason.PROTECTED, at=PhaseStep.LAND, detail="hook declined"),)

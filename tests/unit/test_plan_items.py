@@ -131,14 +131,26 @@ UNKNOWN = "runplan does not know {}:, which has no effect; did you mean {}:?"
         ("Depend on: 1", UNKNOWN.format("Depend on", "Depends on")),
         ("Goal: x\n\nExecution mode: direct", UNKNOWN.format("Execution mode", "Execution")),
         ("Verifer: `codex`", UNKNOWN.format("Verifer", "Verifier")),
-        ("Pull-request: `own`.", "Pull-request: is not supported yet and has no effect"),
         *(
             (body, "")
-            for body in ("Tests: cover the edge cases", "Tests: `a.py` passes", "Effort: 2 days", "Agent: `codex`")
+            for body in (
+                "Tests: cover the edge cases",
+                "Tests: `a.py` passes",
+                "Effort: 2 days",
+                "Agent: `codex`",
+            )
         ),
         *(
             (body, "")
-            for body in ("Note: `x`", "Cost: low", "Owner: Anna", "Ex: src", "File: `src/a.py`", "Touches: a")
+            for body in (
+                "Pull-request: `x`",
+                "Note: `x`",
+                "Cost: low",
+                "Owner: Anna",
+                "Ex: src",
+                "File: `src/a.py`",
+                "Touches: a",
+            )
         ),
         *((body, "") for body in ("### Design\n\nTouch: the wire", "```\nTouch: x\n```", "Touch the wire: twice")),
     ],

@@ -1,6 +1,6 @@
 """A repository on a forge, its pull requests, checks and issues as plain values."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
 
 from msgspec import Struct
@@ -178,9 +178,9 @@ class NotMerged(Struct, frozen=True, kw_only=True):
 
 
 def open_conflicts(
-    files: Mapping[int, Sequence[str]], patterns: Sequence[str], *, our_number: int = 0
+    files: Mapping[int, Sequence[str]], patterns: Sequence[str], *, own: Collection[int] = ()
 ) -> dict[int, str]:
     """The open pull requests, without our own, that change a file which the patterns cover; with one such file."""
-    others = ((number, changed) for number, changed in sorted(files.items()) if number != our_number)
+    others = ((number, changed) for number, changed in sorted(files.items()) if number not in own)
     covered = ((number, next((path for path in changed if covers(patterns, path)), "")) for number, changed in others)
     return {number: path for number, path in covered if path}

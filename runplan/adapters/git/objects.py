@@ -280,8 +280,13 @@ class Candidates:
             made.append(tip)
         return self._built(made, tree, onto)
 
-    def merge(self, ours: Oid, theirs: Oid) -> tuple[Oid, tuple[str, ...]]:
-        """The tree of a merge of two commits, and the paths in which it has conflict markers."""
+    def merge(self, ours: Oid, theirs: Oid, *, since: Oid = "") -> tuple[Oid, tuple[str, ...]]:
+        """The tree of a merge of two commits, and the paths in which it has conflict markers.
+
+        `since`, a commit below `ours`, counts as the merge base.
+        """
+        if since:
+            theirs = self.commit(self._tree(theirs), onto=since, message="temporary", by=KEEPER)
         ran = self._git.run("merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", ours, theirs, ok=(0, 1))
         tree, *paths = os.fsdecode(ran.out).rstrip("\0").split("\0")
         return tree, tuple(sorted(set(paths))) if ran.code else ()

@@ -7,7 +7,6 @@ from runplan.app.operations import runs
 from runplan.app.operations.model import Accepted, Answer, Caller, Declined, Where, operation
 from runplan.app.operations.requests import RetryRequest, UndoRequest
 from runplan.app.operations.start import start_run
-from runplan.domain import names
 from runplan.domain.errors import Busy, NotFound, RefusedEarly
 from runplan.domain.plan.model import parse_plan
 from runplan.domain.run.events import ReviewItem, RunStarted
@@ -64,8 +63,10 @@ def _new_comments(caller: Caller, context: RepositoryContext, last: RunStarted, 
         raise RefusedEarly(f"the last run of {last.plan} landed by {last.landing}; only a pull request has a review")
     run = context.settings.run
     forge = modes.open_forge(context.git, run, context.env)
-    pull = forge.find_pull_request(branch=names.pull_branch(run.branch_prefix, last.slug), base=run.target)
-    if pull is None or not pull.is_open:
+    text = preflight.committed_plan(context.for_plan(last.plan), last.plan, is_compared=False)
+    plan = parse_plan(text, path=last.plan)
+    pull = next(modes.list_open(forge, context.settings, last.slug, plan), None)  # the lowest one of a stack
+    if pull is None:
         raise NotFound(f"{last.plan} has no open pull request; see: {command('runplan', 'status', last.plan)}")
     messages = forge.read_activity(pull.number, pull.head).messages
     due = find_due(messages, handled=list_answers(store, last.plan), login=forge.own_login, may_write=forge.may_write)
@@ -107,7 +108,8 @@ def _undo_phase(caller: Caller, context: RepositoryContext, path: str, wanted: s
             first = command("runplan", "undo", plan.path, upon[0])
             depend = f"phase {upon[0]} depends" if len(upon) == 1 else f"phases {', '.join(upon)} depend"
             raise RefusedEarly(f"{depend} on phase {phase.id}; undo {upon[0]} first: {first}")
-        merged = modes.fetch_merged(context.repository, context.settings.run, slug_of(context, plan.path), context.env)
+        slug = slug_of(context, plan.path)
+        merged = modes.fetch_merged(context.repository, context.settings, slug, context.env, plan)
         landing_to_undo(context.tip(), plan, phase, target=context.target_name, objects=context.git, merged=merged)
     elif (unfinished.mode, unfinished.wanted) != (Mode.UNDO, phase.id):
         ways = f"continue it: {command('runplan', 'retry', path)}; or end it: {command('runplan', 'stop', path)}"

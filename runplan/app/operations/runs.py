@@ -214,6 +214,7 @@ def resolve_request(caller: Caller, context: RepositoryContext, path: str, asked
     plan = preflight.foresee_refusals(context, plan, tip)
     preflight.require_clear(plan)
     preflight.require_executions(context, plan)
+    preflight.require_stackable(context.settings)
     given = PhaseSettings(model=asked.model, effort=asked.effort)
     preflight.list_wanted_agents(context.settings.agents, given)
     wanted = [given, *preflight.list_own(context, plan.phases)]

@@ -13,7 +13,15 @@ from runplan.adapters.store.journal import list_records
 from runplan.adapters.store.protocol import Store
 from runplan.app.operations.model import Caller
 from runplan.domain.run import events as e
-from runplan.domain.run.attempt_parts import HostChanged, SetupDoubted, SetupReused, StepCrashed, TrialJudged, WorkKept
+from runplan.domain.run.attempt_parts import (
+    HostChanged,
+    LandingRefused,
+    SetupDoubted,
+    SetupReused,
+    StepCrashed,
+    TrialJudged,
+    WorkKept,
+)
 from runplan.domain.run.decide import decide
 from runplan.domain.run.dispatch import Ending
 from runplan.domain.run.kinds import REPEATED_WAITS
@@ -49,7 +57,7 @@ LINES: dict[type[e.Event], str] = {
     e.ApprovalAsked: "  approval   needed before it lands",
     e.LandingHeld: "  landing    waits: {0.why}",
     e.LandingMoved: "  landing    the target moved to {0.tip:.12}; building again",
-    e.LandingRefused: "  landing    refused: {0.why}",
+    LandingRefused: "  landing    refused: {0.why}",
     WorkKept: "  not pushed only the host {0.host} has the work: {0.why}",
     StepCrashed: "  crashed    {0.detail} (a defect of runplan)",
     HostChanged: "  host       {0.words}",

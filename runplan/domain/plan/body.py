@@ -108,13 +108,17 @@ def body_of(lines: Lines, first: int, end: int) -> Body:
     return Body(lines, range(first + 1, end), marks_within(lines.parts, first + 1, end), labels, further)
 
 
-def read_settings(body: Body) -> PhaseSettings:
-    """What the lines above the headings of a phase set, such as "Agent: `codex`"; without backticks they are prose."""
+def read_settings(body: Body) -> tuple[PhaseSettings, str]:
+    """What the lines above the headings of a phase set, such as "Agent: `codex`", and its group of a stack.
+
+    Without backticks they are prose.
+    """
     found: dict[str, str] = {}
     for _, key, value in _list_keys(body):
-        if key.lower() in PhaseSettings.__struct_fields__ and (code := re.fullmatch(_CODE, value)):
+        if key.capitalize() in CODE_KEYS and (code := re.fullmatch(_CODE, value)):
             found.setdefault(key.lower(), code[1].strip())
-    return PhaseSettings(**found)
+    group = found.pop("pull-request", "")
+    return PhaseSettings(**found), group
 
 
 def _list_keys(body: Body) -> Iterator[tuple[int, str, str]]:
@@ -130,9 +134,7 @@ def list_unknown_keys(body: Body) -> Iterator[tuple[int, str]]:
     for i, key, value in _list_keys(body):
         keys = (*KEYS, *CODE_KEYS) if re.fullmatch(_CODE, value) else KEYS
         near = nearest_word(key.capitalize(), keys, LIKENESS) if key.lower() not in body.labels else ""
-        if near == "Pull-request" == key:
-            yield i, f"{near}: is not supported yet and has no effect"
-        elif near and near != key:
+        if near and near != key:
             yield i, f"runplan does not know {key}:, which has no effect; did you mean {near}:?"
 
 

@@ -92,6 +92,7 @@ class Phase(Struct, frozen=True):
     note: str = ""  #: the plan's words beside its status, where it is blocked or in progress
     host: tuple[str, ...] = ()  #: labels of the host of a fleet that works on it
     own: PhaseSettings = PhaseSettings()
+    pull_request: str = ""  #: its group in a stack; "" for a pull request of its own
 
     @property
     def unsupported(self) -> str:
@@ -120,6 +121,12 @@ class Plan(Struct, frozen=True, kw_only=True):
         """The phase of that id; case matters only where two differ by nothing else."""
         exact = next((phase for phase in self.phases if phase.id == id_), None)
         return exact or next((phase for phase in self.phases if id_key(phase.id) == id_key(id_)), None)
+
+    @property
+    def stack(self) -> dict[str, tuple[Phase, ...]]:
+        """The groups of a stack of pull requests, the lowest first: neighbours of one `Pull-request:`, or a phase."""
+        keys = [phase.pull_request or phase.id for phase in self.phases]
+        return {key: tuple(phase for phase, of in zip(self.phases, keys, strict=True) if of == key) for key in keys}
 
     def refusals(self, *, strict: bool) -> tuple[Remark, ...]:
         """The remarks for which the plan is refused: the errors, and the warnings too if `strict`."""
@@ -243,6 +250,7 @@ def _build_phase(place: Place, body: Body, waits: Depends) -> Phase:
     if place.text:
         items = tuple(replace(item, line=place.at + 1) for item in items)
     execution = phase_text.read_execution(body)
+    own, pull_request = phase_text.read_settings(body)
     return Phase(
         id=place.id,
         title=place.title,
@@ -264,7 +272,8 @@ def _build_phase(place: Place, body: Body, waits: Depends) -> Phase:
         blocker=place.mark.reason,
         note=place.mark.note,
         host=phase_text.read_labels(body),
-        own=phase_text.read_settings(body),
+        own=own,
+        pull_request=pull_request,
     )
 
 

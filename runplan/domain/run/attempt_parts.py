@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from runplan.domain.run import events as e
 from runplan.domain.run.dispatch import MAX_OVERLOADS, Artifact, Ending, EndingKind
-from runplan.domain.run.kinds import ProofKind, Role, WaitKind
+from runplan.domain.run.kinds import ProofKind, Reason, Role, WaitKind
 from runplan.domain.run.planning_events import StepJudged
 from runplan.domain.text import counted, elapsed
 
@@ -76,6 +76,11 @@ class DispatchRecord(Struct, frozen=True, kw_only=True):
 class StepCrashed(e.Event, frozen=True, kw_only=True):
     detail: str  #: the last line of the traceback
     trace: str  #: its last calls
+
+
+class LandingRefused(e.Event, frozen=True, kw_only=True):
+    why: str
+    reason: Reason = Reason.PROTECTED
 
 
 class MessagesHandled(e.Event, frozen=True, kw_only=True):
@@ -237,7 +242,7 @@ class Delivery(Struct, frozen=True, kw_only=True):
             case e.LandingMoved():
                 carried = self.candidate.patch if self.candidate and self.is_approved and event.ours else ""
                 return replace(self, landing=None, candidate=None, carried=carried, moves=self.moves + (not event.ours))
-            case e.LandingRefused():
+            case LandingRefused():
                 return replace(self, landing=None)
             case HostChanged() if self.landing is None and self.landed is None:
                 return replace(self, candidate=None)  # it is built again, with the same tree

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from runplan.domain.plan.proposal import strip_front_matter
 from runplan.domain.run import attempt_parts as parts, events as e
+from runplan.domain.run.attempt_parts import LandingRefused
 from runplan.domain.run.dispatch import EndingKind
 from runplan.domain.run.kinds import Beginning, GateAnswer, PhaseStep, Reason, Role
 from runplan.domain.run.planning_events import PlanningChosen, ProposalMade, StartQueued, StepJudged
@@ -75,7 +76,7 @@ class Attempt(Struct, frozen=True, kw_only=True):
                 return replace(_add_warnings(attempt, *event.lines), refusal=worse)
             case e.DispatchEnded():
                 return _add_warnings(attempt, *(line for line in describe_refused(event) if line not in self.warnings))
-            case e.LandingRefused():
+            case LandingRefused():
                 return replace(attempt, refusal=(event.reason, event.why))
             case e.PhaseFailed():
                 return replace(attempt, failure=event)

@@ -164,6 +164,7 @@ class Chosen(Event, frozen=True, kw_only=True):
     host: tuple[str, ...] = ()  #: labels of the host of a fleet that works on it
     own: PhaseSettings = PhaseSettings()
     ends: bool = False  #: every other phase of the plan is done
+    group: str = ""  #: of a stack, to whose branch it lands; "" for the plan's own branch
 
 
 class PhaseChosen(Chosen, frozen=True, kw_only=True):
@@ -189,7 +190,8 @@ class RepairChosen(Chosen, frozen=True, kw_only=True):
 
 
 class MergeChosen(Chosen, frozen=True, kw_only=True):
-    merge: str  #: the commit of the target
+    merge: str  #: the commit of the target, or of the branch below in a stack
+    since: str = ""  #: in a stack, the commit to count as the merge base; it is on the target in other commits
 
 
 class CompletionChosen(Chosen, frozen=True, kw_only=True):
@@ -575,11 +577,6 @@ class LandingMoved(Event, frozen=True, kw_only=True):
     ours: bool = False  #: moved by another landing of runplan, which does not count against the limit
 
 
-class LandingRefused(Event, frozen=True, kw_only=True):
-    why: str
-    reason: Reason = Reason.PROTECTED
-
-
 class Landed(Event, frozen=True, kw_only=True):
     id: str
     phase: str
@@ -596,3 +593,5 @@ class Concluded(Event, frozen=True, kw_only=True):
 
     reason: str = ""
     note: str = ""
+    group: str = ""  #: of a stack, whose pull request alone is merged; "" for the whole
+    merged: tuple[str, str] = ("", "")  #: the head of that pull request, and its commit on the target

@@ -310,8 +310,9 @@ def _apply_to_run(state: RunState, event: e.Event) -> RunState:
             return replace(state, claimed=True, claim_at=event.until, warnings=warnings)
         case e.RunEnded():
             return replace(state, ended=event)
-        case e.Concluded():
-            return replace(state, concluded=event)
+        case e.Concluded():  # the next pull request of a stack has its own limits
+            next_one = replace(state, repairs=0, reviews=0, updates=0, waits=0)
+            return next_one if event.group else replace(state, concluded=event)
         case e.LandingMoved() if isinstance(state.chosen, e.CompletionChosen | e.SubplanChosen):
             return replace(state, no_work=None, attempt=None)  # only the plan was to be marked; it is read again
         case _:
@@ -327,7 +328,7 @@ def _begin_attempt(state: RunState, chosen: e.Chosen) -> RunState:
     state = replace(state, no_work=None, attempt=begin_attempt(chosen))
     match chosen:
         case e.MergeChosen():
-            return replace(state, updates=state.updates + 1, review=())
+            return replace(state, updates=state.updates + (not chosen.since), review=())
         case PlanningChosen(planning=planning):
             state = replace(state, revision=None, revisions=state.revisions + 1)
             return _change_lanes(state, lambda lane: replace(lane.state, revision=planning))

@@ -324,6 +324,7 @@ class PullRequestSettings(Struct, frozen=True, kw_only=True):
         "commits of tracker and report: phase (one after each), or squash (one at the end; the branch is pushed anew)",
         one_of("phase", "squash"),
     ] = "phase"
+    stack: Annotated[bool, "one pull request for each phase, or phases of one `Pull-request:`, on the last"] = False
     max_reviews: Annotated[int, "how often an auto run has new messages of reviewers handled by itself; 0: never"] = 3
 
 

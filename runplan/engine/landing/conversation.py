@@ -15,7 +15,7 @@ from runplan.domain.run.dispatch import ItemAnswer, Return
 from runplan.domain.run.events import ReviewItem
 from runplan.domain.run.kinds import WaitKind
 from runplan.domain.text import bounded, command, counted, inert, plain
-from runplan.engine.landing.lander import Commanded, DueMessages, NeedsRepair, Progress, Waiting
+from runplan.engine.landing.lander import Commanded, DueMessages, NeedsRepair, Progress, Sighting, Waiting
 
 MARK = "<!-- runplan"  #: begins the hidden mark in every comment of runplan, whichever account wrote it
 COMMANDS = {"/runplan stop": True, "/runplan retry": False}  #: the first line of a comment, and whether it stops
@@ -190,6 +190,24 @@ def missing_answers(
         text = "\n\n".join(dict.fromkeys(answers[message.id] for message in handled))
         missing.append((newest, _marker(newest), f"{quote}{text}"))
     return missing
+
+
+def converse(
+    forge: Forge, number: int, messages: Sequence[PullMessage], progress: Progress, seen: Sighting
+) -> DueMessages:
+    """Answer the messages that were handled, after asking for a new review; those that are due."""
+    if not messages:
+        return DueMessages()
+    login = forge.own_login
+    answer_handled(forge, number, messages, progress.answers)
+    asked = (messages, progress.answers, progress.began)
+    if seen.due is None or seen.due[0] != asked:
+        due = find_due(messages, handled=progress.answers, login=login, may_write=forge.may_write, since=progress.began)
+        seen.due = (asked, due)
+        with suppress(NotAllowed):
+            for command_ in due.commands:
+                forge.react_to(number, command_.id)
+    return seen.due[1]
 
 
 def answer_handled(forge: Forge, number: int, messages: Sequence[PullMessage], answers: Mapping[str, str]) -> None:

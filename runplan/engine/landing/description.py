@@ -20,6 +20,7 @@ LONGEST_BODY = 65_000  #: characters of a description; GitHub takes 65,536
 #: Names of a template in lower case, in the order in which GitHub looks for it.
 TEMPLATES = (".github/pull_request_template.md", "pull_request_template.md", "docs/pull_request_template.md")
 TEMPLATE_FOLDER = ".github/pull_request_template/"
+TEMPLATE_FOLDERS = (".github/", TEMPLATE_FOLDER, TEMPLATE_FOLDER.upper().replace("GITHUB", "github"), "docs/")
 #: Names of sections and boxes of a template that can be filled: in lower case, without marks.
 SUMMARIES = ("summary", "description", "overview", "why", "motivation", "motivation and context")
 TESTS = ("tests", "testing", "test plan", "how was this tested", "how has this been tested")
@@ -121,10 +122,12 @@ def body_of(
     marks: str = "",
     template: str = "",
     link: Callable[[str, int], str] = lambda _path, _line: "",
+    stack: Sequence[tuple[str, str, str]] = (),
 ) -> str:
     """The description with the progress of the plan; text outside of the marked block stays as it is.
 
-    `link` has the address of a line of a file, and "" for a file that is not there.
+    `link` has the address of a line of a file, and "" for a file that is not there. `stack` has number, title
+    and state of each pull request of a stack.
     """
     # Where the block is too long, the items of the first phases go before those of the last ones. Where that text
     # leaves no space for the block, the description stays as it was.
@@ -141,7 +144,7 @@ def body_of(
         ]
         for phase in plan.phases
     ]
-    top = [f"{BEGIN}{marks}", *describe_change(plan), head, ""]
+    top = [f"{BEGIN}{marks}", *_draw_table(stack), *describe_change(plan), head, ""]
     repairs = ["", "Repairs:", "", *(f"- {_quiet(repair)}" for repair in plan.repairs)] if plan.repairs else []
     bottom = [*repairs, "", FOOTER, END]
     space = LONGEST_BODY - len(re.sub(_BLOCK, "", around, count=1))
@@ -160,6 +163,14 @@ def body_of(
         shown.append(line)
     body = re.sub(_BLOCK, lambda _: "\n".join([*top, *shown, *bottom]), around, count=1)
     return body if len(body) <= LONGEST_BODY else before or template
+
+
+def _draw_table(rows: Sequence[tuple[str, str, str]]) -> list[str]:
+    if not rows:
+        return []
+    shown = ((number, title.replace("<", "&lt;").replace("|", "\\|"), state) for number, title, state in rows)
+    drawn = [f"| {number} | {_quiet(title)} | {state} |" for number, title, state in shown]
+    return ["| stack | title | state |", "|---|---|---|", *drawn, ""]
 
 
 def marks_of(body: str) -> str:

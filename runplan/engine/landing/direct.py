@@ -91,6 +91,40 @@ class RemoteLander:
         """A fetch shows the result of an interrupted push."""
         self._look(landing)
 
+    def delete_branch(self, merged: Oid) -> str:
+        """Delete the branch, unless somebody pushed to it after the merge; a note when it stays."""
+        if self._git.tip(self.ref) is None:
+            return ""
+        self.drop_tracking_refs()  # before the push: a run that is killed after it may never look at the branch again
+        answer = self._remote.push("", old=merged, source=self._tool)
+        if isinstance(answer, push.Taken) or (tip := self._remote.fetch()) is None:
+            return ""
+        stays = f"the branch {self.branch} stays on {self._remote.name}"
+        drop = command("git", "push", self._remote.name, "--delete", self.branch)
+        if tip != merged:
+            later = f"commits were pushed to it after the merge, up to {tip:.12}"
+            return f"{stays}: {later}; open a pull request for them, or drop them: {drop}"
+        if isinstance(answer, push.Uncertain):
+            raise Unreachable(f"the branch {self.branch} was not deleted: {answer.said}")
+        return f"{stays}: {answer.said}"
+
+    def drop_tracking_refs(self) -> None:
+        """Delete the tracking refs of a branch that is gone from the remote; a push makes one in its repository."""
+        with self._git.at(self._git.cwd, f"--git-dir={self._tool}") as tool:
+            for git in (self._git, tool):
+                if git.tip(self.ref) is not None:
+                    git.run("update-ref", "-d", self.ref)
+
+    def advance(self, head: Oid, *, old: Oid) -> None:
+        """Bring the branch to a commit that was landed elsewhere."""
+        answer = self._remote.push(head, old=old, source=self._tool)
+        if not isinstance(answer, push.Taken):
+            raise Unreachable(f"the branch {self.branch} was not pushed: {answer.said}")
+        self._git.update_refs(f"update {self.ref} {head}")
+
+    def merge_base(self, oid: Oid, other: Oid) -> Oid:
+        return self._git.run("merge-base", oid, other, ok=(0, 1)).text
+
     def push_work(self, ref: str, new: Oid, *, old: Oid, is_owner: Callable[[], bool]) -> str:
         """Push work that has not landed; why the remote lacks it, or ""."""
         # Where the ref is not at `old`, an earlier attempt has left it, or a push was not recorded. Only the owner of

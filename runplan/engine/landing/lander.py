@@ -28,6 +28,7 @@ class Landed(Struct, frozen=True, kw_only=True):
     tip: Oid  #: where the target stood when this was seen
     note: str = ""  #: for the user: why a branch did not follow, or which file was kept
     pull: str = ""  #: number and address of the pull request
+    head: Oid = ""  #: of the pull request, when it was merged
 
 
 class Pending(Struct, frozen=True, kw_only=True):
@@ -67,6 +68,7 @@ class Progress(Struct, frozen=True, kw_only=True):
     shows_strangers: bool = False  #: to agents, with a request of an account that may write
     began: float = 0.0  #: the run, in seconds since the epoch
     issues: dict[int, IssueRead] = {}  #: by their numbers, as they were before the work, or a person has answered
+    merged: dict[str, tuple[Oid, Oid]] = {}  #: groups of a stack: heads of their pull requests, and the merges
 
 
 class Waiting(Struct, frozen=True, kw_only=True):
@@ -81,6 +83,8 @@ class NeedsRepair(Struct, frozen=True, kw_only=True):
     title: str
     complaint: str
     merge: bool = False  #: the target is to be merged into it
+    commit: Oid = ""  #: to be merged, instead of the target's tip
+    since: Oid = ""  #: the merge base that counts; "" for that of git
     comments: tuple[ReviewItem, ...] = ()  #: of the review that it handles
 
 
@@ -118,7 +122,11 @@ class Sighting:
 
     def __init__(self) -> None:
         self.forge: Forge | None = None
+        self.groups: dict[str, Sighting] = {}  #: of a stack
+        self.focus = ""  #: the group of the stack whose pull request is worked on
+        self.listed: str | None = None  #: the lowest group when the descriptions of the stack were brought up to date
         self.number = 0  #: of the pull request
+        self.last: PullRequest | None = None  #: as it was when it was read last, open or not
         self.pull: PullRequest | None = None  #: as it was when its description was shown last, if it was open
         self.people = 0  #: the pull request to which labels, assignees and reviewers were added
         self.status: tuple[Oid, str] | None = ("", "")  #: the newest commit status; None when the token may set none

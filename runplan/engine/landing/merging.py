@@ -1,17 +1,22 @@
 """Decides what an open pull request needs before it can be merged, also for the issues of its plan."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
 from runplan.adapters.forge.model import STATUS, CheckState, MergeState, PullCheck, PullRequest, Target
 from runplan.adapters.forge.protocol import IssueTracker
+from runplan.adapters.git.command import Git
 from runplan.domain.errors import NotAllowed, NotFound, RefusedEarly
+from runplan.domain.gitfacts import LANDING, PLAN, TAKEN_BY, Oid, read_trailers
 from runplan.domain.names import digest_of
 from runplan.domain.run.events import IssueRead
 from runplan.domain.run.kinds import Reason, WaitKind
 from runplan.engine.landing.lander import Conclusion, Failed, NeedsRepair, Progress, Waiting
 
+WORKFLOWS = (".github/workflows/", ".gitlab-ci.yml")
+_STARTS = re.compile(rb"\b(push|pull_request|script)\b")  #: events of GitHub, and what every job of GitLab has
 MAX_UPDATES = 5  #: how often the target is merged into the branch because it moved
 
 
@@ -83,6 +88,32 @@ def before_merge(
     if pull.auto_merge:
         return Waiting(kind=WaitKind.MERGE, why=f"{name} is merged when the rules of {pull.base} are met")
     return None
+
+
+def is_ours(git: Git, head: Oid, target: Oid, progress: Progress, plan: str) -> bool:
+    """Whether runplan made every commit of the branch; it does not merge what somebody else has changed."""
+    if progress.pushed and head not in progress.pushed:
+        return False
+    known = [oid for oid in progress.pushed if git.known(oid) is not None]
+    pushed_landings = {read_trailers(git.commit(oid).message).get(LANDING) for oid in known}
+    seen = set[str]()
+    # Commits of the target that were merged into the branch are no first parents.
+    for oid in git.text("rev-list", "--first-parent", head, f"^{target}", "--").split():
+        trailers = read_trailers(git.commit(oid).message)
+        landing = trailers.get(LANDING, "")
+        if trailers.get(PLAN) != plan or not landing:
+            if TAKEN_BY not in trailers:
+                return False
+        elif landing not in seen and landing in pushed_landings and oid not in progress.pushed:
+            return False  # the newest commit of a landing was amended
+        seen.add(landing)
+    return True
+
+
+def list_workflows(git: Git, tip: Oid) -> list[str]:
+    """The files of a commit that start checks for a pull request; plainly those that name such an event."""
+    listed = git.text("ls-tree", "-z", "--name-only", tip, "--", *WORKFLOWS).split("\0")
+    return [path for path in listed if path and _STARTS.search(git.blob(tip, path) or b"")]
 
 
 def missing_checks(checks: Sequence[PullCheck], names: Iterable[str]) -> list[str]:

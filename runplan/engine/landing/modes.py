@@ -1,7 +1,9 @@
 """The landing modes by name. All that differs between them is asked here; a new mode is one module and one case."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from runplan.adapters.forge.model import PullRequest
 from runplan.adapters.forge.protocol import Forge
@@ -12,12 +14,14 @@ from runplan.adapters.git.zones import Zones
 from runplan.domain import names
 from runplan.domain.errors import NotAllowed, RefusedEarly, Unreachable
 from runplan.domain.gitfacts import Oid
+from runplan.domain.plan.model import Plan
 from runplan.domain.settings.schema import RunSettings, Settings, uses_remote
 from runplan.domain.text import command
 from runplan.engine.landing.cherry_pick import CherryPick
 from runplan.engine.landing.direct import Direct
 from runplan.engine.landing.lander import Lander, Sighting
 from runplan.engine.landing.pull_request import PlanPlace, PullRequestLander
+from runplan.engine.landing.stack import TOP, Stack, list_groups
 
 
 def open_lander(
@@ -31,9 +35,18 @@ def open_lander(
     target = Direct(here.git, _open_remote(here, run, run.target, env, forge), tool=tool)
     if forge is None:
         return target
-    remote = _open_remote(here, run, names.pull_branch(run.branch_prefix, plan.slug), env, forge)
     how = settings.pull_request
-    return PullRequestLander(here.git, remote, target=target, tool=tool, plan=plan, settings=how, forge=forge)
+
+    def open_group(group: str) -> PullRequestLander:
+        remote = _open_remote(here, run, names.pull_branch(run.branch_prefix, plan.slug, group), env, forge)
+        seen = plan.seen.groups.setdefault(group, Sighting()) if group else plan.seen
+        own = replace(plan, seen=seen, issues=() if group else plan.issues)  # the last one closes them
+        return PullRequestLander(
+            here.git, remote, target=target, tool=tool, plan=own, settings=how, forge=forge, group=group, stack=stack
+        )
+
+    stack = Stack[PullRequestLander](open_group) if how.stack else None
+    return stack.of(TOP) if stack else open_group(TOP)
 
 
 def open_direct(
@@ -168,13 +181,29 @@ def fetch_branch(here: Repository, run: RunSettings, slug: str, env: Mapping[str
     return tip
 
 
-def fetch_merged(here: Repository, run: RunSettings, slug: str, env: Mapping[str, str]) -> tuple[PullRequest, ...]:
+def list_branches(settings: Settings, slug: str, plan: Plan | None) -> list[str]:
+    """The branches of a plan's pull requests, the lowest of a stack first."""
+    groups = list_groups(plan) if plan and settings.pull_request.stack else [TOP]
+    return [names.pull_branch(settings.run.branch_prefix, slug, group) for group in groups]
+
+
+def list_open(forge: Forge, settings: Settings, slug: str, plan: Plan | None) -> Iterator[PullRequest]:
+    for branch in list_branches(settings, slug, plan):
+        pull = forge.find_pull_request(branch=branch, base=settings.run.target)
+        if pull is not None and pull.is_open:
+            yield pull
+
+
+def fetch_merged(
+    here: Repository, settings: Settings, slug: str, env: Mapping[str, str], plan: Plan
+) -> tuple[PullRequest, ...]:
     """The merged pull requests of a plan, newest first, with their commits; () for another way of landing."""
+    run = settings.run
     if not concludes(run.landing):
         return ()
     forge = open_forge(here.git, run, env)
     there = own_branch(here, run, slug, env)
-    pulls = forge.list_merged(there.branch)
+    pulls = [pull for branch in reversed(list_branches(settings, slug, plan)) for pull in forge.list_merged(branch)]
     fetch = there.fetch_ref
     return tuple(pull for pull in pulls if here.git.known(pull.head) or fetch(f"{pull.refs}/{pull.number}/head"))
 

@@ -35,7 +35,7 @@ from runplan.domain.run.events import Chosen, CompletionChosen, NoWork
 from runplan.domain.run.kinds import Mode, Reason
 from runplan.domain.settings import toolchain
 from runplan.domain.settings.options import Options
-from runplan.domain.settings.schema import FILES, AgentsSettings, AgentTable, uses_remote
+from runplan.domain.settings.schema import FILES, AgentsSettings, AgentTable, Settings, uses_remote
 from runplan.domain.text import command, committing
 from runplan.engine.landing import modes
 from runplan.engine.landing.cherry_pick import CherryPick
@@ -170,7 +170,27 @@ def foresee_refusals(context: RepositoryContext, plan: Plan, tip: str) -> Plan:
         if phase.own.tests and not context.settings.tests.command:
             message = f"phase {phase.id}: Tests: has no effect, because tests.command is not set"
             remarks.append(Remark(phase.heading_line, message))
+        if phase.pull_request and not context.settings.pull_request.stack:
+            message = f"phase {phase.id}: Pull-request: has no effect, because pull_request.stack is not set"
+            remarks.append(Remark(phase.heading_line, message))
+    for group, phases in plan.stack.items() if context.settings.pull_request.stack else ():
+        first, last = (plan.phases.index(phases[end]) for end in (0, -1))
+        if between := [phase for phase in plan.phases[first:last] if phase not in phases]:
+            message = f"phase {between[0].id} is between phases with Pull-request: `{group}`; group neighbours only"
+            remarks.append(Remark(phases[-1].heading_line, message, is_error=True))
     return replace(plan, remarks=tuple(remarks))
+
+
+def require_stackable(settings: Settings) -> None:
+    """Refuse settings that a stack of pull requests cannot have: its branches grow phase by phase, and only grow."""
+    how = settings.pull_request
+    if not how.stack or not modes.concludes(settings.run.landing):
+        return
+    if settings.run.parallel > 1:
+        raise RefusedEarly("pull_request.stack needs phases one by one; set run.parallel to 1, or stack to false")
+    if how.bookkeeping == "squash":
+        why = "pull_request.bookkeeping = squash makes a branch anew, and the pull requests of a stack build on it"
+        raise RefusedEarly(f'{why}; set bookkeeping to "phase", or stack to false')
 
 
 def list_own(context: RepositoryContext, phases: Iterable[Phase]) -> list[PhaseSettings]:

@@ -23,9 +23,10 @@ from runplan.domain.run.state import RunState, failure, open_lanes
 from runplan.domain.text import bounded, command, inert
 from runplan.domain.times import delay_s, iso, parse_iso
 from runplan.engine.landing.conversation import result_marker, to_repair
-from runplan.engine.landing.lander import Commanded, Failed, Landed, NeedsRepair, Progress, Waiting
+from runplan.engine.landing.lander import Commanded, Conclusion, Failed, Landed, NeedsRepair, Progress, Waiting
 from runplan.engine.landing.modes import open_forge
 from runplan.engine.landing.pull_request import PullRequestLander
+from runplan.engine.landing.stack import TOP, find_stale, list_groups
 from runplan.engine.report.sections import describe_kept_work
 from runplan.engine.report.text import indent_block
 from runplan.engine.steps.context import RunContext
@@ -48,18 +49,23 @@ def _pull_request_lander(context: RunContext) -> PullRequestLander:
 
 def conclude(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
     now = context.clock.now()
+    progress = _measure_progress(state, context)
     try:
         with landing_lock(context.claims.locks):
-            answer = _pull_request_lander(context).conclude(_measure_progress(state, context), now=now.timestamp())
+            lander, answer = _conclude_lowest(_pull_request_lander(context).of_group(TOP), progress, context)
     except RateLimited as limit:
         yield e.Paused(kind=WaitKind.MERGE, until=iso(datetime.fromtimestamp(limit.until, UTC)), words=str(limit))
         return
     except NotAllowed:
         _pull_request_lander(context).forget()
         raise
+    context = replace(context, lander=lander)
     match answer:
-        case Landed(note=note):
-            yield e.Concluded(note=note)
+        case Landed(note=note, tip=tip, head=head):
+            merged = (head, tip) if lander.group else ("", "")
+            yield e.Concluded(note=note, group=lander.group, merged=merged)
+            if lander.group:  # the next look follows a wait, however short
+                yield e.Paused(kind=WaitKind.MERGE, until=iso(now), words="the next pull request of the stack follows")
         case Waiting(kind=kind, why=why, issues=issues):
             first_s = context.settings.pull_request.poll_s
             wait_s = delay_s(state.waits + 1, first_s=first_s, longest_s=max(first_s, LONGEST_S), factor=1.5)
@@ -75,6 +81,32 @@ def conclude(action: Action, state: RunState, context: RunContext) -> Iterator[e
             yield e.Concluded(reason=reason, note=why)
         case unreachable:
             assert_never(unreachable)
+
+
+def _conclude_lowest(
+    top: PullRequestLander, progress: Progress, context: RunContext
+) -> tuple[PullRequestLander, Conclusion]:
+    """One step for the pull request; in a stack for the lowest open one, or a merge into one above it."""
+    now = context.clock.now().timestamp()
+    if top.stack is None:
+        return top, top.conclude(progress, now=now)
+    lowest = top.stack.choose_lowest(progress.merged)
+    facts = context.store.list_facts(e.RepairChosen, e.MergeChosen, e.Landed, e.Concluded, plan=context.plan)
+    groups = list_groups(top.stack.read_plan())
+    if stale := find_stale(groups, progress.merged, (fact.event for fact in facts)):
+        return top.stack.of(stale[0]), top.stack.merge_up(*stale)
+    return lowest, lowest.conclude(progress, now=now)
+
+
+def _list_merged(context: RunContext) -> dict[str, tuple[str, str]]:
+    """The groups of a stack whose pull requests are merged, since the last conclusion of the whole plan."""
+    merged: dict[str, tuple[str, str]] = {}
+    for fact in context.store.list_facts(e.Concluded, plan=context.plan):
+        if fact.event.group:
+            merged[fact.event.group] = fact.event.merged
+        elif not fact.event.reason:
+            merged = {}
+    return merged
 
 
 def _measure_progress(state: RunState, context: RunContext) -> Progress:
@@ -96,6 +128,7 @@ def _measure_progress(state: RunState, context: RunContext) -> Progress:
         shows_strangers=context.settings.issues.trust == "all",
         began=parse_iso(context.store.list_facts(e.RunStarted, plan=context.plan)[-1].at).timestamp(),
         issues=_list_known_issues(context),
+        merged=_list_merged(context),
     )
 
 
@@ -109,7 +142,7 @@ def _list_known_issues(context: RunContext) -> dict[int, e.IssueRead]:
                 (told if issue.is_changed else known)[issue.number] = issue
             case e.RunResumed():
                 known |= told
-            case e.Concluded(reason=""):
+            case e.Concluded(reason="", group=""):
                 known, told = {}, {}
     return known
 
@@ -155,7 +188,10 @@ def answer_command(plan: str, *, is_stop: bool) -> str:
 
 def review(action: Action, state: RunState, context: RunContext) -> e.Event:  # noqa: ARG001
     """The comments are quoted: they describe a problem, and give runplan no instructions."""
-    return _choose_repair(to_repair(state.review), context)
+    lander = _pull_request_lander(context).of_group(TOP)
+    if lander.stack is not None:
+        lander = lander.stack.choose_lowest(_list_merged(context))
+    return _choose_repair(to_repair(state.review), replace(context, lander=lander))
 
 
 def list_answers(store: Store, plan: str) -> dict[str, str]:
@@ -177,18 +213,24 @@ def _choose_repair(needed: NeedsRepair, context: RunContext) -> e.RepairChosen |
         items=items or (("P", "The problem is solved, and nothing else has changed."),),
         review=tuple(item.thread for item in comments),
         comments=comments,
+        group=_pull_request_lander(context).group,
     )
     if not needed.merge:
         return repair
-    merge = _pull_request_lander(context).target_tip()
-    return e.MergeChosen(tip=repair.tip, title=repair.title, text=repair.text, items=repair.items, merge=merge)
+    merge = needed.commit or _pull_request_lander(context).target_tip()
+    fields = {name: getattr(repair, name) for name in ("tip", "title", "text", "items", "group")}
+    return e.MergeChosen(**fields, merge=merge, since=needed.since)
 
 
 def merge_target(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
     phase = state.work
     assert isinstance(phase.chosen, e.MergeChosen)
     tip = phase.chosen.tip
-    tree, conflicts = context.candidates.merge(tip, phase.chosen.merge)
+    tree, conflicts = context.candidates.merge(tip, phase.chosen.merge, since=phase.chosen.since)
+    if own := [path for path in conflicts if phase.chosen.since and path in context.bookkeeping]:
+        # In a stack the branch above has the same rows, and more.
+        tree = context.candidates.tree_with(tree, {path: context.candidates.entry(tip, path) for path in own})
+        conflicts = tuple(path for path in conflicts if path not in own)
     made = context.candidates.commit(tree, onto=tip, message=f"{phase.chosen.title}\n", by=context.signature())
     if not conflicts:
         yield e.WorkTaken(head=made, tree=tree, commits=1, files=())

@@ -33,6 +33,7 @@ from runplan.domain.settings.schema import Settings, set_for_phase
 from runplan.domain.text import command
 from runplan.domain.times import git_date, iso
 from runplan.engine.landing.lander import Lander
+from runplan.engine.landing.pull_request import PullRequestLander
 from runplan.engine.report.lessons import choose_lessons, read_lessons
 
 
@@ -75,6 +76,8 @@ class RunContext(OpenRepository, frozen=True, kw_only=True):
         if state.chosen is not None and state.chosen.own != PhaseSettings():
             is_last = state.chosen.ends or (isinstance(state.attempt, WorkAttempt) and state.attempt.is_last)
             context = replace(context, settings=set_for_phase(self.settings, state.chosen.own, is_last=is_last))
+        if state.chosen is not None and state.chosen.group and isinstance(self.lander, PullRequestLander):
+            return replace(context, lander=self.lander.of_group(state.chosen.group))
         is_direct = isinstance(state.chosen, e.PhaseChosen) and state.chosen.direct
         return replace(context, lander=self.direct) if is_direct and self.direct is not None else context
 

@@ -23,6 +23,7 @@ from runplan.domain.plan.folders import split_files
 from runplan.domain.plan.model import Phase, Plan, Status
 from runplan.domain.run import events as e
 from runplan.domain.run.actions import Action
+from runplan.domain.run.attempt_parts import LandingRefused
 from runplan.domain.run.attempts import Attempt, PlanningAttempt, WorkAttempt
 from runplan.domain.run.kinds import Reason
 from runplan.domain.run.planning_events import PlanningChosen
@@ -32,6 +33,7 @@ from runplan.domain.times import iso, parse_iso
 from runplan.engine.landing import modes
 from runplan.engine.landing.lander import Landed, Landing, NotAccepted, Pending, Refused, TargetMoved
 from runplan.engine.landing.pull_request import PullRequestLander
+from runplan.engine.landing.stack import TOP
 from runplan.engine.report import text as report
 from runplan.engine.report.sections import (
     SHORT,
@@ -65,6 +67,7 @@ def build_candidate(action: Action, state: RunState, context: RunContext) -> e.E
     trailers = (*([("Co-authored-by", co_author)] if co_author else []), *trailers_of(context, state))
     by = context.signature()
     is_merge = isinstance(phase.chosen, e.MergeChosen)
+    since = phase.chosen.since if isinstance(phase.chosen, e.MergeChosen) else ""
     if is_merge and onto != phase.chosen.tip:
         return record_move(context, phase.chosen.tip, onto)
 
@@ -77,6 +80,8 @@ def build_candidate(action: Action, state: RunState, context: RunContext) -> e.E
     if is_merge:
         message = g.add_trailers(f"{phase.chosen.title}\n", trailers)
         replayed = context.candidates.whole(phase.work.tree, onto=onto, message=message, by=by)
+        if isinstance(replayed, NothingLeft) and since:  # only the history lacks it
+            replayed = Built(commits=(onto,), tree=phase.work.tree, patch="")
     else:
         base, head = phase.base, phase.work.head
         replayed = context.candidates.replay(base=base, head=head, onto=onto, rewrite=rewrite, whole=phase.squash)
@@ -314,7 +319,7 @@ def build_undo(action: Action, state: RunState, context: RunContext) -> e.Event:
     if row is None or row.status is not Status.DONE:
         return _undone_meanwhile(read.phase)
     here = Repository(root=context.root, common_dir=context.workspace.common_dir, git=context.workspace.user)
-    merged = modes.fetch_merged(here, context.settings.run, context.slug, context.env)
+    merged = modes.fetch_merged(here, context.settings, context.slug, context.env, plan)
     undoable = landing_to_undo(onto, plan, row, target=target, objects=context.objects, merged=merged)
     first_lines = ((oid, context.objects.commit(oid).message.partition("\n")[0]) for oid in undoable.code)
     subjects = [f"    {bounded(line)} ({oid[:12]})" for oid, line in first_lines]
@@ -368,7 +373,7 @@ def land(action: Action, state: RunState, context: RunContext) -> Iterator[e.Eve
             case Refused(reason=TargetMoved(tip=tip)):
                 yield record_move(context, started.old, tip)
             case Refused(reason=NotAccepted(reason=reason, why=why)):
-                yield e.LandingRefused(why=why, reason=reason)
+                yield LandingRefused(why=why, reason=reason)
 
 
 def record_move(context: RunContext, old: str, tip: str) -> e.LandingMoved:
@@ -416,7 +421,10 @@ def _start_landing(state: RunState, context: RunContext) -> e.Event:
         context.candidates.bookkeep, code=code, files=files, by=context.signature(), merged=merged
     )
     new = bookkeep(message=g.add_trailers(f"{subject}\n", trailers))
-    complete = context.plan_at(new)[0].complete
+    lander = context.lander
+    is_lower = isinstance(lander, PullRequestLander) and lander.group != TOP
+    whole = lander.of_group(TOP).known_tip() if isinstance(lander, PullRequestLander) and is_lower else new
+    complete = context.plan_at(whole or new)[0].complete
     fixes = [("Fixes", f"#{number}") for number in state.options.issues]  # a forge closes them when it gets the commit
     if fixes and complete and not modes.concludes(context.settings.run.landing):
         new = bookkeep(message=g.add_trailers(f"{subject}\n", (*fixes, *trailers)))

@@ -88,6 +88,8 @@ def _describe_phase(phase: Phase, *, is_fleet: bool) -> Iterator[str]:
         effect = "" if is_fleet else " (no effect without a fleet)"
         yield f"host: {', '.join(phase.host)}{effect}"
     yield from (f"{name}: {value}" for name, value in asdict(phase.own).items() if value)
+    if phase.pull_request:
+        yield f"pull request: {phase.pull_request}"
     if phase.execution.kind is not ExecutionKind.WORKTREE:
         yield f"execution: {phase.execution.text}"
 
