@@ -10,10 +10,16 @@ from tests.support.daemons import none_left
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Iterator[Project]:
-    """Two phases and an agent that does them well; at the end no process of it is left."""
+def no_process_left(tmp_path: Path) -> Iterator[None]:
+    """For a test that makes its own project."""
     with none_left(tmp_path / "home"):
-        yield a_project(tmp_path, "1", "2")
+        yield
+
+
+@pytest.fixture
+def project(tmp_path: Path, no_process_left: None) -> Project:
+    """Two phases and an agent that does them well; at the end no process of it is left."""
+    return a_project(tmp_path, "1", "2")
 
 
 @pytest.fixture

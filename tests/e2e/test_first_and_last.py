@@ -106,6 +106,7 @@ def test_uninstall_leaves_the_home_to_other_repositories(tmp_path: Path) -> None
     assert other.runplan("status", "X", "--json").json["run"]["state"] == "done"
 
 
+@pytest.mark.usefixtures("no_process_left")
 def test_uninstall_refuses_where_something_would_be_lost(tmp_path: Path) -> None:
     project = a_project(tmp_path, "1")
     project.agent(work())

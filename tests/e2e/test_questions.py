@@ -137,6 +137,7 @@ def test_a_running_agent_that_takes_messages_hears_a_person_at_once(tmp_path: Pa
 
 
 @pytest.mark.promise
+@pytest.mark.usefixtures("no_process_left")
 def test_what_a_person_tells_is_the_first_thing_that_the_next_agent_reads(tmp_path: Path) -> None:
     project = a_project(tmp_path, "1", "2")
     project.agent(work() + work(phase="2"))
