@@ -423,8 +423,12 @@ def begin_work(asked: e.RunStarted, owner: RunOwner) -> Answer:
     """Record the work on ready plans; declined when none is ready, or the same work is under way."""
     store = owner.repository.store
     now = iso(owner.repository.clock.now())
-    if any(row.plan == asked.plan for row in store.list_waits()):
-        return Answer(declined=True, why=f"{asked.plan} is under way; see: runplan queue")
+    if row := next((row for row in store.list_waits() if row.plan == asked.plan), None):
+        is_paused = convert(json.loads(row.about), QueueWork).paused
+        stands = (
+            f"is paused; continue it: runplan resume {row.plan}" if is_paused else "is under way; see: runplan queue"
+        )
+        return Answer(declined=True, why=f"{row.plan} {stands}")
     entries = read_queue(owner.context_for(asked), store)
     first = next((entry for entry in entries if not entry.why), None)
     if first is None:

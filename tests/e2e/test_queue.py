@@ -86,6 +86,8 @@ def test_a_paused_work_begins_no_further_plan_until_it_is_resumed(project: Proje
     assert "queue:2: Paused: by a person; it begins no further plan; begun: plans/A.md" in shown
     assert "Resume: runplan resume queue:2" in shown
     assert states(project, X) == []
+    asked = project.runplan("work", "2", "auto")
+    assert (asked.code, asked.last) == (0, "runplan: queue:2 is paused; continue it: runplan resume queue:2")
     assert project.runplan("resume", "queue:2").code == 0
     until(lambda: states(project, X))
     assert project.runplan("explain", "queue:9").code == 3
