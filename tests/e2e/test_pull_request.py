@@ -146,9 +146,11 @@ def test_a_comment_has_the_daemon_retry_a_failed_run(project: Project, hub: Hub)
 
 def test_a_branch_that_is_behind_is_brought_up_to_date(project: Project, hub: Hub) -> None:
     hub.strict = True
-    theirs = once(hub, lambda: hub.commit("main", {"theirs.txt": "theirs\n"}))
+    note = f"{project.show('main:plans/X.md')}\nA note of a person.\n"
+    theirs = once(hub, lambda: hub.commit("main", {"theirs.txt": "theirs\n", "plans/X.md": note}))
     finished(project, hub)
     assert hub.git("merge-base", "--is-ancestor", theirs[0], "main") == ""
+    assert hub.git("show", "main:plans/X.md").endswith("A note of a person.")
     assert project.dispatched().count("fix") == 0
 
 
@@ -264,7 +266,8 @@ def test_a_reviewer_of_an_auto_run_is_answered_by_a_commit_and_asked_again(proje
     until(lambda: project.rows("SELECT 1 FROM runs WHERE state='done'"))
     assert (project.dispatched().count("fix"), len(pull.comments), pull.review_requests) == (1, 7, ["reviewer"])
     waited = "main requires 1 approving review"  # before the review and after it, however often runplan looked
-    assert [project.runplan(verb, "X").out.count(waited) for verb in ("logs", "explain")] == [2, 2]
+    shown = (project.runplan(*words).out for words in (("logs", "X"), ("explain", "X", "--all")))
+    assert [text.count(waited) for text in shown] == [2, 2]
 
 
 def test_commands_in_comments_retry_and_stop_the_run_once(project: Project, hub: Hub) -> None:
