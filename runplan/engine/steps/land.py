@@ -148,7 +148,7 @@ def trailers_of(context: RunContext, state: RunState) -> tuple[tuple[str, str], 
 
 
 def write_bookkeeping(state: RunState, context: RunContext, onto: str) -> Files | e.Event:
-    """Plan, report and index as they land, made from the target's texts; or what prevents the landing."""
+    """Plan, report and index as they land, made from the texts of `onto`; or what prevents the landing."""
     phase = state.current
     if isinstance(phase, PlanningAttempt):
         return landed_files(phase, context, onto)
@@ -400,7 +400,8 @@ def _start_landing(state: RunState, context: RunContext) -> e.Event:
     onto = candidate.onto if candidate and not (isinstance(attempt, WorkAttempt) and attempt.lands_itself) else code
     if tip != onto or context.objects.tip(code) is None:
         return record_move(context, onto, tip)
-    files = write_bookkeeping(state, context, onto)
+    is_merge = isinstance(attempt.chosen, e.MergeChosen)
+    files = write_bookkeeping(state, context, code if is_merge else onto)  # people may have edited the plan
     if not isinstance(files, dict):
         return files
     match attempt.chosen:
