@@ -97,6 +97,7 @@ def make_run_context(
         seen=seen or Sighting(),
     )
     workspace = opened.workspace
+    needed = (context.root, context.common_dir, workspace.root)
     agents = Agents(
         context.settings.agents,
         root=context.root,
@@ -105,12 +106,7 @@ def make_run_context(
         caller=context.env,
         tests=context.settings.tests,
         trial=context.settings.trial,
-        places=Places(
-            workspace.homes,
-            (context.root, context.common_dir, workspace.root),
-            workspace.hide_secrets(),
-            prepare_image(context),
-        ),
+        places=Places(workspace.homes, needed, workspace.hide_secrets(), prepare_image(context)),
         git_config=workspace.agent_config,
     )
     agents.remove_leftovers(opened.dispatches.list_live)
