@@ -248,18 +248,11 @@ class Walk(RuleBasedStateMachine):
             self.simulation.store.close()
 
 
-class FurtherWalk(Walk):
-    """Three quarters of the walks: Hypothesis takes the seed from the source of the class."""
-
-
-@pytest.mark.parametrize(
-    ("walk", "count"), [(Walk, WALKS // 4), pytest.param(FurtherWalk, WALKS * 3 // 4, marks=pytest.mark.rest)]
-)
-def test_every_walk_keeps_the_promises(walk: type[Walk], count: int) -> None:
+def test_every_walk_keeps_the_promises() -> None:
     run_state_machine_as_test(
-        walk,
+        Walk,
         settings=settings(
-            max_examples=count,
+            max_examples=WALKS,
             stateful_step_count=STEPS,
             deadline=None,
             derandomize="WALKS" not in os.environ,
