@@ -7,6 +7,8 @@ import pytest
 
 from tests.support.cli import Meanwhile, Project, a_project
 from tests.support.daemons import none_left
+from tests.support.github.hub import Hub
+from tests.support.github.server import StandIn, on_github
 
 
 @pytest.fixture
@@ -25,3 +27,14 @@ def project(tmp_path: Path, no_process_left: None) -> Project:
 @pytest.fixture
 def meanwhile(tmp_path: Path) -> Meanwhile:
     return Meanwhile(tmp_path)
+
+
+@pytest.fixture
+def server(project: Project, tmp_path: Path) -> Iterator[StandIn]:
+    with on_github(project, tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+def hub(server: StandIn) -> Hub:
+    return server.hub

@@ -36,11 +36,6 @@ def server(project: Project, tmp_path: Path) -> Iterator[StandIn]:
         yield running
 
 
-@pytest.fixture
-def hub(server: StandIn) -> Hub:
-    return server.hub
-
-
 # --- a person asks for one -------------------------------------------------------------------------------
 
 HOSTILE = """\

@@ -42,17 +42,6 @@ def project(tmp_path: Path) -> Iterator[Project]:
     end_processes_of(project.home)
 
 
-@pytest.fixture
-def server(project: Project, tmp_path: Path) -> Iterator[StandIn]:
-    with on_github(project, tmp_path) as running:
-        yield running
-
-
-@pytest.fixture
-def hub(server: StandIn) -> Hub:
-    return server.hub
-
-
 def finished(project: Project, hub: Hub) -> Ran:
     """Start the plan; it ends with one merged pull request and nothing left behind."""
     ran = project.start("finish", "auto", "pr")

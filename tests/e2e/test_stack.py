@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.cli import Project, a_project, end_processes_of, fix, set_up, work
 from tests.support.github.hub import Hub
-from tests.support.github.server import StandIn, on_github
+from tests.support.github.server import StandIn
 from tests.support.gitlab.server import on_gitlab
 
 STACKED = {"RUNPLAN_PULL_REQUEST_STACK": "true"}
@@ -18,17 +18,6 @@ def project(tmp_path: Path) -> Iterator[Project]:
     project = a_project(tmp_path, "1", "2", "3", **STACKED)
     yield project
     end_processes_of(project.home)
-
-
-@pytest.fixture
-def server(project: Project, tmp_path: Path) -> Iterator[StandIn]:
-    with on_github(project, tmp_path) as running:
-        yield running
-
-
-@pytest.fixture
-def hub(server: StandIn) -> Hub:
-    return server.hub
 
 
 @pytest.mark.promise
