@@ -167,15 +167,14 @@ def parse_plan(text: bytes, *, path: str) -> Plan:
     _refuse_cycle(phases, lines, reading.format)
     status = PlanStatus.ACTIVE if reading.format in OWN_FRONT else _plan_status(lines, reading)
     left = [phase for phase in phases if phase.status is not Status.DONE]
-    unsupported = [phase for phase in left if phase.unsupported]
-    remarks += [Remark(row.execution.line, f"phase {row.id} {row.unsupported}", is_error=True) for row in unsupported]
+    wrong = ((row.execution.line, f"phase {row.id} {row.unsupported}") for row in left if row.unsupported)
+    remarks += [Remark(line, words, is_error=True) for line, words in wrong]
     after = lines.find_field("after")
     numbers = (field.value.strip("# \t") for field in lines.fields if field.key == "issue")
     if left and status is PlanStatus.COMPLETE:
         ids = ", ".join(phase.id for phase in left)
         remarks.append(Remark(left[0].line, f"the plan says complete, but not done: {ids}"))
-    # The first heading of level 1 is the title, unless it is a phase.
-    titles = [heading for heading in lines.headings if heading.level == 1][:1]
+    titles = [heading for heading in lines.headings if heading.level == 1][:1]  # unless that is a phase
     title = next((heading.text for heading in titles if all(place.first != heading.at for place in reading.places)), "")
     title = re.sub(r"\A(?:plan|tasks)[ \t]*[:—–-][ \t]*", "", title, flags=re.IGNORECASE)
     return Plan(
