@@ -118,7 +118,7 @@ _FEW = 10  #: plans that a message names
 
 
 def find_plan(word: str, plans: Sequence[str], *, place: str, gone: Sequence[str] = ()) -> str:
-    """The plan that `word` names; those that are `gone`, but have runs, come last; `place` is their directory."""
+    """The plan that `word` names; those that are `gone`, but have runs, come last; `place` says where they are."""
     looks = [[plan for plan in (*plans, *gone) if PurePosixPath(word) == PurePosixPath(plan)]]
     for among in (plans, gone):
         looks.append([plan for plan in among if is_named(word, plan)])
@@ -126,13 +126,14 @@ def find_plan(word: str, plans: Sequence[str], *, place: str, gone: Sequence[str
     if matched := next(filter(None, looks), []):
         if len(matched) == 1:
             return matched[0]
-        raise NotFound(f"{word} may be {', '.join(matched[:-1])} or {matched[-1]}; say which")
+        listed = f"{', '.join(matched[:-1])} or {matched[-1]}"
+        raise NotFound(f"{word} may be {listed}; say which" if word else f"say which plan: {listed}")
     stems = {PurePosixPath(plan).stem: plan for plan in plans}
     near = nearest_word(PurePosixPath(word).stem, stems, 0.6)
     more = f" and {len(plans) - _FEW} more" if len(plans) > _FEW else ""
     known = f"; there are: {', '.join(plans[:_FEW])}{more}" if plans else "; there is none yet"
     hint = f"; did you mean {stems[near]}?" if near else known
-    raise NotFound(f"{word}: no such plan, neither as a path nor under {place}/{hint}")
+    raise NotFound(f"{word}: no such plan{place}{hint}")
 
 
 def is_named(word: str, plan: str) -> bool:

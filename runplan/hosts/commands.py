@@ -433,7 +433,9 @@ def begin_work(asked: e.RunStarted, owner: RunOwner) -> Answer:
     first = next((entry for entry in entries if not entry.why), None)
     if first is None:
         reasons = "; ".join(f"{entry.plan} {entry.why}" for entry in entries[:MOST_REASONS])
-        return Answer(declined=True, why=f"no plan of the queue is ready{f': {reasons}' if reasons else ''}")
+        return Answer(
+            declined=True, why=f"no plan of the queue is ready{f': {reasons}' if reasons else '; see: runplan queue'}"
+        )
     about = json.dumps(to_builtins(QueueWork(started=asked)))
     store.put_wait(WaitRow(kind=WaitKind.QUEUE, plan=asked.plan, about=about, since=now))
     return Answer(plan=first.plan, fresh=True, run=asked.plan)

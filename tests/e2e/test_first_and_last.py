@@ -49,7 +49,10 @@ def test_start_needs_no_name_where_one_plan_is_open(tmp_path: Path) -> None:
     assert project.runplan("start", "Finish", "auto", "--foreground").code == 0
     assert project.landed() == ["1"]
     done = project.runplan("start")
-    assert (done.code, done.last.startswith("runplan: no plan under plans/ is open")) == (3, True)
+    put_off = "open; to have a plan worked, write status: active into it: plans/Y.md (draft)"
+    assert (done.code, done.last) == (3, f"runplan: no plan under plans/ is {put_off}")
+    assert project.runplan("queue").out == f"No plan is {put_off}\n"
+    assert project.runplan("status").out.startswith("Plans: 1 done, 1 draft\n")
 
 
 @pytest.mark.rest

@@ -127,7 +127,12 @@ def test_a_person_moves_pins_and_unpins(project: Project) -> None:
     ]
     assert project.runplan("queue", "unpin", "B").code == 0
     assert [plan for plan, _ in queued(project)] == [X, A, B]
-    assert project.runplan("queue", "move", "nothing", "1").code == 3
+    absent = f"runplan: nothing: no such plan in the queue; there are: {X}, {A}, {B}"
+    assert (project.runplan("queue", "move", "nothing", "1").code, project.runplan("queue", "pin", "nothing").last) == (
+        3,
+        absent,
+    )
+    assert project.runplan("queue", "pin").last == f"runplan: say which plan: {X}, {A} or {B}"
     assert project.runplan("queue", "move", "X").code == 2
     assert [entry.plan for entry in runplan.open(project.path, env=project.env).queue()] == [X, A, B]
 

@@ -75,7 +75,7 @@ def work(caller: Caller, request: WorkRequest) -> Answer:
 def queue(caller: Caller, request: QueueRequest) -> Answer:
     with caller.open(lenient=True) as context:
         order = [entry.plan for entry in read_queue(context, context.store())]
-        plan = names.find_plan(request.plan, order, place="the queue")
+        plan = names.find_plan(request.plan, order, place=" in the queue")
         with closing(open_store(context.journal)) as store:
             places = store.list_places()
             match request.action:

@@ -11,7 +11,7 @@ from runplan.app.operations import runs
 from runplan.app.operations.model import Answer, Caller, Declined, Where, operation
 from runplan.app.operations.requests import StartRequest, WatchIssuesRequest
 from runplan.app.views.plans import read_plans
-from runplan.app.views.status import PlanState
+from runplan.app.views.status import PlanState, describe_put_off
 from runplan.domain import names
 from runplan.domain.errors import NotFound, RefusedEarly, UsageError
 from runplan.domain.plan.marks import ExecutionKind, PhaseSettings, PlanStatus, Status
@@ -64,7 +64,8 @@ def _read_words(caller: Caller, context: RepositoryContext, request: StartReques
             unfinished = [view.plan for view in plans if view.status == PlanStatus.ACTIVE]
             if len(unfinished) != 1:
                 listed = f"{len(unfinished)} plans are open, name one: {', '.join(unfinished)}"
-                none = f'no plan under {context.settings.paths.plans}/ is open; have one written: runplan plan "GOAL"'
+                put_off = describe_put_off(plans) or '; have one written: runplan plan "GOAL"'
+                none = f"no plan under {context.settings.paths.plans}/ is open{put_off}"
                 raise NotFound(listed if unfinished else none)
             plan = unfinished[0]
     asked = parse_words(request.options if plan == request.plan else (*filter(None, [request.plan]), *request.options))

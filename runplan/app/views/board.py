@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from runplan.app.operations.model import Caller
 from runplan.app.views.plans import PlanReader, read_plans
 from runplan.app.views.repositories import find_known, open_known
-from runplan.app.views.status import PlanState, PlanView
+from runplan.app.views.status import PlanState, PlanView, describe_put_off
 from runplan.domain.errors import NotFound, RunplanError
 from runplan.domain.names import QUEUE, digest_of
 from runplan.domain.standing.actions import NextAction
@@ -145,7 +145,8 @@ def read_queue_view(context: RepositoryContext, views: Sequence[PlanView], now: 
     forecast = forecast_phases(outlook, list_landed(context.store())) if count else ""
     works = tuple(view for view in views if view.plan.startswith(QUEUE))
     words = f"{counted(len(ready), 'plan is', 'plans are')} ready. Work on the next one: runplan work"
-    words = "" if works or not plans else words if ready else "No plan is ready; each says why."
+    words = words if ready else "No plan is ready; each says why."
+    words = "" if works else words if plans else f"No plan is open{describe_put_off(views)}"
     return QueueView(plans=tuple(plans), words=words, forecast=forecast, works=works)
 
 

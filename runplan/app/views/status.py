@@ -8,6 +8,7 @@ from msgspec import UNSET, Struct, UnsetType, field
 from msgspec.structs import astuple, replace
 
 from runplan.domain.decoding import convert
+from runplan.domain.plan.marks import PlanStatus
 from runplan.domain.run.kinds import PLANNING_STEPS, UNFINISHED, Mode, RunOutcome, RunStatus, WaitKind
 from runplan.domain.run.rows import PlanFacts, RunRow, ScheduleRow, Work, WorkProgress, wait_of
 from runplan.domain.settings.schedule import describe_delay, next_slot
@@ -120,6 +121,9 @@ class HostView(Struct, frozen=True, kw_only=True, omit_defaults=True):
     until: str = ""  #: the next try
 
 
+PUT_OFF = (PlanStatus.PROPOSED, PlanStatus.DRAFT, PlanStatus.DEFERRED, PlanStatus.ABANDONED)
+
+
 class PlanView(Struct, frozen=True, kw_only=True):
     """One plan (docs/reference.md); one that cannot be parsed, or is gone, has an error and no phases."""
 
@@ -153,6 +157,11 @@ class PlanView(Struct, frozen=True, kw_only=True):
         return self.status == "complete"
 
     @property
+    def is_put_off(self) -> bool:
+        """Whether nothing works on it because its front matter says so, as of a draft."""
+        return self.state is PlanState.OPEN and self.status in PUT_OFF
+
+    @property
     def failed_phases(self) -> list[PhaseView]:
         return [phase for phase in self.phases if phase.failed is not None]
 
@@ -163,7 +172,7 @@ class PlanView(Struct, frozen=True, kw_only=True):
 
 def count_plans(views: Iterable[PlanView]) -> str:
     """How many plans need a person, run and so on; the most urgent first."""
-    words = {
+    words: dict[str, str] = {
         PlanState.WAITING: "waiting for you",
         PlanState.FAILED: "failed",
         PlanState.RUNNING: "running",
@@ -171,8 +180,16 @@ def count_plans(views: Iterable[PlanView]) -> str:
         PlanState.OPEN: "open",
         PlanState.DONE: "done",
     }
-    states = [view.state for view in views if view.answered is UNSET]  # a watch, as of the queue, is no plan
+    plans = [view for view in views if view.answered is UNSET]  # a watch, as of the queue, is no plan
+    states = [view.status if view.is_put_off else view.state for view in plans]
+    words |= {view.status: view.status for view in plans if view.is_put_off}
     return ", ".join(f"{count} {word}" for state, word in words.items() if (count := states.count(state)))
+
+
+def describe_put_off(views: Iterable[PlanView]) -> str:
+    """A clause about the plans that are not worked because of their own status; "" for none."""
+    listed = ", ".join(f"{view.plan} ({view.status})" for view in views if view.is_put_off)
+    return f"; to have a plan worked, write status: active into it: {listed}" if listed else ""
 
 
 def sort_plans(views: Iterable[PlanView]) -> list[PlanView]:

@@ -277,7 +277,8 @@ def plan_path(context: RepositoryContext, word: str) -> str:
     is_on_branch = context.git.object(f"refs/remotes/{context.settings.run.remote}/{branch}:{path}") is not None
     if is_on_branch and path not in (*plans, *gone):
         return path
-    return names.find_plan(names.shown(word), plans, place=context.settings.paths.plans, gone=gone)
+    place = f", neither as a path nor under {context.settings.paths.plans}/"
+    return names.find_plan(names.shown(word), plans, place=place, gone=gone)
 
 
 def plan_in(path: Path) -> Path:

@@ -122,4 +122,4 @@ def print_queue(work: str, *, is_json: bool) -> None:
     lines += [view.host] if view.host else []
     lines = [style.wrap(plain(line), "  ") for line in lines]
     blocks = [lines, plans] if work else [plans, lines]
-    print("\n\n".join("\n".join(block) for block in blocks if block) or "No plan is open.")
+    print("\n\n".join("\n".join(block) for block in blocks if block))
