@@ -204,7 +204,7 @@ def test_server_and_agent_share_a_network_and_the_server_has_no_key_of_the_agent
     assert trial["files"][0]["path"] == "trial-01-home-page.png"
 
 
-def test_doctor_names_who_tries_and_what_is_missing(project: Project) -> None:
+def test_doctor_names_who_tries_and_what_is_missing_which_a_start_refuses(project: Project) -> None:
     seen = project.runplan("doctor").out
     assert f"ok    trial       robot tries changes of web/**; served by: {SERVE}\n" in seen
     set_up(project, settings="[try]\nserve = 'missing-server'\n")
@@ -212,3 +212,7 @@ def test_doctor_names_who_tries_and_what_is_missing(project: Project) -> None:
     set_up(project, settings="[try]\nserve = 'missing-server'\npaths = ['web/**']\n")
     ran = project.runplan("doctor")
     assert (ran.code, "FAIL  trial       `missing-server`: missing-server was not found\n" in ran.out) == (2, True)
+    refused = project.runplan("start", "X", "1", "auto")
+    remedy = "install missing-server, or set try.serve to another command"
+    said = f"runplan: try.serve, `missing-server`: missing-server was not found; {remedy}"
+    assert (refused.code, refused.last, project.dispatched()) == (2, said, [])

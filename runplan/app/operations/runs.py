@@ -323,10 +323,11 @@ def submit_run(caller: Caller, context: RepositoryContext, request: RunRequest, 
 
 
 def admit_agents(caller: Caller, context: RepositoryContext, *, is_new: bool = True) -> None:
-    """Refuse agents that cannot run; say of a new run that they have no sandbox, if one was wanted."""
+    """Refuse agents that cannot run, and a server of trials; say that there is no sandbox, if one was wanted."""
     if context.fleet is not None:
         return  # they run on other machines
     preflight.require_agents(context)
+    preflight.require_server(context)
     demands = read_demands(context.settings.agents, context.settings.tests)
     off = [key for key, mode in demands.modes.items() if mode == "none"]
     if off and len(off) < len(demands.modes) and is_new:

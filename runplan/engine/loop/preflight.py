@@ -397,6 +397,14 @@ def require_prompts(context: RepositoryContext) -> dict[str, Template]:
     return templates
 
 
+def require_server(context: RepositoryContext) -> None:
+    """Refuse a server of trials whose program is missing; the work may bring one that has a path in it."""
+    line = context.settings.trial.serve if context.settings.trial.paths else ""
+    if (program := missing_program(context, line)) and "/" not in program:
+        remedy = f"install {program}, or set try.serve to another command"
+        raise RefusedEarly(f"try.serve, `{line}`: {program} was not found; {remedy}")
+
+
 def missing_program(context: RepositoryContext, line: str) -> str:
     """The first program of a command that this machine lacks; "" for a command in an image."""
     if context.settings.agents.sandbox == CONTAINER:
