@@ -224,9 +224,9 @@ def forecast_phases(phases: Sequence[Outlook], landed: Sequence[PhaseRecord]) ->
     counts = {role: take(partial(PhaseRecord.count_dispatches, role=role)) for role in roles}
     by_role = ", ".join(f"{role} {span(*count)}" for role, count in counts.items() if count[1])
     dispatches = f"{span(*take(lambda record: len(record.dispatched)))} dispatches ({by_role}), " if by_role else ""
-    time = " to ".join(map(in_words, take(lambda record: sum(record.spent.parts.values()))))
+    time = " to ".join(dict.fromkeys(map(in_words, take(lambda record: sum(record.spent.parts.values())))))
     usd = take(lambda record: record.spent.usd)
-    money = f", ${usd[0]:.2f} to ${usd[1]:.2f}" if usd[1] else ""
+    money = f", {' to '.join(dict.fromkeys(f'${part:.2f}' for part in usd))}" if usd[1] else ""
     runs = len({record.run for record in landed})
     rests_on = f"{counted(len(landed), 'landed phase')} of {counted(runs, 'run')} here"
     return f"{dispatches}{time}{money} (p50 to p90 of {rests_on})"
