@@ -25,6 +25,9 @@ Answer = TypeVar("Answer")
 #: Where an agent or check is killed while it works: `<phase>.<role>.<stage>`.
 STAGES = {
     "two": ("1.implement.begun", "1.implement.written", "1.implement.committed"),
+    "told": ("1.implement.committed", "2.implement.begun"),
+    "explored": (".explore.begun", ".explore.written"),
+    "large": (".explore.begun", ".draft.written"),
     "plan": (".explore.begun", ".draft.written", ".critique.begun"),
     "ahead": ("1.gate.begun", "2.implement.written", "1.fix.committed", "3.verify.begun"),
     "dropped": ("2.implement.written", "2.implement.committed"),
@@ -95,7 +98,7 @@ def worlds(runner: str, way: str) -> list[World]:
     return [
         World(runner=runner, scene=scene.name, way=way)
         for scene in scenes.SCENES
-        if runner == "daemon" or not scene.queued
+        if runner == "daemon" or not scene.needs_daemon
     ]
 
 

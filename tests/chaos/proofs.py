@@ -1,6 +1,7 @@
 """Checks of a repository after the last start; each returns the violations."""
 
 import fcntl
+import json
 import os
 import re
 import time
@@ -11,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from runplan.adapters.git.objects import KEEPER
-from tests.chaos.scenes import ANSWERS, EDITED, ISSUE, MAIN, NOTES, Scene, Way, pull_requests
+from tests.chaos.scenes import ANSWERS, EDITED, ISSUE, MAIN, NOTES, WORDS, Scene, Way, pull_requests
 from tests.support.cli import Project, processes_of
 from tests.support.repos import Repo
 
@@ -302,10 +303,12 @@ def one_pull_request_was_merged_once(evidence: Evidence) -> Iterator[str]:
 
 def a_plan_is_written_and_asked_about_once(evidence: Evidence) -> Iterator[str]:
     """One landing of the plan; in each run one proposal, one question, and each step once for each kill."""
-    if not evidence.scene.planned:
+    if not evidence.scene.planned and not evidence.scene.large:
         return
     if (count := sum(phase == "plan" for _, phase in _landed(evidence))) != 1:
         yield f"the plan has landed {count} times"
+    if evidence.scene.large:
+        return
     of_planning = "SELECT run FROM events WHERE type='PlanningChosen'"
     rows = evidence.project.rows(f"SELECT type FROM events WHERE run IN ({of_planning})")
     counts = Counter(kind for (kind,) in rows)
@@ -313,10 +316,29 @@ def a_plan_is_written_and_asked_about_once(evidence: Evidence) -> Iterator[str]:
     for kind in ("ProposalMade", "ApprovalAsked", "Answered"):
         if counts[kind] > runs:
             yield f"{kind} {counts[kind]} times in {runs} runs"
-    if counts["DispatchStarted"] > len(ANSWERS) * runs + evidence.repeats:
+    merges = "explorers" in evidence.scene.settings
+    if counts["DispatchStarted"] > (len(ANSWERS) + merges) * runs + evidence.repeats:
         yield f"{counts['DispatchStarted']} agents in {runs} runs, with {evidence.repeats} kills"
     if runs > 1 and not evidence.stops:
         yield f"{runs} runs for one goal"
+
+
+def words_of_a_person_are_told_once(evidence: Evidence) -> Iterator[str]:
+    """Acknowledged words are recorded once, and the next agent of that run has them first in its prompt."""
+    if not evidence.scene.tells:
+        return
+    told = evidence.project.rows("SELECT run, seq FROM events WHERE type='Told'")
+    if len(told) != 1:
+        yield f"{len(told)} records of what a person told"
+    for run, seq in told:
+        query = "SELECT body FROM events WHERE run=? AND seq>? AND type='DispatchStarted'"
+        dispatches = (json.loads(body) for (body,) in evidence.project.rows(query, run, seq))
+        for id_ in (started["id"] for started in dispatches if started["role"] in ("implement", "fix")):
+            prompt = evidence.project.path / ".git/runplan/dispatch" / id_ / "prompt.md"
+            if prompt.exists() and prompt.read_text(encoding="utf-8").count(WORDS) != 1:
+                yield f"the agent {id_} was not told once"
+    if (count := reports(evidence).count(WORDS)) != 1 and not evidence.stops:
+        yield f"the report has the words {count} times"
 
 
 PROOFS: tuple[Callable[[Evidence], Iterator[str]], ...] = (
@@ -327,4 +349,5 @@ PROOFS: tuple[Callable[[Evidence], Iterator[str]], ...] = (
     the_checkout_is_as_it_was,
     one_pull_request_was_merged_once,
     a_plan_is_written_and_asked_about_once,
+    words_of_a_person_are_told_once,
 )

@@ -86,7 +86,7 @@ class Daemon:
                 waits = trial.situation(trial.scene.subplan)[2] if is_above else situation[2]
                 is_busy = situation[1] in ("queued", "running") or waits in ("checks", "merge")
                 is_busy = is_busy or (is_above and not waits)
-                mine = words and (not is_busy or words[0] == "undo")
+                mine = words and (not is_busy or words[0] in ("undo", "tell"))
                 if mine and situation != answered[plan] and daemon.type(*words):
                     answered[plan] = situation
         daemon.end()

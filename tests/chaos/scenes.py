@@ -25,6 +25,7 @@ MOST_SERVERS = 20
 ISSUE = 7  #: of every plan
 BY_A_PERSON = "begun\nby a person\n"
 SUBJECT = "Change all.txt"
+WORDS = "Use the existing parser."
 
 
 @dataclass(frozen=True)
@@ -158,7 +159,13 @@ try)
     cp 1.txt "${RUNPLAN_RETURN%/*}/seen.txt"
     ;;
 *)
-    cp "answers/$RUNPLAN_ROLE.json" "$RUNPLAN_RETURN"
+    if test -e "answers/$RUNPLAN_ROLE.json"; then cp "answers/$RUNPLAN_ROLE.json" "$RUNPLAN_RETURN"
+    else
+        echo '````markdown'
+        sed -e '/^Execution: plan-first$/d' plans/X.md \
+            | sed "s/^- \[ \] Write 2.txt$/&\n\n### Acceptance Criteria\n\n- [ ] \`test -e 2.txt\`/"
+        echo '````'
+    fi
     stage written
     ;;
 esac
@@ -218,8 +225,14 @@ class Scene:
     pace_s: float = 0  #: how long an agent works
     planned: bool = False  #: whether agents write the plan, which a person approves
     queued: bool = False  #: whether a person has the daemon work on the queue of plans
+    tells: bool = False  #: whether a person tells the first agent something once it has committed
+    large: str = ""  #: the phase that is planned before it is worked
     subplan: str = ""  #: the plan that does the last phase of the first one, `S`
     group: tuple[str, ...] = ()  #: the phases that share the second pull request of a stack
+
+    @property
+    def needs_daemon(self) -> bool:
+        return self.queued or self.tells
 
     @property
     def phases(self) -> tuple[str, ...]:
@@ -279,7 +292,23 @@ SCENES = (
         chained=True,
     ),
     Scene(name="queue", about="a queue of two plans", plans={"X": ("1",), "A": ("2",)}, apart=True, queued=True),
+    Scene(name="told", about="a person tells a running agent something", plans=TWO, tells=True),
     Scene(name="plan", about="agents write the plan, and then work it", plans=TWO, apart=True, planned=True),
+    Scene(
+        name="explored",
+        about="the same, after three agents have explored side by side",
+        plans=TWO,
+        settings="[plan]\nexplorers = 3\n",
+        apart=True,
+        planned=True,
+    ),
+    Scene(
+        name="large",
+        about="a phase that is planned before it is worked",
+        plans=TWO,
+        settings='[plan]\nsteps = ["explore"]\n',
+        large="2",
+    ),
 )
 BY_NAME = {scene.name: scene for scene in SCENES}
 
@@ -292,6 +321,8 @@ def _plan(scene: Scene, name: str) -> str:
     front = "status: active\nafter: X" if scene.queued and name != "X" else front
     plan = a_plan(*rows, depends=depends, front=front)
     plan = plan.replace("- [ ] Write S.txt", f"Execution: plan plans/{scene.subplan}.md")
+    heading = f"## Phase {scene.large} — Step {scene.large}\n"
+    plan = plan.replace(heading, f"{heading}\nExecution: plan-first\n")
     for phase in phases if scene.apart else ():
         heading = f"## Phase {phase} — Step {phase}\n"
         plan = plan.replace(heading, f"{heading}\nTouches: {phase}.txt\n")
@@ -320,9 +351,10 @@ def template(scene: Scene, way: Way, place: Path, *, copies: bool = True) -> Pat
     files = {
         "runplan.toml": SETTINGS
         + (COPIES if copies else "")
-        + scene.settings
-        + (f'landing = "{way.name}"\n' if scene.planned else ""),
+        + (f'landing = "{way.name}"\n' if scene.planned else "")
+        + scene.settings,
         **(answers if scene.planned else plans),
+        **({"answers/explore.json": answers["answers/explore.json"]} if scene.large else {}),
         "agent.sh": AGENT,
         "stage.sh": STAGE,
         "README.md": "hello\n",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tests.chaos import proofs
-from tests.chaos.scenes import ISSUE, MAIN, Scene, Way, merge_open, pull_requests
+from tests.chaos.scenes import ISSUE, MAIN, WORDS, Scene, Way, merge_open, pull_requests
 from tests.support import inject
 from tests.support.cli import Project, processes_of
 from tests.support.forks import Started, starter
@@ -61,7 +61,11 @@ class Trial:
     _undoing: bool = False
 
     def __post_init__(self) -> None:
-        wanted = {WRITTEN: self.scene.contested, COMMITTED: self.scene.stops, self.scene.fails: True}
+        wanted = {
+            WRITTEN: self.scene.contested,
+            COMMITTED: self.scene.stops or self.scene.tells,
+            self.scene.fails: True,
+        }
         for name in (name for name, held in wanted.items() if name and held):
             self._hold(name).touch()
         if self.kill is not None and self.kill.stage:
@@ -117,6 +121,8 @@ class Trial:
         _, state, waits = self.situation(plan)
         if self._is_promised(state, waits):
             return ()
+        if self.scene.tells and self._reached(COMMITTED):
+            return ("tell", plan, WORDS)
         if self._is_worked(plan, state) and (self._is_undone or not self.scene.undoes):
             return ()
         if self._is_worked(plan, state):
@@ -192,7 +198,10 @@ class Trial:
         if self._reached(WRITTEN):
             self.way.person(self.place, self.project.repo)
             self._hold(WRITTEN).unlink()
-        if self._reached(COMMITTED):
+        if self.scene.tells and self._reached(COMMITTED):
+            if self.project.rows("SELECT 1 FROM events WHERE type='Told'"):
+                self._hold(COMMITTED).unlink()
+        elif self._reached(COMMITTED):
             self.codes.append(self.spawn("stop", *self.scene.started).wait(ANSWER_S))
             self._hold(COMMITTED).unlink()
         if self.kill is not None:
