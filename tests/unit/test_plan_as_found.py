@@ -60,6 +60,8 @@ def test_a_task_waits_for_what_blocks_it() -> None:
     boxes = "- [ ] 1. Parse\n  - **Blocks**: Tasks 2\n  - **Blocked By**: None\n- [ ] 3. Sort\n"
     plan = read(f"# P\n{boxes}- [ ] 2. Write\n  - **Blocked By**: Tasks 1, 3 (their types)\n")
     assert outline(plan) == "1 todo W0, 3 todo W0, 2 todo <1 <3 W0"
+    tasks = "### Task 1: A\n**Dependencies:** Phase 2 (the parser)\n### Task 2: B\n**Dependencies**: Task 1, Phase 2\n"
+    assert outline(read(f"# Phase 3\n{tasks}")) == "1 todo W0, 2 todo <1 W0"
 
 
 def test_an_open_box_whose_text_says_done_asks() -> None:

@@ -485,6 +485,10 @@ def test_headings_of_many_kinds_are_phases(text: str, expected: str) -> None:
         ("（已完成）", Status.DONE),
         ("(En Progreso)", Status.IN_PROGRESS),
         ("(Pendiente)", Status.TODO),
+        ("(shipped in this change)", Status.DONE),
+        ("🚧 IN PROGRESS", Status.IN_PROGRESS),
+        ("(active)", Status.IN_PROGRESS),
+        ("🔄", Status.IN_PROGRESS),
     ],
 )
 def test_a_heading_may_end_in_what_is_known_of_its_status(end: str, status: Status) -> None:
@@ -506,6 +510,9 @@ OPEN = "## Phase 1: A\n- [ ] a\n## Phase 2: B\n- [ ] b\n"
         ("# T\n**Status:** implemented, see the README\n## Stage 1: A\ntext\n## Stage 2: B\ntext\n", 2),
         ("## Phase 1: A ✅\n## Ideas\n### Phase 2: B\ntext\n", 3),
         ("## Phase 1: A ✅\n## Phase 2 readiness\ntext\n", 2),
+        (f"# T\n```\nPhase 1 ─── A ███ ✅\n```\n{OPEN}", 3),
+        ("## Phase 1: A\ntext\n## Phase 2: B\ntext\n## State\n### Phase 1\n- [x] a\n### Phase 2\n- [ ] b\n", 6),
+        (f"# T\n> **Historical document.** It led to the first version.\n{OPEN}", 2),
     ],
 )
 def test_a_plan_that_says_done_and_todo_of_a_phase_asks(text: str, line: int) -> None:
@@ -611,6 +618,7 @@ def test_a_plan_of_done_phases_asks_about_sections_that_may_be_open(rest: str, s
         ("# 1. Goal\n# 2. Set up\n## Step 1: A\n- a\n## Step 2: B\n- b\n# 3. Rules\n", "the section '1. Goal'"),
         ("### M1 · A\n- [ ] a\n### M2 · B\n- b\n### M3 · C\n- c\n", "the section 'M2 · B'"),
         ("## Docs\n- [ ] a\n## Gaps\n| # | Gap | Work state |\n|--|--|--|\n| 2 | b | ⬜ |\n", "the row of 2"),
+        ("PHASE 1: A\n  a\nPHASE 2: B\n  b\n## Targets\n- [ ] c\n- [ ] d\n", "the line 'PHASE 1: A'"),
         ("## Chores\n- [ ] a\n- [ ] b\n## 1. A\n- c\n## 2. B\n- d\n", "the section '1. A'"),
         (OPEN + "## Rest\n| Id | Task | Status |\n|--|--|--|\n| T7 | c | open |\n| T8 | d | todo |\n", "the row of T8"),
         (
@@ -739,6 +747,9 @@ def test_a_plan_that_may_be_done_is_refused(text: str, expected: str, line: int)
         ("## 1. A\n| ID | Task |\n|--|--|\n| T001 | a |\n## 2. B\n| ID | Task |\n| T002 | b |\n", "1 todo, 2 todo"),
         ("## Fase 1A — A (concluída)\n## **Fase 2**: B\ntext\n", "1A done, 2 todo"),
         ("## Phase 1 (May): A\ntext\n## Phase 2 (June): B\ntext\n", "1 todo, 2 todo"),
+        ("## Phase 1: A\n### Status\n**Completed**\n### Work\na\n## Phase 2: B\n### Status\nOpen\n", "1 done, 2 todo"),
+        ("## 🚧 Phase 1: A\n- [ ] a\n## ⬜ Phase 2: B\n- [ ] b\n", "1 in-progress, 2 todo"),
+        ("## Phase A (now): A\ntext\n## Phase B（later）：B\ntext\n", "A todo, B todo"),
         ("## M0 - A\n- Status: Completed\n## M1 - B\n- Status: Deferred (to v2)\n", "M0 done, M1 blocked"),
     ],
 )
@@ -796,6 +807,8 @@ def test_struck_entries_strange_brackets_and_placeholders(first: str, expected: 
         ("## Phase 5 Overview\ntext\n## Task 5.1: A\na\n## Task 5.2: B\nb\n## Phase 5 Gates\nc\n", "5.1 5.2"),
         ("## Phase 6.1.1: A\n- [ ] a\n## Phase 6.1.2: B\n- [ ] b\n## ✅ Phase 6.1 checklist\ntext\n", "6.1.1 6.1.2"),
         ("## Phase 1 Setup\n- [ ] a\n## Phase 1.5: B\n- [ ] b\n", "1 1.5"),
+        ("## Step 1: A\na\n## Step 2: B\nb\n## Checklist\n- [ ] Step 1–2: fast\n", "1 2"),
+        ("### Task 1: A\na\n### Task 2: B\nb\n## Checklist\n### Phase 3 Completion\n- [ ] c\n", "1 2"),
         ("## Step 1: A\na\n## Step 2: B\nb\n## Done criteria\n- [ ] Step 2 printed it\n- [ ] fast\n", "1 2"),
         (
             "## Parts\n### 1. User\n**Status:** Done\n## Work\n### Phase 1: A\n- [ ] a\n### Phase 2: B\n- [ ] b\n",

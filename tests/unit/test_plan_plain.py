@@ -32,6 +32,8 @@ def described(plan: Plan) -> str:
         ("## List\n### High priority\n- a\n### Low priority (2027)\n- b\n", "order headings", "1:1 2:1"),
         ("## v0.1 (MVP)\n- a\n## v0.2\n- b\n", "numbered headings", "v0.1:1 v0.2:1"),
         ("## Version 1.1 — A\n### 1. x\n### 2. y\n- c\n## Version 1.2 — B\n- b\n", "Version headings", "1.1:2 1.2:1"),
+        ("## P1\n### Parse\n- why\n- how\n### Print\n- why\n## P2\n- c\n", "numbered headings", "P1:2 P2:1"),
+        ("## v1\n### Goal\n- a\n### Work\n- b\n- c\n## v2\n### Goal\n- d\n", "numbered headings", "v1:3 v2:1"),
         (MILESTONES + "## Later\n- c\n", "numbered headings", "M1:1 M2:1"),
         ("## ✅ M1 — A\n- ✅ a\n## M2 — B\n- b\n", "numbered headings", "M1:1+ M2:1"),
         ("## 1. Why\n- x\n## 2. M0：A\n- a\n## 3. M1：B\n- b\n", "numbered headings", "M0:1 M1:1"),

@@ -47,6 +47,7 @@ TODO, BUSY, BLOCKED, DONE = Status.TODO, Status.IN_PROGRESS, Status.BLOCKED, Sta
         pytest.param("not complete", TODO, id="not-complete"),
         pytest.param("not yet done", TODO, id="not-yet"),
         pytest.param("80% done", TODO, id="percent"),
+        pytest.param("In progress (2a ✅)", Status.IN_PROGRESS, id="word-before-glyph"),
         pytest.param("⬚ complete", TODO, id="glyph-before-complete"),
     ],
 )

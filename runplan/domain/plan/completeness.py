@@ -63,6 +63,11 @@ def list_left_out(lines: Lines, reading: Reading) -> Iterator[Remark]:
             passed[f"sections '{word.title()} <number>' are no phases"] = [heading.at for heading in headings]
     for message, places in passed.items():
         yield Remark(places[0] + 1, f"{message} and are left out ({len(places)})")
+    if reading.format in ("todo", "checklist"):
+        prose = (i for i, text in enumerate(lines.texts) if not (lines.inert[i] or text.startswith(("#", "**"))))
+        by_line = {i: marks.read_name(lines.texts[i]) for i in prose if i not in inside}
+        named = [i for i, name in by_line.items() if name and name.unit and name.strong]
+        left |= {f"the line {lines.texts[i][:60]!r}": i for i in named if len(named) > 1}
     suspects = [*series.list_missing(lines, inside), *_list_suspects(lines, reading, outside, excused, series)]
     suspects += _list_siblings(lines, reading)
     left |= {f"the section {heading.text[:60]!r}": heading.at for heading in suspects}

@@ -209,6 +209,8 @@ def _read_line(index: int, value: str, phase_id: str, phases: Phases) -> Depends
 
 def _spelled_out(text: str, phase_id: str, phases: Phases) -> str:
     """The text with Phase for the plan's own word, and ids for phrases like "all previous phases"."""
+    if phases.unit in ("task", "step"):
+        text = re.sub(r"\b([Pp]hases?) (?=#?[0-9])", r"\1 № ", text)  # it is one of another plan
     if phases.unit != "phase":
         text = re.sub(rf"\b{phases.unit}(?=s?\b)", "Phase", text, flags=re.IGNORECASE)
     if phases.aliases:

@@ -35,6 +35,8 @@ _CHINESE = re.compile(
 _NUMERALS = "零一二三四五六七八九"
 COLON = "[:：]"
 _SEPARATOR = re.compile(rf"[*_`]*[ \t]*(?:—|–|·|-+|{COLON}|\.(?![0-9])|\))[*_`]*[ \t]*")
+#: `Phase A (this week): Title`.
+_ASIDE = re.compile(rf"[ \t]*[(（][^()（）]{{1,40}}[)）][*_]*[ \t]*(?:{COLON}|[—–-][ \t])")
 #: Several units at once: `Week 1–2: Title`.
 _RANGE = re.compile(rf"([0-9]{{1,4}})[ \t]*[—–-][ \t]*([0-9]{{1,4}})(?=[*_`]*[ \t]*(?:\Z|[—–(-]|{COLON}))")
 #: `M3-M7`, `M3–M7: Title`.
@@ -70,7 +72,8 @@ def read_name(text: str) -> Named | None:
         return None
     id_ = f"{span[1]}-{span[span.re.groups]}" if span else match[0]
     separator = _SEPARATOR.match(text, match.end())
-    strong = separator is not None or not text[match.end() :].strip(_MARKS)
+    aside = unit and _ASIDE.match(text, match.end())
+    strong = separator is not None or bool(aside) or not text[match.end() :].strip(_MARKS)
     if match[0].isalpha() and re.match(r"-\w", text[match.end() :]):
         return None  # "Task Re-labelling"
     if not strong and not (
@@ -144,10 +147,10 @@ class Mark(Struct, frozen=True):
     note: str = ""  #: the plan's words beside blocked or in progress, or why an unknown status needs a person
 
 
-_GLYPH = "✅|✔|☑|🟡|⏳|⚙|🔴|[⬚⬜]|\\[[xX ]?\\]"
+_GLYPH = "✅|✔|☑|🟡|⏳|⚙|🚧|🔄|🔴|[⬚⬜]|\\[[xX ]?\\]"
 _GLYPHS = {
     **dict.fromkeys(("✅", "✔", "☑", "[x]"), Status.DONE),
-    **dict.fromkeys(("🟡", "⏳", "⚙"), Status.IN_PROGRESS),
+    **dict.fromkeys(("🟡", "⏳", "⚙", "🚧", "🔄"), Status.IN_PROGRESS),
     "🔴": Status.BLOCKED,
 }
 #: Statuses in other languages.
@@ -157,7 +160,7 @@ _DONE_ELSEWHERE = (
 )
 _BEGUN_ELSEWHERE = r"en progreso|en curso|em andamento|en cours|в работе|进行中|進行中|部分実装|実装中"
 _TODO_ELSEWHERE = ("pendiente", "pendente", "por hacer", "à faire", "未开始", "待开始", "待办", "未着手", "未実装")
-_WORD = rf"(?i)\b(?:done|in[ _-]?progress|wip|partial|blocked|{_BEGUN_ELSEWHERE})\b"
+_WORD = rf"(?i)\b(?:done|in[ _-]?progress|active|ongoing|wip|partial|blocked|{_BEGUN_ELSEWHERE})\b"
 _WORDS = {"done": Status.DONE, "blocked": Status.BLOCKED}
 #: Words that mean done at the beginning of a text: "Merged in #12", but not "waits until #12 is merged".
 _FINISHED = (
@@ -189,10 +192,14 @@ WRITTEN_IN_BRACKETS = {Status.DONE: "COMPLETED", Status.TODO: "NOT STARTED"}
 
 @lru_cache(maxsize=1024)
 def read_mark(written: str, note: str = "") -> Mark:
-    """The status in a cell or a status line, and the words beside it; the first glyph decides, else the first word."""
+    """The status in a cell or a status line, and the words beside it; the first glyph or word decides."""
     text = written.replace("_", " ")
     glyph = re.search(_GLYPH, text)
     word = re.search(_WORD, text)
+    if word is not None and word[0].lower() != "blocked" and re.search(_NOT_YET, text[: word.start()]):
+        word = None
+    if glyph is not None and word is not None and word.start() < glyph.start():
+        glyph = None  # `In progress (2a ✅)`
     if glyph is not None and (status := _GLYPHS.get(glyph.group().lower())) is not None:
         if status is Status.IN_PROGRESS and _strip_marks(re.sub(_GLYPH, "", text)) in _TODO - {""}:
             return Mark(Status.TODO)  # `⏳ Pending`
@@ -201,8 +208,6 @@ def read_mark(written: str, note: str = "") -> Mark:
         return Mark(Status.BLOCKED, note=written.strip(" *_"))
     if glyph is None and (re.match(_FINISHED, text) or re.fullmatch(r"\W*100 ?%\W*", text)):
         return Mark(Status.DONE)
-    if word is not None and word[0].lower() != "blocked" and re.search(_NOT_YET, text[: word.start()]):
-        word = None
     if word is None or (glyph is not None and word.group().lower() != "blocked"):
         return Mark(Status.TODO, known=glyph is not None or _strip_marks(text) in _TODO)
     return Mark(status := _WORDS.get(word[0].lower(), Status.IN_PROGRESS), note=_read_note(written, note, status))
@@ -262,14 +267,14 @@ def read_commit(text: str) -> str:
 
 #: A status line up to its value.
 STATUS_LINE = re.compile(
-    rf"[ \t]*(?:[-*>+][ \t]+)?(\*\*)?(?:Status|Statut|Estado|Stato|Статус|状态|狀態|상태)[ \t]*"
+    rf"[ \t]*(?:[-*>+][ \t]+)?(\*\*)?(?:Status|Statut|Estado|Stato|Статус|状态|狀態|ステータス|상태)[ \t]*"
     rf"(?:\*\*{COLON}|{COLON}\*\*|{COLON})[ \t]*",
     re.IGNORECASE,
 )
 #: A status at the end or the beginning of a heading: `## Phase 2: Parser [IN PROGRESS]`, `… (blocked)`, `… — BLOCKED`.
 _OPEN = (
-    r"blocked|in[ _-]?progress|wip|partial|not[ _-]started|pending|planned|to[ -]?do|deferred|skipped|on hold|dropped"
-    rf"|{_BEGUN_ELSEWHERE}|{'|'.join(_TODO_ELSEWHERE)}"
+    r"blocked|in[ _-]?progress|active|wip|partial|not[ _-]started|pending|planned|to[ -]?do|deferred|skipped|on hold"
+    rf"|dropped|{_BEGUN_ELSEWHERE}|{'|'.join(_TODO_ELSEWHERE)}"
 )
 #: The same in the place of a box: `- [WIP] text`.
 BOX_WORD = rf"(?i:{_OPEN}|completed?|done)"
@@ -280,6 +285,11 @@ BRACKETS = (
     r"|(?:—|–|-)[ \t]+(BLOCKED|IN PROGRESS|NOT STARTED|PARTIAL|COMPLETED))[*`_ \t#]*\Z"
     rf"|(?<=[#][ \t]){_BRACKETS}(?=[ \t])"
     r"|(?<=[—–:-])[ \t]+(BLOCKED)(?=:)"
+)
+#: A sign at the end or the beginning of a heading: `## Phase 2: Parser 🚧 IN PROGRESS`, `## ⬜ Phase 3: Writer`.
+SIGN = (
+    rf"(?<=[ \t])([⏳🚧🔄⬜⬚☐]\ufe0f?(?:[ \t]+\**(?i:{_OPEN})\**)?(?=[*_ \t#]*\Z)"
+    r"|(?<=#[ \t])[⏳🚧⬜⬚☐](?=\ufe0f?[ \t]))"
 )
 #: A word there that is no known status, and no priority or part of the work.
 UNKNOWN_BRACKETS = (
@@ -304,7 +314,7 @@ _DONE_WORD = (
     rf"(?:[(（\[]|[—–-][ \t]+){_DONE}(?:[ \t,:]+(?:(?:in|on|at|by)[ \t]+)?"
     rf"(?:[`#v]?[0-9a-f][\w.:#-]{{0,40}}`?|(?:PR|commit|release|sprint|{_MONTH})[ \t][\w #.,]{{1,20}}))?"
     r"[)）\]]?[ \t]*\Z"
-    rf"|[(\[]{_DONE}[ \t]*[,:;—–-][^()\[\]]{{1,60}}[)\]][ \t]*\Z"
+    rf"|[(\[]{_DONE}(?:[ \t]*[,:;—–-]|[ \t]+(?:in this|as|with|via)\b)[^()\[\]]{{1,60}}[)\]][ \t]*\Z"
     rf"|[:：—–][ \t]+(?:(?-i:(?:DONE|COMPLETED?)\b(?![ \t]+[A-Z]{{2}}))|\*\*{_DONE}\*\*)"
     r"(?-i:(?![ \t]+(?!(?:in|on|at|by|with|since|via)\b)[a-z]))"
 )

@@ -538,7 +538,8 @@ def _about_rest(lines: Lines, reading: Reading) -> Iterator[Remark]:
         is_front = text.startswith("status")
         is_of_plan = index < reading.places[0].first and not is_front and not _is_of_part(lines, index)
         says_done = line and read_mark(text[line.end() :]).status is Status.DONE and not re.search(marks.RESERVED, text)
-        if line and is_of_plan and left and re.match(marks.SET_ASIDE, text[line.end() :]):
+        note = text[line.end() :] if line else text if re.match(r"[>*_]", text) else ""
+        if is_of_plan and left and re.match(marks.SET_ASIDE, note):
             yield Remark(index + 1, f"the plan says here that it is set aside, but not done: {left}", is_error=True)
         elif says_done and is_of_plan and left:
             is_error = all(place.mark.status is Status.TODO for place in reading.places)

@@ -115,8 +115,11 @@ def find_sections(lines: Lines, *units: str, levels: Sequence[int] = (2, 3, 4, 1
     level 1 is the title of the plan. A heading below Success Metrics that repeats another one is none.
     """
     named = [heading for heading in lines.headings if heading.name.id and heading.name.unit in units]
-    measures = [heading for heading in lines.headings if heading.level > 1 and is_measure(heading.text)]
+    measures = [h for h in lines.headings if h.level > 1 and is_measure(h.text)]
     inside = {heading.at for measure in measures for heading in marks_within(named, measure.at, measure.end)}
+    checks = (h for h in lines.headings if h.level > 1 and not h.name.id and re.search(marks.NOT_WORK, h.text))
+    checked = {heading.at for check in checks for heading in marks_within(named, check.at, check.end)}
+    named = [heading for heading in named if heading.name.strong or heading.at not in checked]
     headings: dict[int, list[Heading]] = {level: [] for level in levels}
     outside = {id_key(heading.name.id) for heading in named if heading.at not in inside}
     for heading in named:
@@ -188,6 +191,8 @@ def section_places(lines: Lines, sections: Iterable[Heading]) -> tuple[Place, ..
         entries = [entry for entry in marks_within(lines.entries, section.at, section.end) if entry.indent < 2]
         done_parts, left_parts = _split_parts(lines, section)
         brackets = re.search(marks.BRACKETS, lines.texts[section.at])
+        sign = re.search(marks.SIGN, lines.texts[section.at])
+        signed = read_mark(sign[1]) if sign else Mark(Status.TODO)
         if brackets:
             place = replace(place, title=re.sub(marks.BRACKETS, "", place.title).rstrip())
         if (spot := _status_line(lines, section.at, section.end)) is not None:
@@ -202,6 +207,9 @@ def section_places(lines: Lines, sections: Iterable[Heading]) -> tuple[Place, ..
             group = brackets.lastindex or 0
             spots = (Spot("brackets", section.at, *brackets.span(group)), *box_spots(boxes))
             place = replace(place, mark=read_mark(brackets[group]), commit=read_commit(brackets[group]), spots=spots)
+        elif sign and signed.status is not Status.TODO:
+            spots = (Spot("word", section.at, *sign.span(1), ("✅", "⬜")), *box_spots(boxes))
+            place = replace(place, mark=signed, spots=spots)
         elif done := re.search(marks.DONE_TITLE, section.text):
             claim = section.text[done.start() :]
             is_whole = not done.start() or not re.search(marks.RESERVED, claim)
@@ -217,8 +225,8 @@ def section_places(lines: Lines, sections: Iterable[Heading]) -> tuple[Place, ..
             is_partly = any(not marks_within(lines.boxes, part.at, part.end) for part in left_parts)
             mark = Mark(Status.TODO, known=False) if mark.status is Status.DONE and is_partly else mark
             place = replace(place, mark=mark, spots=box_spots(boxes))
-        elif sign := re.search(r"[⬜⬚☐](?=\ufe0f?[*_ \t]*\Z)", lines.texts[section.at]):
-            place = replace(place, spots=(Spot("word", section.at, *sign.span(), ("✅", sign[0])),))
+        elif sign:
+            place = replace(place, spots=(Spot("word", section.at, *sign.span(1), ("✅", sign[1])),))
         elif done_parts:
             left = (Entry(part.at, 0, 0, "", optional=False, text=part.text) for part in left_parts)
             place = replace(place, mark=Mark(Status.TODO if left_parts else Status.DONE), entries=tuple(left))
@@ -273,12 +281,17 @@ def _status_line(lines: Lines, first: int, end: int) -> Spot | None:
     That of another sub-heading is its own, and an indented one that of a list entry.
     """
     is_own = True
+    is_value = False  # the next line is below a heading Status
     for i in range(first + 1, end):
         text = lines.texts[i]
-        if lines.inert[i] or text.startswith(("  ", "\t")):
+        if lines.inert[i] or text.startswith(("  ", "\t")) or not text.strip():
             continue
-        is_own = re.match(r"(?i)#+\W*(?:status|progress)\b", text) is not None if text.startswith("#") else is_own
-        if is_own and (line := marks.STATUS_LINE.match(text)):
+        if text.startswith("#"):
+            is_own = re.match(r"(?i)#+\W*(?:status|progress)\b", text) is not None
+            is_value = re.fullmatch(r"(?i)#+\W*status\W*", text) is not None
+        elif is_value and read_mark(text).known:
+            return Spot("line", i, 0, len(text.rstrip()))
+        elif is_own and (line := marks.STATUS_LINE.match(text)):
             other = marks.NEXT_FIELD.search(text, line.end())
             value = text[: other.start()].rstrip(" \t|·•,;—–") if other else text.rstrip()
             return Spot("line", i, line.end(), max(line.end(), len(value)))
@@ -291,9 +304,13 @@ def list_claims(lines: Lines, unit: str, inside: Container[int]) -> Iterator[tup
     So does a line inside with a date: "PHASE 6 COMPLETED: 2026-03-12".
     """
     said = marks.CLAIM.replace("UNIT", unit)
+    for heading in (heading for heading in lines.headings if heading.name.unit == unit and heading.at not in inside):
+        boxes = marks_within(lines.boxes, heading.at, heading.end)
+        if boxes and all(box.ticked for box in boxes):
+            yield heading.at, [heading.name.id]
     is_below = False
     for i, line in enumerate(lines.texts):
-        if lines.inert[i] or not line.strip() or line.startswith("|"):
+        if (lines.inert[i] and "✅" not in line) or not line.strip() or line.startswith("|"):
             if is_below and i not in inside and (row := read_name(line.partition("|")[2].partition("|")[0])):
                 yield i, [row.id]
             continue

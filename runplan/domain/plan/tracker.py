@@ -45,7 +45,7 @@ def set_status(text: bytes, *, path: str, phase: str, status: Status, commit: st
             case "commit":
                 new = _status_cell(old, f"`{commit}`" if commit else "") if commit or place.commit else old
             case "line":
-                new = (b"" if above.endswith((b" ", b"\t")) else b" ") + words.encode()
+                new = (b"" if above.endswith((b" ", b"\t", b"\n")) else b" ") + words.encode()
             case "brackets":
                 new = marks.WRITTEN_IN_BRACKETS[status].encode()
             case "box" | "word":

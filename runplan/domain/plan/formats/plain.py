@@ -5,6 +5,7 @@ Their statuses are what runplan writes. A text with other signs of finished work
 
 import re
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
@@ -12,7 +13,7 @@ from msgspec.structs import replace
 from runplan.domain.plan import reading
 from runplan.domain.plan.marks import COLON, DONE_LABEL, STATUS_LINE, Mark, Named, Status
 from runplan.domain.plan.reading import Place, Reading, Remark, Spot
-from runplan.domain.plan.scan import LABEL, Heading, Lines, marks_within
+from runplan.domain.plan.scan import LABEL, Entry, Heading, Lines, marks_within
 
 #: Headings that name an order: Now, Next, Later; Short-term Goals; High Priority; TODO, Nice to Have.
 _ORDER = (
@@ -101,6 +102,7 @@ def plain_places(
     others = (other for other in others if other.at not in beside and not reading.is_measure(other.text))
     if any(marks_within(lines.entries, other.at, other.end) for other in others):
         return ()
+    inner_titles = Counter(h.text for s in sections for h in marks_within(lines.headings, s.at + 1, s.end))
     places = []
     for place, section in zip(reading.section_places(lines, sections), sections, strict=True):
         entries = [e for e in marks_within(lines.entries, place.first, place.end) if e.at not in beside]
@@ -112,7 +114,11 @@ def plain_places(
         inner = marks_within(lines.headings, place.first + 1, place.end)
         is_headed = any(re.match(r"[0-9]", h.name.id) and (h.name.strong or "." in h.name.id) for h in inner)
         numbered = [entry for entry in entries if lines.texts[entry.at].lstrip()[0].isdigit()]
-        items = () if is_headed else numbered if len(numbered) > 1 else entries
+        parts = [h for h in inner if h.level == inner[0].level and h.at not in beside]
+        headed = [Entry(h.at, 0, 0, "", optional=False, text=h.text) for h in parts]
+        is_grouped = len(headed) > 1 and entries and headed[0].at < entries[0].at
+        is_grouped = is_grouped and all(inner_titles[h.text] == 1 for h in parts)  # else they are labels like Goal
+        items = () if is_headed else headed if is_grouped else numbered if len(numbered) > 1 else entries
         mark = Mark(Status.DONE) if is_done else place.mark
         places.append(replace(place, title=place.title or section.text, mark=mark, entries=tuple(items)))
     return () if _may_be_done(lines, places) else tuple(places)

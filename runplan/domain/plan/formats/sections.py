@@ -74,8 +74,11 @@ def _read_list(lines: Lines, sections: Sequence[Heading], places: Sequence[Place
     """
     has_line = any(spot.slot in ("line", "brackets") for place in places for spot in place.spots)
     named = [] if has_line else named_boxes(lines, outside=sections, unit=unit)
-    listed = {id_key(name.id) for _, name in named if name.unit}
-    if not named or not (listed.issuperset(id_key(p.id) for p in places) or all(place.is_bare for place in places)):
+    listed = {id_key(name.id) for _, name in named}
+    ids = {id_key(place.id) for place in places}
+    if not named or not (
+        (listed >= ids and named[0][1].unit) or (all(place.is_bare for place in places) and not listed.isdisjoint(ids))
+    ):
         return None
     paired = reading.pair_sections(lines, "checklist", [(name.id, box.at) for box, name in named], sections)
     return replace(read_boxes(lines, named, paired), unit=unit)
