@@ -65,13 +65,10 @@ def get_objects(tree: object, *names: str) -> Iterator[JsonObject]:
     return (value for value in (values if isinstance(values, list) else ()) if isinstance(value, dict))
 
 
-def read_usage(tree: object, sent: str, answered: str, cached: str) -> Usage:
-    """The usage in an object, by the names of its fields; the cached tokens are a part of those sent."""
-    return Usage(
-        input_tokens=get_count(tree, sent),
-        output_tokens=get_count(tree, answered),
-        cached_tokens=get_count(tree, cached),
-    )
+def read_usage(tree: object, cached: str) -> Usage:
+    """The usage in an object; the field `cached` has the part of the sent tokens that came from a cache."""
+    sent, answered, read = (get_count(tree, name) for name in ("input_tokens", "output_tokens", cached))
+    return Usage(input_tokens=sent, output_tokens=answered, cached_tokens=read)
 
 
 def read_tool(name: str, parameters: object, *, denied: bool = False) -> ToolUsed:

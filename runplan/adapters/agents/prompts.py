@@ -227,21 +227,21 @@ def verifier_notes(missing: Rows, doubted: VerdictDoubted | None, instructions: 
     return notes + write_section("Instructions of agents", head, [f"- {path}: {copy}" for path, copy in instructions])
 
 
-def history_notes(rejections: Sequence[str], answers: Pairs) -> str:
+def history_notes(kept: KeptWork | None, rejections: Sequence[str], answers: Pairs) -> str:
+    """What went before: the work of an earlier attempt, and what people said about work on the phase."""
+    notes = ""
+    if kept is not None:
+        head = f"An earlier attempt failed. Its work is on your branch, up to {kept.head[:12]}."
+        head += " Look at it, then continue it."
+        lines = [f"- {item}: {one_line(evidence)}" for item, evidence in kept.failed]
+        outputs = [quote_text(output, f"output of {name}") for name, output in kept.red]
+        failure = f"It failed because: {one_line(kept.complaint)}"
+        notes = write_section("Work so far", head, [failure, *lines, *outputs])
     head = "Work on this phase was proven, but a person rejected it. Your work must address the reasons."
-    notes = write_section("What was rejected", head, [quote_text(reason, "rejection") for reason in rejections])
+    notes += write_section("What was rejected", head, [quote_text(reason, "rejection") for reason in rejections])
     head = "An agent before you asked a person, who answered. Its work is on your branch: look at it, then continue it."
     asked = [text for pair in answers for text in (quote_text(pair[0], "question"), quote_text(pair[1], "answer"))]
     return notes + write_section("What was answered", head, asked)
-
-
-def kept_note(kept: KeptWork) -> str:
-    head = (
-        f"An earlier attempt failed. Its work is on your branch, up to {kept.head[:12]}. Look at it, then continue it."
-    )
-    lines = [f"- {item}: {one_line(evidence)}" for item, evidence in kept.failed]
-    outputs = [quote_text(output, f"output of {name}") for name, output in kept.red]
-    return write_section("Work so far", head, [f"It failed because: {one_line(kept.complaint)}", *lines, *outputs])
 
 
 def told_note(words: Sequence[str]) -> str:

@@ -148,14 +148,15 @@ def prepare_writer(started: e.DispatchStarted, state: RunState, context: RunCont
     brief = write_brief(started, phase, context, tip=phase.base)
     template = prompts.told_note([told.text for told in context.list_told()]) + context.prompts[started.role]
     if started.role is Role.IMPLEMENT:
-        text = prompts.implement_prompt(template, brief) + (prompts.kept_note(kept) if kept else "")
+        text = prompts.implement_prompt(template, brief)
     else:
         text = prompts.fix_prompt(template, brief, failed=failed, why=started.complaint, gates=red, diff=diff)
     rejections = [why for failure in context.failures(phase.chosen.phase) if (why := failure.event.rejected)]
     handover = f"\n{phase.handovers[-1].note}" if phase.handovers else ""
     answers = context.answers(phase.chosen.phase)
     memory = prompts.memory_note(context.choose_lessons(state.options))
-    text += as_utf8(prompts.history_notes([*rejections, *phase.rejections], answers) + handover + memory)
+    begun = kept if started.role is Role.IMPLEMENT else None
+    text += as_utf8(prompts.history_notes(begun, [*rejections, *phase.rejections], answers) + handover + memory)
     if phase.handovers or phase.dispatches.questions or started.again:  # it continues the notes of its predecessor
         context.dispatches.write(started.id, d.NOTES, context.dispatches.read(phase.written, d.NOTES) or "")
     launch = launch_agent(started, context, text, base=phase.base, attempt=phase.leased.attempt)

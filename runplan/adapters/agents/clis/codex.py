@@ -114,9 +114,7 @@ class Codex(Agent):
             case "item.completed", "error":  # a warning, such as an unknown model name
                 return ()
             case "turn.completed", _:
-                usage = f.read_usage(
-                    f.get_value(event, "usage"), "input_tokens", "output_tokens", "cached_input_tokens"
-                )
+                usage = f.read_usage(f.get_value(event, "usage"), "cached_input_tokens")
                 return (Spent(usage=usage, total=True), Finished(ok=True))
             case "turn.failed", _:
                 words = f.get_text(event, "error", "message")

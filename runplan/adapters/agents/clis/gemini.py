@@ -107,8 +107,7 @@ class Gemini(Agent):
                 ended = d.ToolEnded(output=output, ending="failed" if f.get_text(event, "status") == "error" else "")
                 return (ended, f.estimate_context("", output, resent=True), *refused)
             case "result":
-                used_tokens = f.read_usage(f.get_value(event, "stats"), "input_tokens", "output_tokens", "cached")
-                spent = d.Spent(usage=used_tokens, total=True)
+                spent = d.Spent(usage=f.read_usage(f.get_value(event, "stats"), "cached"), total=True)
                 if f.get_text(event, "status") == "success":
                     return (spent, d.Finished(ok=True))
                 words = f.get_text(event, "error", "message")
