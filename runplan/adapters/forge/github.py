@@ -464,7 +464,9 @@ class GitHub:
             page = self._query_repository(f"list the issues with the label {label}", f.ISSUES, wanted)["issues"]
             nodes += filter(None, page["nodes"])
             info = page["pageInfo"]
-        writers = self._list_writers() if nodes else None
+        writers = None
+        with suppress(NotAllowed):  # a classic token needs the scope read:org, and its owner has to be a member
+            writers = self._list_writers() if nodes else None
         may_write = self._may_still_write if writers is None else (lambda login: login.lower() in writers)
         return tuple(
             m.Issue(
@@ -488,17 +490,10 @@ class GitHub:
             _STRANGERS[account] = self.calls.now() + STRANGER_S
         return False
 
-    def _list_writers(self) -> frozenset[str] | None:
-        """The accounts that may push, in lower case; None for a token that may not list them."""
-
-        def read_logins() -> frozenset[str]:
-            users = self._repo.get_collaborators()
-            return frozenset(user.login.lower() for user in users if user.permissions and user.permissions.push)
-
-        try:
-            return self.calls.attempt("list the accounts that may push", read_logins)
-        except NotAllowed:  # a classic token needs the scope read:org, and its owner has to be a member
-            return None
+    @repeatable("list the accounts that may push")
+    def _list_writers(self) -> frozenset[str]:
+        users = self._repo.get_collaborators()
+        return frozenset(user.login.lower() for user in users if user.permissions and user.permissions.push)
 
     @repeatable("close issue {0}")
     def close_issue(self, number: int) -> None:
