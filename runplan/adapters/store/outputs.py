@@ -21,7 +21,6 @@ _OUTPUT = "FROM outputs WHERE dispatch=? AND name=?"
 _CUT = f"DELETE {_OUTPUT} AND start>=? AND start<?"
 _PARTS = f"SELECT start, content, place {_OUTPUT} AND start+length(content)>? ORDER BY start"
 _SIZES = "SELECT name, max(start+length(content)) FROM outputs WHERE dispatch=? GROUP BY name"
-_SIZE = f"SELECT coalesce(max(start+length(content)), 0) {_OUTPUT}"
 _STANDING = (
     "SELECT NOT coalesce(bool_or(name=?), false),"
     " extract(epoch FROM max(written) FILTER (WHERE right(name, 4)='.log'))::float FROM outputs WHERE dispatch=?"
@@ -109,12 +108,10 @@ class StoredOutputs:
             return self._read_parts(directory.name, name, file, directory / name)
         return []
 
-    def _measure(self, dispatch: str, name: str) -> int:
-        return int(self._store.query(_SIZE, dispatch, name)[0][0])
-
     def read(self, dispatch: str, name: str, start: int = 0) -> tuple[bytes, int]:
         """As `Outputs.read`; a line names the bytes that were left out."""
-        start = start if start >= 0 else max(0, self._measure(dispatch, name) + start)
+        if start < 0:
+            start = max(0, dict(self._store.query(_SIZES, dispatch)).get(name, 0) + start)
         pieces = []
         for part_start, content, place in self._store.query(_PARTS, dispatch, name, start):
             end = part_start + len(content)

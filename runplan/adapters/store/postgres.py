@@ -85,7 +85,7 @@ class PostgresStore(Store):
         super().__init__()
         self.location = location
         self._listens: psycopg.Connection | None = None  #: to changes
-        self._keeps_agenda = False
+        self.keeps_agenda = False  #: waits, schedules and commands are read together, and again after a write to them
         self._agenda: dict[str, KeptRows] = {}  #: by query
         self._owned: set[str] = set()  #: plans whose events are recorded by this store alone
         self._facts: dict[tuple[object, ...], KeptRows] = {}  #: of these plans, by query and values
@@ -108,8 +108,13 @@ class PostgresStore(Store):
             self._facts = {key: rows for key, rows in self._facts.items() if values[3] not in key}
         elif not sql.startswith("SELECT") and any(table in sql for table in ("waits", "schedules", "commands")):
             self._agenda = {}
-        elif self._keeps_agenda and sql in AGENDA:
-            return self._agenda.get(sql) or self._read_agenda()[sql]
+        elif self.keeps_agenda and sql in AGENDA:
+            if not self._agenda:
+                parts = ", ".join(f"(SELECT json_agg(part) FROM ({query}) AS part)" for query in AGENDA)
+                (read,) = self._run_now(f"SELECT {parts}", ()).fetchall()
+                lists = (KeptRows([tuple(row.values()) for row in rows or ()]) for rows in read)
+                self._agenda = dict(zip(AGENDA, lists, strict=True))
+            return self._agenda[sql]
         elif sql.startswith(FACTS) and values[-1] in self._owned:
             if (sql, *values) not in self._facts:
                 self._facts[sql, *values] = KeptRows(self._run_now(sql, values).fetchall())
@@ -128,19 +133,8 @@ class PostgresStore(Store):
         self._db = self._connect()
         return self._db.execute(statement, values)
 
-    def keep_agenda(self) -> None:
-        """Read waits, schedules and commands together, and again after a write to them or `forget_agenda`."""
-        self._keeps_agenda = True
-
     def forget_agenda(self) -> None:
         self._agenda = {}
-
-    def _read_agenda(self) -> dict[str, "KeptRows"]:
-        parts = ", ".join(f"(SELECT json_agg(part) FROM ({query}) AS part)" for query in AGENDA)
-        (read,) = self._run_now(f"SELECT {parts}", ()).fetchall()
-        lists = (KeptRows([tuple(row.values()) for row in rows or ()]) for rows in read)
-        self._agenda = dict(zip(AGENDA, lists, strict=True))
-        return self._agenda
 
     def claim_plan(self, plan: str, *, run: str, owner: str) -> ClaimResult:
         self._facts = {}

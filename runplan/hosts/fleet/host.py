@@ -82,7 +82,7 @@ class FleetHost(BackgroundHost):
         self._dispatches = repository.dispatches
         assert isinstance(repository.store, PostgresStore)
         self.limit = FleetLimit(repository.claims.me, repository.store)
-        repository.store.keep_agenda()
+        repository.store.keeps_agenda = True
 
     def adopt(self, plan: str) -> None:
         """Own the unfinished run of the plan; when its owner dies, the plan is queued again."""
