@@ -92,14 +92,35 @@ class Container(Struct, frozen=True):
         entries = HomeMounts(self.env, view.uses)
         copies = dict[str, str]()  #: directories, with the places of their copies
         mounts = dict(self._list_mounts(entries, view, copies))  # a later one of a place counts
-        words = [*self._list_options(view), *_list_limits(self.engine)]
+        me = (processes.identity(os.getpid()) or "").replace(":", "_")
+        name = f"{view.dispatch}--{view.cwd.name}" if view.dispatch else f"{me}--{secrets.token_hex(8)}"
+        words = ["--rm", "--interactive", "--read-only", "--log-driver=none", f"--workdir={view.cwd}"]
+        words += [
+            f"--name=runplan-{name}",
+            f"--label={_LABEL}={self.owner}",
+            f"--label={_LABEL}.dispatch={view.dispatch}",
+        ]
+        words += ["--security-opt=no-new-privileges", "--security-opt=label=disable", "--cap-drop=ALL"]
+        words += ["--read-only-tmpfs=false"] if self.engine.name == "podman" else []
+        is_mapped = self.engine.name == "podman" and os.geteuid() and not self.settings.user
+        words += ["--userns=keep-id"] if is_mapped else []
+        words += [f"--cap-add={kept}" for kept in KEPT] if os.geteuid() == 0 else []
+        words.append(f"--user={self.settings.user or f'{os.geteuid()}:{os.getegid()}'}")
+        if view.network != "all":
+            words.append("--network=none")
+        elif self.engine.is_local:
+            words.append("--network=host")
+        words += _list_limits(self.engine)
         for place, (source, mode) in sorted(mounts.items()):
             if source:
                 words.append(f"--volume={source}:{place}{mode}")
             else:
                 words.append(f"--tmpfs={place}:exec{',notmpcopyup' if self.engine.name == 'podman' else ''}")
         words += [f"--device={place}" for place in view.uses.mounts if _is_device(place)]
-        inside = [*(prepare_home(entries, view, {}) if view.home else ()), *self._forward(view), *command]
+        inside = [*(prepare_home(entries, view, {}) if view.home else ())]
+        if not isinstance(view.network, str):
+            inside += ("python3", "-I", "-S", forward.__file__, f"/run/{SOCKET}", ",".join(view.network))
+        inside += command
         folder = str(view.scratch / TEMPORARY["/run"]) if view.scratch else ""
         pairs = (word for pair in copies.items() for word in pair)
         first = ("/bin/sh", "-c", _RUN, "sh", self.engine.program, self.engine.host, folder, *pairs, "--")
@@ -117,22 +138,6 @@ class Container(Struct, frozen=True):
             user = name.removeprefix("runplan-").rpartition("--")[0]
             if user not in live and not processes.alive(user.replace("_", ":")):
                 self.engine.run("rm", "-f", name, env=self.env)
-
-    def _list_options(self, view: View) -> Iterator[str]:
-        me = (processes.identity(os.getpid()) or "").replace(":", "_")
-        yield from ("--rm", "--interactive", "--read-only", "--log-driver=none", f"--workdir={view.cwd}")
-        yield f"--name=runplan-{view.dispatch or me}--{view.cwd.name if view.dispatch else secrets.token_hex(8)}"
-        yield from (f"--label={_LABEL}={self.owner}", f"--label={_LABEL}.dispatch={view.dispatch}")
-        yield from ("--security-opt=no-new-privileges", "--security-opt=label=disable", "--cap-drop=ALL")
-        if self.engine.name == "podman":
-            yield "--read-only-tmpfs=false"
-            yield from ("--userns=keep-id",) if os.geteuid() and not self.settings.user else ()
-        yield from (f"--cap-add={name}" for name in KEPT) if os.geteuid() == 0 else ()
-        yield f"--user={self.settings.user or f'{os.geteuid()}:{os.getegid()}'}"
-        if view.network != "all":
-            yield "--network=none"
-        elif self.engine.is_local:
-            yield "--network=host"
 
     def _list_mounts(
         self, entries: HomeMounts, view: View, copies: dict[str, str]
@@ -185,11 +190,6 @@ class Container(Struct, frozen=True):
             return source, ":O"
         copies[source] = str(view.scratch / "layers" / str(number))
         return copies[source], ""
-
-    def _forward(self, view: View) -> tuple[str, ...]:
-        if isinstance(view.network, str):
-            return ()
-        return ("python3", "-I", "-S", forward.__file__, f"/run/{SOCKET}", ",".join(view.network))
 
 
 def _list_limits(engine: Engine) -> Iterator[str]:

@@ -53,8 +53,19 @@ def open_sandbox(mode: str, env: Mapping[str, str], places: Places, settings: Co
 def require_sandbox(demands: Demands, env: Mapping[str, str]) -> Obstacle | None:
     """Refuse a start when a setting demands a sandbox that does not work; else the obstacle to a wanted one."""
     wanted = {mode: key for key, mode in demands.modes.items() if mode != "none"}
-    if demands.has_containers:
-        _require_containers(demands, wanted, env)
+    if key := wanted.get(CONTAINER):
+        if other := next((f'{key} = "{mode}"' for mode, key in wanted.items() if mode != CONTAINER), ""):
+            mixed = f'{key} = "container" and {other} do not mix'
+            raise RefusedEarly(f"{mixed}; use containers for all agents, or for none")
+        image, build = demands.container.image, demands.container.build
+        if bool(image) == bool(build):
+            why = "image and build exclude each other" if image else "neither image nor build is set"
+            raise RefusedEarly(f"agents.container: {why}; name an image, or a Dockerfile of the repository")
+        engine = find_engine(demands.container, env)
+        listed = next((name for name, network in demands.networks.items() if not isinstance(network, str)), "")
+        if listed and not engine.is_local:
+            why = f"{engine.name} runs in a virtual machine, into which no socket of the proxy leads"
+            raise RefusedEarly(f'{listed} cannot be a list here: {why}; set "all" or "none"')
     obstacle = find_obstacle(env) if {"auto", "bwrap"} & {*wanted} else None
     if obstacle and (key := wanted.get("bwrap")):
         raise RefusedEarly(f'{key} = "bwrap" does not work here: {obstacle.problem}; {obstacle.remedy}')
@@ -64,18 +75,3 @@ def require_sandbox(demands: Demands, env: Mapping[str, str]) -> Obstacle | None
         why = off or (obstacle.problem if obstacle else "")
         raise RefusedEarly(f'{bounded} needs a sandbox: {why}; see runplan doctor, or set {bounded} = "all"')
     return obstacle
-
-
-def _require_containers(demands: Demands, wanted: Mapping[str, str], env: Mapping[str, str]) -> None:
-    if other := next((f'{key} = "{mode}"' for mode, key in wanted.items() if mode != CONTAINER), ""):
-        key = wanted[CONTAINER]
-        raise RefusedEarly(f'{key} = "container" and {other} do not mix; use containers for all agents, or for none')
-    image, build = demands.container.image, demands.container.build
-    if bool(image) == bool(build):
-        why = "image and build exclude each other" if image else "neither image nor build is set"
-        raise RefusedEarly(f"agents.container: {why}; name an image, or a Dockerfile of the repository")
-    engine = find_engine(demands.container, env)
-    bounded = next((key for key, network in demands.networks.items() if not isinstance(network, str)), "")
-    if bounded and not engine.is_local:
-        why = f"{engine.name} runs in a virtual machine, into which no socket of the proxy leads"
-        raise RefusedEarly(f'{bounded} cannot be a list here: {why}; set "all" or "none"')
