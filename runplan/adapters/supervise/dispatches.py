@@ -229,26 +229,22 @@ class Dispatches:
                     for dispatch in ids:
                         self.stored.add_files(self.directory(dispatch))
             rest = longest_s if deadline is None else min(longest_s, max(0.0, deadline - time.monotonic()))
-            if self._wait_once(ids, rest) or (deadline is not None and time.monotonic() >= deadline):
-                return
-
-    def _wait_once(self, ids: Collection[str], timeout_s: float) -> bool:
-        """Whether something happened; False when it has to be checked again."""
-        with contextlib.ExitStack() as stack:
-            selector = stack.enter_context(selectors.DefaultSelector())
-            if self._wakeup is not None:
-                selector.register(self._wakeup, selectors.EVENT_READ)
-            for dispatch in ids:
-                shim, link = self._shim(dispatch), self._links.get(dispatch)
-                handle = os.dup(link.fileno()) if link else processes.descriptor(shim) if shim else None
-                if handle is not None:
-                    stack.callback(os.close, handle)
-                    selector.register(handle, selectors.EVENT_READ)
-                else:
-                    timeout_s = min(POLL_S if shim else UNBORN_POLL_S, timeout_s)
-                if self.standing(dispatch) != Running():
-                    return True
-            return bool(selector.select(timeout_s))
+            with contextlib.ExitStack() as stack:
+                selector = stack.enter_context(selectors.DefaultSelector())
+                if self._wakeup is not None:
+                    selector.register(self._wakeup, selectors.EVENT_READ)
+                for dispatch in ids:
+                    shim, link = self._shim(dispatch), self._links.get(dispatch)
+                    handle = os.dup(link.fileno()) if link else processes.descriptor(shim) if shim else None
+                    if handle is not None:
+                        stack.callback(os.close, handle)
+                        selector.register(handle, selectors.EVENT_READ)
+                    else:
+                        rest = min(POLL_S if shim else UNBORN_POLL_S, rest)
+                    if self.standing(dispatch) != Running():
+                        return
+                if selector.select(rest) or (deadline is not None and time.monotonic() >= deadline):
+                    return
 
     def _shim(self, dispatch: str) -> Process | None:
         """Its live shim: the one started here, else the one that wrote its identity and holds the lock."""
