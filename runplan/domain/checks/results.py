@@ -209,7 +209,17 @@ def compare_results(
         return Comparison(kind=GateKind.UNFINISHED, why=unfinished)
     has_names = bool(was.passes) and (bool(now.passes) or now.passed == 0)
     missing = _find_missing(was, now, allows, changed) if has_names else ()
-    kind, why = _judge_failures(was, now, regressed, is_faulty=bool(fault))
+    all_known = now.failures and len(now.failures) >= (now.failed or 0)
+    more_failed = None not in (was.failed, now.failed) and (now.failed or 0) > (was.failed or 0)
+    kind, why = GateKind.GREEN, ""
+    if regressed and now.red:
+        tests = "1 test fails" if len(regressed) == 1 else f"{len(regressed)} tests fail"
+        kind, why = GateKind.REGRESSED, f"{tests} that did not fail before"
+    elif now.red and (all_known or (fault and not more_failed)):
+        kind = GateKind.PRE_EXISTING
+    elif now.red:
+        unnamed = f"; {now.failed} failed, {len(now.failures)} named" if now.failed else ""
+        kind, why = GateKind.REGRESSED, f"exit code {now.exit_code}{unnamed}"
     if kind is not GateKind.REGRESSED and missing:
         tests = "1 test does" if len(missing) == 1 else f"{len(missing)} tests do"
         kind, why = GateKind.MISSING, f"{tests} not run any more"
@@ -224,20 +234,6 @@ def compare_results(
         fixed=tuple(sorted(was.failures - now.failures - set(missing))),
         new=tuple(sorted(now.ran - was.ran)) if was.passes and now.passes else (),
     )
-
-
-def _judge_failures(was: Results, now: Results, regressed: tuple[str, ...], *, is_faulty: bool) -> tuple[GateKind, str]:
-    if not now.red:
-        return GateKind.GREEN, ""
-    if regressed:
-        tests = "1 test fails" if len(regressed) == 1 else f"{len(regressed)} tests fail"
-        return GateKind.REGRESSED, f"{tests} that did not fail before"
-    all_known = now.failures and len(now.failures) >= (now.failed or 0)
-    more_failed = None not in (was.failed, now.failed) and (now.failed or 0) > (was.failed or 0)
-    if all_known or (is_faulty and not more_failed):
-        return GateKind.PRE_EXISTING, ""
-    unnamed = f"; {now.failed} failed, {len(now.failures)} named" if now.failed else ""
-    return GateKind.REGRESSED, f"exit code {now.exit_code}{unnamed}"
 
 
 def _find_missing(was: Results, now: Results, allows: Sequence[str], changed: Sequence[str]) -> tuple[str, ...]:

@@ -215,7 +215,22 @@ def _begin_lanes(state: RunState, event: e.LanesChosen) -> RunState:
         started = replace(state.options, mode=Mode.PHASE, wanted=phase)
         alone = RunState(started=started, warnings=state.warnings, labels=state.labels, is_lane=True)
         alone = replace(alone, after=after, base=base, host=state.host, home=state.home)
-        state, alone = _give_places(state, alone, name)
+        if after:  # it takes over the worktrees of the phase that it begins on, whose fixer gets another one
+            states = ((lane, begun) for lane, begun in open_states(state) if begun.attempt is not None)
+            lane, begun = next(pair for pair in states if pair[1].current.chosen.phase == after)
+            alone = replace(alone, zone=begun.zone, proof=begun.proof)
+            setup = replace(begun.work.setup, agents=False)
+            moved = {"zone": name, "attempt": replace(begun.work, setup=setup)}
+            lanes = (
+                replace(own, state=replace(own.state, **moved)) if own.name == lane else own for own in state.lanes
+            )
+            state = replace(state, lanes=tuple(lanes)) if lane else replace(state, **moved)
+        else:  # those that earlier lanes do not use any more, else its own
+            busy = [user for _, user in open_states(state) if user.is_lane or _is_at_work(user.attempt)]
+            owners = [owner for owner in (state, *(lane.state for lane in state.lanes)) if owner.leased]
+            zones = (owner.zone for owner in owners if owner.zone not in {user.zone for user in busy})
+            proofs = (owner.proof for owner in owners if owner.proof not in {user.proof for user in busy})
+            alone = replace(alone, zone=next(zones, name), proof=next(proofs, name))
         state = replace(state, lanes=(*state.lanes, Lane(name=name, phase=phase, touches=touches, state=alone)))
     return state
 
@@ -223,30 +238,6 @@ def _begin_lanes(state: RunState, event: e.LanesChosen) -> RunState:
 def _is_at_work(attempt: Attempt | None) -> bool:
     """Whether it asks a person or is proven, while the plan is searched for other phases."""
     return attempt is not None and not attempt.cleaned
-
-
-def _give_places(state: RunState, alone: RunState, name: str) -> tuple[RunState, RunState]:
-    """Both states, when the lane has worktrees: those that earlier lanes do not use any more, else its own.
-
-    A lane ahead takes over those of the phase that it begins on, and a fixer of that phase gets another one.
-    """
-    if not alone.after:
-        busy = [user for _, user in open_states(state) if user.is_lane or _is_at_work(user.attempt)]
-        owners = [owner for owner in (state, *(lane.state for lane in state.lanes)) if owner.leased]
-        zones = (owner.zone for owner in owners if owner.zone not in {user.zone for user in busy})
-        proofs = (owner.proof for owner in owners if owner.proof not in {user.proof for user in busy})
-        return state, replace(alone, zone=next(zones, name), proof=next(proofs, name))
-    states = ((other, before) for other, before in open_states(state) if before.attempt is not None)
-    other, before = next(pair for pair in states if pair[1].current.chosen.phase == alone.after)
-    alone = replace(alone, zone=before.zone, proof=before.proof)
-    if not other:
-        return _move_zone(state, name), alone
-    return _change_lanes(state, lambda lane: _move_zone(lane.state, name) if lane.name == other else lane.state), alone
-
-
-def _move_zone(state: RunState, name: str) -> RunState:
-    setup = replace(state.work.setup, agents=False)
-    return replace(state, zone=name, attempt=replace(state.work, setup=setup))
 
 
 def _update_followers(state: RunState, event: e.Event) -> RunState:

@@ -244,7 +244,10 @@ def _run_gates(started: e.RunStarted, phase: WorkAttempt, candidate: e.Candidate
     for group in started.gates:
         judged = [phase.proof.newest_gates[name] for name in group if name in phase.proof.newest_gates]
         new = tuple(name for name in group if name not in phase.proof.newest_gates)
-        failed = [gate for gate in judged if _is_failed(gate, phase)]
+        # An unfinished gate counts as red while it may be for products of an earlier set-up.
+        repeatable = [gate for gate in judged if gate.time < _count_runs(gate, phase) and _is_doubtful(gate, phase)]
+        red = (GateAnswer.FAILED, GateAnswer.UNFINISHED)
+        failed = [gate for gate in judged if gate.answer in (red if gate in repeatable else red[:1])]
         open_gates = (gate for gate in judged if gate.answer is GateAnswer.UNFINISHED and gate not in failed)
         unfinished = next(open_gates, None) if not new else None
         if unfinished is not None:
@@ -268,12 +271,6 @@ def _run_gates(started: e.RunStarted, phase: WorkAttempt, candidate: e.Candidate
             detail = "; ".join(_name_gate(gate, f"the checks failed: {gate.line}") for gate in failed)
             return _fix_candidate(started, phase, candidate, Reason.TESTS_FAILED, detail)
     return _prove_tests(started, phase, candidate)
-
-
-def _is_failed(gate: e.GateJudged, phase: WorkAttempt) -> bool:
-    """Whether the gate is red; an unfinished one, too, while it may be for products of an earlier set-up."""
-    is_repeatable = gate.time < _count_runs(gate, phase) and _is_doubtful(gate, phase)
-    return gate.answer is GateAnswer.FAILED or (gate.answer is GateAnswer.UNFINISHED and is_repeatable)
 
 
 def _count_runs(gate: e.GateJudged, phase: WorkAttempt) -> int:
