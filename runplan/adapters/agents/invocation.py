@@ -21,7 +21,7 @@ from runplan.adapters.processes import run_program
 from runplan.adapters.sandbox import serve
 from runplan.adapters.sandbox.engines import CONTAINER, Places, is_used, open_sandbox
 from runplan.adapters.sandbox.home import HomeMounts
-from runplan.adapters.sandbox.view import HomeUse, NoSandbox, Sandbox, View
+from runplan.adapters.sandbox.view import HomeUse, Sandbox, View
 from runplan.domain.checks.guarded import INSTRUCTIONS
 from runplan.domain.checks.secrets import redact_text, secret_values
 from runplan.domain.errors import RefusedEarly
@@ -142,7 +142,7 @@ class Agents(Struct, frozen=True, dict=True):
         return self.confines_checks and all(self.is_sandboxed(table.name) for table in self.settings.used)
 
     def _sandbox(self, mode: str) -> Sandbox:
-        return open_sandbox(mode, self.caller, self.places, self.settings.container) if self.places else NoSandbox()
+        return open_sandbox(mode, self.caller, self.places, self.settings.container) if self.places else Sandbox()
 
     def end(self, started: DispatchStarted) -> tuple[str, ...]:
         """The command that ends what the dispatch leaves outside its process tree; () for nothing."""

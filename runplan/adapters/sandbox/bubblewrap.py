@@ -2,19 +2,17 @@
 
 import os
 import shutil
-import subprocess
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from urllib.parse import quote
 
-from msgspec import Struct
-
+from runplan.adapters.processes import run_program
 from runplan.adapters.sandbox import forward
 from runplan.adapters.sandbox.home import HomeMounts, list_programs
 from runplan.adapters.sandbox.proxy import SOCKET
-from runplan.adapters.sandbox.view import HomeUse, Obstacle, View, is_below
+from runplan.adapters.sandbox.view import HomeUse, Obstacle, Sandbox, View, is_below
 from runplan.adapters.store.files import make_below, remove_directory
 from runplan.domain.run.dispatch import TEMPORARY
 from runplan.domain.text import counted
@@ -54,7 +52,9 @@ exec "$@"
 _VARIABLES = {"XDG_CACHE_HOME": ".cache", "XDG_STATE_HOME": ".local/state"}
 
 
-class Bubblewrap(Struct, frozen=True):
+class Bubblewrap(Sandbox, frozen=True):
+    """The kernel ends a view with its first process, so nothing is left of one."""
+
     program: str
     env: Mapping[str, str]
     needed: tuple[Path, ...] = ()  #: places that stay readable wherever they lie: repository, checkouts, worktrees
@@ -88,12 +88,6 @@ class Bubblewrap(Struct, frozen=True):
         pairs = (word for number, path in below.items() for word in (str(number), path))
         layers = str(_layer(view, 0).parents[1])
         return (*namespace, *_call(self.program, (*ids, *words), layers, how, *pairs))
-
-    def end(self, dispatch: str) -> tuple[str, ...]:  # noqa: ARG002
-        return ()
-
-    def remove_leftovers(self, list_live: Callable[[], Collection[str]]) -> None:
-        """The kernel ends a view with its first process."""
 
     def _private(self, entries: HomeMounts, view: View) -> Iterator[str]:
         """Temporary files, and the private home with what is readable of the real one mounted into it."""
@@ -230,7 +224,7 @@ def _find_namespace() -> tuple[str, ...]:
     """The command that gives a program a mount namespace of its own; () where there is none."""
     unshare = shutil.which("unshare", path=os.defpath) or ""
     command = (unshare, *([] if os.geteuid() == 0 else ["-r"]), "-m")
-    works = unshare and subprocess.run((*command, "/bin/true"), capture_output=True, check=False).returncode == 0
+    works = unshare and run_program((*command, "/bin/true"), {}, within_s=PROBE_S)[0] == 0
     return command if works else ()
 
 
@@ -254,12 +248,10 @@ def find_obstacle(env: Mapping[str, str]) -> Obstacle | None:
 def _probe(program: str) -> str:
     """The error of a bwrap that cannot make a sandbox, else ""."""
     argv = _call(program, (*_BASE, "--tmpfs", "/tmp", "--", "/bin/sh", "-c", ":"))  # noqa: S108
-    try:
-        ran = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, env={}, timeout=PROBE_S, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
+    code, _, error = run_program(argv, {}, within_s=PROBE_S)
+    if code < 0:
         return f"{program} does not run: {error}"
-    message = " ".join(ran.stderr.decode(errors="replace").split())[:300]
-    return "" if ran.returncode == 0 else message or f"{program} ends with code {ran.returncode}"
+    return "" if code == 0 else " ".join(error.split())[:300] or f"{program} ends with code {code}"
 
 
 def find_program(env: Mapping[str, str]) -> str | None:

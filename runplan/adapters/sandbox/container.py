@@ -19,7 +19,7 @@ from runplan.adapters.sandbox import forward
 from runplan.adapters.sandbox.bubblewrap import COPIED, EMPTY_FILE, KEPT, SHARED_MEMORY, prepare_home, resolve_paths
 from runplan.adapters.sandbox.home import HomeMounts
 from runplan.adapters.sandbox.proxy import SOCKET
-from runplan.adapters.sandbox.view import View
+from runplan.adapters.sandbox.view import Sandbox, View
 from runplan.adapters.store.files import make_below
 from runplan.domain.errors import RefusedEarly
 from runplan.domain.run.dispatch import LOGS, TEMPORARY
@@ -79,7 +79,7 @@ class Engine(Struct, frozen=True):
         return processes.run_program((self.program, *host, *words), env, within_s=within_s)
 
 
-class Container(Struct, frozen=True):
+class Container(Sandbox, frozen=True):
     engine: Engine
     image: str  #: its id
     settings: ContainerSettings

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from runplan.adapters.sandbox.bubblewrap import Bubblewrap, find_obstacle, find_program
 from runplan.adapters.sandbox.container import Container, find_engine
-from runplan.adapters.sandbox.view import NoSandbox, Obstacle, Sandbox
+from runplan.adapters.sandbox.view import Obstacle, Sandbox
 from runplan.domain.errors import RefusedEarly
 from runplan.domain.settings.schema import AgentsSettings, CheckSettings, ContainerSettings, Network
 
@@ -47,7 +47,7 @@ def open_sandbox(mode: str, env: Mapping[str, str], places: Places, settings: Co
         return Container(find_engine(settings, env), places.image, settings, env, owner, places.needed, places.shown)
     if is_used(mode, env):
         return Bubblewrap(find_program(env) or "bwrap", env, places.needed, places.shown)
-    return NoSandbox()
+    return Sandbox()
 
 
 def require_sandbox(demands: Demands, env: Mapping[str, str]) -> Obstacle | None:

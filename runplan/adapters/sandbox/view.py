@@ -1,4 +1,4 @@
-"""What a process sees and may write: a view, by role, and the protocol of the engines that make one.
+"""What a process sees and may write: a view, by role, and the base of the engines that make one.
 
 Everything is read-only but the places that a view names. The home, `/tmp`, `/var/tmp`, `/dev/shm` and `/run` are its
 own. The entries of the user's home are readable there, except for secrets, which are absent, and for state and caches,
@@ -7,7 +7,6 @@ which are private.
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Protocol
 
 from msgspec import Struct
 
@@ -46,31 +45,19 @@ class Obstacle(Struct, frozen=True):
     remedy: str
 
 
-class Sandbox(Protocol):
-    def wrap(self, command: Sequence[str], view: View) -> tuple[str, ...]:
-        """The command that runs `command` in the view."""
-        ...
-
-    def end(self, dispatch: str) -> tuple[str, ...]:
-        """The command that ends the views of a dispatch when the processes below its shim are gone; () for none."""
-        ...
-
-    def remove_leftovers(self, list_live: Callable[[], Collection[str]]) -> None:
-        """Remove what is left of views of dispatches that are not live, and of scripts whose runplan has ended."""
-        ...
-
-
-class NoSandbox:
-    """No engine: the process sees and may write what the user may."""
+class Sandbox(Struct, frozen=True):
+    """An engine that makes views. This one makes none: the process sees and may write what the user may."""
 
     def wrap(self, command: Sequence[str], view: View) -> tuple[str, ...]:  # noqa: ARG002
+        """The command that runs `command` in the view."""
         return tuple(command)
 
     def end(self, dispatch: str) -> tuple[str, ...]:  # noqa: ARG002
+        """The command that ends the views of a dispatch when the processes below its shim are gone; () for none."""
         return ()
 
     def remove_leftovers(self, list_live: Callable[[], Collection[str]]) -> None:
-        """There is nothing but processes."""
+        """Remove what is left of views of dispatches that are not live, and of scripts whose runplan has ended."""
 
 
 def is_below(path: str, tops: Iterable[str]) -> bool:
