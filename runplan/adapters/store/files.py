@@ -201,7 +201,17 @@ def empty_directory(top: Path) -> None:
             if _delete_entry(name, descriptor):
                 continue
             waiting.append(name)
-            waiting += _empty_below(name, descriptor, len(waiting))
+            os.chmod(name, 0o700, dir_fd=descriptor)
+            below = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=descriptor)
+            try:
+                for entry in os.listdir(below):  # noqa: PTH208
+                    if not _delete_entry(entry, below):
+                        goal = f"{len(waiting)}.{time.monotonic_ns()}"
+                        os.chmod(entry, 0o700, dir_fd=below)  # a rename writes the `..` of a directory
+                        os.rename(entry, goal, src_dir_fd=below, dst_dir_fd=descriptor)
+                        waiting.append(goal)
+            finally:
+                os.close(below)
     finally:
         os.close(descriptor)
     top.rmdir()
@@ -217,23 +227,6 @@ def _delete_entry(name: str, parent: int) -> bool:
     except OSError:
         return False
     return True
-
-
-def _empty_below(name: str, parent: int, number: int) -> list[str]:
-    """Delete the files of a directory and move its directories up; their new names."""
-    os.chmod(name, 0o700, dir_fd=parent)
-    moved = []
-    descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
-    try:
-        for index, entry in enumerate(os.listdir(descriptor)):  # noqa: PTH208
-            if not _delete_entry(entry, descriptor):
-                goal = f"{number}.{index}.{time.monotonic_ns()}"
-                os.chmod(entry, 0o700, dir_fd=descriptor)  # a rename writes the `..` of a directory
-                os.rename(entry, goal, src_dir_fd=descriptor, dst_dir_fd=parent)
-                moved.append(goal)
-    finally:
-        os.close(descriptor)
-    return moved
 
 
 #: Path, time of change and size of each file that exists.
