@@ -4,6 +4,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from enum import StrEnum
 from functools import partial
 from typing import TypeAlias
@@ -190,7 +191,14 @@ def read_go(lines: list[str], end: int, _closing: re.Match[str]) -> Report:
     begun: dict[str, TestState] = {}  #: of a package that has not ended yet
     for line in lines[: end + 1]:
         if line.startswith('{"Time":'):
-            _add_event(line, tests)
+            with suppress(ValueError, KeyError, AttributeError, TypeError, RecursionError):
+                event = json.loads(line)
+                name, state = event["Package"], _GO_STATES.get(event["Action"])
+                bad = (known for known, how in tests.items() if how is TestState.FAILED)
+                if state is not None and event.get("Test"):
+                    tests[f"{name}.{event['Test']}"] = state
+                elif state is TestState.FAILED and not any(known.startswith(f"{name}.") for known in bad):
+                    tests[name] = state
         elif test := _GO_TEST.match(line):
             begun[test[2]] = _GO_STATES[test[1]]
         elif package := _PACKAGE.match(line):
@@ -211,22 +219,6 @@ def read_go(lines: list[str], end: int, _closing: re.Match[str]) -> Report:
     passed = states.count(TestState.PASSED) if is_verbose or not tests else None
     report = Report(passed=passed, failed=states.count(TestState.FAILED), skipped=states.count(TestState.SKIPPED))
     return replace(report, tests=list(tests.items()), is_named=True, stopped=why)
-
-
-def _add_event(line: str, tests: dict[str, TestState]) -> None:
-    try:
-        event = json.loads(line)
-        package = event["Package"]
-        test = event.get("Test")
-        state = _GO_STATES.get(event["Action"])
-    except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
-        return
-    if state is not None and test:
-        tests[f"{package}.{test}"] = state
-    elif state is TestState.FAILED and not any(
-        known is TestState.FAILED for name, known in tests.items() if name.startswith(f"{package}.")
-    ):
-        tests[package] = TestState.FAILED
 
 
 _JEST_CLOSING = re.compile(r"^Tests: +(.*\b\d{1,9} total)$|^No tests found, exiting")
