@@ -63,9 +63,7 @@ class DispatchRecord(Struct, frozen=True, kw_only=True):
                 return replace(self, answers={**self.answers, event.id: event.text})
             case e.BaselineKnown() | e.GateJudged() | e.ProofJudged() | e.VerdictGiven() | e.VerdictDoubted():
                 return replace(self, ended=None)
-            case TrialJudged():
-                return replace(self, ended=None)
-            case e.WorkTaken() | e.RulesBroken() | e.HandedOver() | SetupDoubted() | StepJudged():
+            case TrialJudged() | e.WorkTaken() | e.RulesBroken() | e.HandedOver() | SetupDoubted() | StepJudged():
                 return replace(self, ended=None)
             case HostChanged():  # their files are on the other host; the same dispatch is due again
                 return replace(self, running=None, ended=None)
