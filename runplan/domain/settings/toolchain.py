@@ -7,7 +7,7 @@ import shlex
 import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from fnmatch import translate
+from fnmatch import fnmatchcase, translate
 from itertools import chain
 
 from msgspec import Struct
@@ -213,14 +213,7 @@ def detect(files: Sequence[str], texts: Mapping[str, str], *, needs_pytest: bool
 
 
 def _first(files: Sequence[str], patterns: Collection[str]) -> str:
-    return next((path for path in files for pattern in patterns if _fits(path, pattern)), "")
-
-
-def _fits(path: str, pattern: str) -> bool:
-    head, star, tail = pattern.partition("*")
-    if not star:
-        return path == pattern
-    return len(path) >= len(head) + len(tail) and path.startswith(head) and path.endswith(tail)
+    return next((path for path in files for pattern in patterns if fnmatchcase(path, pattern)), "")
 
 
 def _find_unittest(files: Sequence[str], texts: Mapping[str, str]) -> str:
@@ -273,7 +266,7 @@ def _python_setup(tool: Tool, files: Sequence[str], texts: Mapping[str, str], *,
         return f"{tool.setup} {options}".rstrip(), options
     if tool.signs == ("poetry.lock",):
         return f"{tool.setup} --extras {extra}" if extra else tool.setup, ""
-    lists = [path for path in files if _fits(path, "requirements*.txt")]
+    lists = [path for path in files if fnmatchcase(path, "requirements*.txt")]
     wanted = [path for path in lists if path == "requirements.txt" or re.search(r"test|dev", path)] or lists[:1]
     words = [word for path in wanted for word in ("-r", shlex.quote(path))]
     if "project" in _table(project) or "setup.py" in files or "setup.cfg" in files:
