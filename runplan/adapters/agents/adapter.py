@@ -80,6 +80,7 @@ class Agent:
     reports_usd = True  #: else a limit in dollars needs a price in the settings
     highest_usd = (0.0, 0.0)  #: per million tokens in and out; charged when it is stopped before it reports dollars
     stop_signal = signal.SIGTERM  #: on which it ends itself and its commands
+    folder_variable = ""  #: names its directory instead
     folder = ""  #: its directory in the home: private in a sandbox, except for
     configuration: tuple[str, ...] = ()  #: entries there that it reads: settings and instructions
     logins: tuple[str, ...] = ()  #: files there that it refreshes
@@ -124,7 +125,7 @@ class Agent:
 
     def find_folder(self, caller: Mapping[str, str]) -> Path:
         """Its directory of settings, login and state."""
-        return under_home(caller, self.folder)
+        return Path(caller.get(self.folder_variable) or under_home(caller, self.folder))
 
     def use_home(self, caller: Mapping[str, str]) -> HomeUse:
         if not self.folder:

@@ -58,15 +58,13 @@ class Claude(Agent):
     stop_signal = signal.SIGINT
     fixed: ClassVar = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1"}
     personal = ("CLAUDE.local.md",)
+    folder_variable = "CLAUDE_CONFIG_DIR"
     folder = ".claude"
     configuration = (
         *("settings.json", "CLAUDE.md", "agents", "commands", "skills", "hooks", "plugins", "rules", "output-styles"),
         "local",  # the program itself, where it was installed so
     )
     logins = (".credentials.json",)
-
-    def find_folder(self, caller: Mapping[str, str]) -> Path:
-        return Path(caller.get("CLAUDE_CONFIG_DIR") or super().find_folder(caller))
 
     def use_home(self, caller: Mapping[str, str]) -> HomeUse:
         return replace(super().use_home(caller), copied=(str(_state_file(caller)),))

@@ -5,7 +5,6 @@ import shlex
 import signal
 import tomllib
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
 from runplan.adapters.agents import fields as f
 from runplan.adapters.agents.adapter import Agent, Task
@@ -35,14 +34,12 @@ class Codex(Agent):
     closes = True
     reports_usd = False
     stop_signal = signal.SIGINT
-    passed = ("CODEX_HOME",)
+    folder_variable = "CODEX_HOME"
+    passed = (folder_variable,)
     instructions = ("**/AGENTS.override.md",)
     folder = ".codex"
     configuration = ("config.toml", "AGENTS.md", "AGENTS.override.md", "instructions.md", "prompts", "rules", "skills")
     logins = ("auth.json",)
-
-    def find_folder(self, caller: Mapping[str, str]) -> Path:
-        return Path(caller.get("CODEX_HOME") or super().find_folder(caller))
 
     def build_arguments(self, task: Task) -> tuple[str, ...]:
         return (*super().build_arguments(task), "-")

@@ -37,10 +37,8 @@ class Mini(Agent):
         "MSWEA_COST_TRACKING": "ignore_errors",
         "LITELLM_LOCAL_MODEL_COST_MAP": "True",
     }
-    passed = ("MSWEA_GLOBAL_CONFIG_DIR",)
-
-    def find_folder(self, caller: Mapping[str, str]) -> Path:
-        return Path(caller.get("MSWEA_GLOBAL_CONFIG_DIR") or super().find_folder(caller))
+    folder_variable = "MSWEA_GLOBAL_CONFIG_DIR"
+    passed = (folder_variable,)
 
     def build_arguments(self, task: Task) -> tuple[str, ...]:
         prompt = os.fsdecode(task.prompt.read_bytes().replace(b"\0", b""))
