@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from runplan.adapters.clock import until
 from runplan.domain.errors import Unreachable, is_shortage
@@ -76,6 +76,12 @@ def read_file(path: str | Path) -> bytes | None:
         return None
 
 
+def open_untrusted(path: Path, *, follow: bool = False) -> BinaryIO:
+    """Open a file that an agent may have made, without waiting for a pipe that it left in its place."""
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
+    return open(os.open(path, flags), "rb")
+
+
 def first_line(path: str | Path) -> str | None:
     content = read_file(path)
     return None if content is None else os.fsdecode(content.partition(b"\n")[0])
@@ -83,9 +89,8 @@ def first_line(path: str | Path) -> str | None:
 
 def read_bounded(path: Path, *, largest: int, follow: bool = True) -> bytes | None:
     """The content of a file that an agent may have written; None for another kind of file, or one that is too large."""
-    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
     try:
-        with open(os.open(path, flags), "rb") as file:
+        with open_untrusted(path, follow=follow) as file:
             status = os.fstat(file.fileno())
             return file.read(largest) if stat.S_ISREG(status.st_mode) and status.st_size <= largest else None
     except OSError as error:

@@ -7,7 +7,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, TypeAlias
 
-from runplan.adapters.store.files import is_held, read_text, sign_files
+from runplan.adapters.store.files import is_held, open_untrusted, read_text, sign_files
 
 LARGEST = 32 * 1024 * 1024  #: bytes of a file that are read at once
 LOG = ".log"
@@ -28,11 +28,6 @@ _STANDING = (
 
 
 Part: TypeAlias = tuple[str, int, bytes, str]  #: of a file: its name, where it starts, the bytes, the place
-
-
-def _open_file(path: Path) -> BinaryIO:
-    """Open a file; not a link, and without waiting for a pipe: an agent can leave either there."""
-    return open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW), "rb")
 
 
 class Statements(Protocol):
@@ -104,7 +99,7 @@ class StoredOutputs:
         return [part for name in logs for part in self._read_file(directory, name)]
 
     def _read_file(self, directory: Path, name: str) -> list[Part]:
-        with suppress(OSError), _open_file(directory / name) as file:
+        with suppress(OSError), open_untrusted(directory / name) as file:
             return self._read_parts(directory.name, name, file, directory / name)
         return []
 
@@ -153,7 +148,7 @@ class Outputs:
         """The output from a place on, or (negative) so many last bytes, and its end; nothing when it was removed."""
         if stored := self._find_stored(dispatch):
             return stored.read(dispatch, name, start)
-        with suppress(OSError), _open_file(self._directory / dispatch / name) as file:
+        with suppress(OSError), open_untrusted(self._directory / dispatch / name) as file:
             file.seek(start if start >= 0 else max(0, file.seek(0, os.SEEK_END) + start))
             return file.read(LARGEST), file.tell()
         return b"", max(0, start)

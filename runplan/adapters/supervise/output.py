@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from runplan.adapters.agents.budgets import tokens_in
 from runplan.adapters.agents.clis import agent_of
-from runplan.adapters.store.files import is_held, publish, read_bounded
+from runplan.adapters.store.files import is_held, open_untrusted, publish, read_bounded
 from runplan.domain.checks.secrets import LONGEST, Redactor, byte_spans, redact_text, redacted_bytes
 from runplan.domain.decoding import decode_json
 from runplan.domain.run import dispatch as d
@@ -194,8 +194,7 @@ class DispatchFiles:
 
     def error(self) -> str:
         """The end of standard error, from its finished log; "" when an agent has left a pipe or a link there."""
-        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW
-        with contextlib.suppress(OSError), open(os.open(self.err, flags), "rb") as file:
+        with contextlib.suppress(OSError), open_untrusted(self.err) as file:
             file.seek(-min(ERROR_TAIL, file.seek(0, os.SEEK_END)), os.SEEK_END)
             return file.read().decode(errors="replace")
         return ""
@@ -205,11 +204,7 @@ class DispatchFiles:
 
     def write_exit(self, outcome: d.Outcome, *, held: int) -> None:
         """Write the exit record durably; `held` is its directory, valid also after the repository was moved."""
-        # Not blocking: an agent can leave a pipe there.
-        with (
-            contextlib.suppress(OSError),
-            open(os.open(self.directory / d.RETURN, os.O_RDONLY | os.O_NONBLOCK)) as file,
-        ):
+        with contextlib.suppress(OSError), open_untrusted(self.directory / d.RETURN, follow=True) as file:
             os.fsync(file.fileno())
         content = msgspec.json.encode(outcome)
         try:
