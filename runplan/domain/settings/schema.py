@@ -204,18 +204,16 @@ class AgentsSettings(Struct, frozen=True, kw_only=True):
         return tuple(filter(None, (self.fallback,))) if isinstance(self.fallback, str) else self.fallback
 
     @property
-    def dispatched(self) -> tuple[tuple[str, str], ...]:
-        judging = "verifiers" if self.verifiers else "verifier"
-        named = (("implementer", self.implementer), *((judging, name) for name in self.judges))
-        named += (("try", self.trial),) if self.trial else ()
-        return (*named, *(("fallback", name) for name in self.fallbacks))
+    def named(self) -> list[tuple[str, str]]:
+        roles = [("implementer", self.implementer), ("verifier", self.verifier), ("planner", self.planner)]
+        roles += [("verifiers", name) for name in self.verifiers]
+        roles += [("try", self.trial)] if self.trial else []
+        return roles + [("fallback", name) for name in self.fallbacks]
 
     @property
-    def named(self) -> list[tuple[str, str]]:
-        roles = [(role, getattr(self, role)) for role in ROLES[:3]]
-        roles += [("try", self.trial)] if self.trial else []
-        roles += [("fallback", name) for name in self.fallbacks]
-        return roles + [("verifiers", name) for name in self.verifiers]
+    def dispatched(self) -> list[tuple[str, str]]:
+        unused = ("planner", "verifier" if self.verifiers else "")
+        return [(role, name) for role, name in self.named if role not in unused]
 
     @property
     def used(self) -> tuple[AgentTable, ...]:
