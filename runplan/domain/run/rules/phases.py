@@ -61,7 +61,7 @@ def work_on(started: e.RunStarted, attempt: WorkAttempt) -> Decision:
 def _follow_command(started: e.RunStarted, phase: WorkAttempt) -> Decision:
     ended = phase.dispatches.ended
     candidate = phase.delivery.candidate
-    if lost := fail_lost(phase, phase.step):
+    if lost := fail_lost(phase):
         return lost
     if phase.lease is None:
         return perform_action(a.LEASE, "the phase needs a worktree for its checks")
@@ -92,7 +92,7 @@ def _follow_command(started: e.RunStarted, phase: WorkAttempt) -> Decision:
 
 
 def _write(started: e.RunStarted, phase: WorkAttempt, first: Decision) -> Decision:
-    if lost := fail_lost(phase, phase.step):
+    if lost := fail_lost(phase):
         return lost
     if phase.lease is None:
         return perform_action(a.LEASE, "the phase needs a worktree and a branch")

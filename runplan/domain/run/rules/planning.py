@@ -36,7 +36,7 @@ def next_step(attempt: PlanningAttempt) -> Role | None:
 
 
 def write_plan(attempt: PlanningAttempt) -> Decision:
-    if lost := fail_lost(attempt, attempt.step):
+    if lost := fail_lost(attempt):
         return lost
     if (ended := attempt.dispatches.ended) is not None:
         judge = perform_action(a.JUDGE_STEP, f"the output of {ended.role} is checked")

@@ -29,11 +29,11 @@ STOPPED_BY = {
 }
 
 
-def fail_lost(attempt: Attempt, step: PhaseStep) -> Decision | None:
+def fail_lost(attempt: Attempt) -> Decision | None:
     lost = attempt.dispatches.lost
     if lost < MAX_LOST:
         return None
-    return fail_phase(Reason.CRASHED, step, f"{lost} processes in a row were gone and left no result")
+    return fail_phase(Reason.CRASHED, attempt.step, f"{lost} processes in a row were gone and left no result")
 
 
 def judge_agent(record: DispatchRecord, ended: DispatchEnded, succeeded: Decision) -> Decision:
