@@ -48,7 +48,7 @@ demo-fleet: $(RUNS)  ## work on the same plan with two hosts and PostgreSQL, and
 	@$(BIN)/python -m tests.support.fleet_demo
 
 test-fast: $(READY)  ## run unit and contract tests
-	@$(SCRATCH) $(BIN)/python -m pytest -q -n logical --dist worksteal --tier test tests/unit tests/contract
+	@ls tests/contract/test_*.py tests/unit/test_*.py | $(SCRATCH) xargs -P $$(getconf _NPROCESSORS_ONLN) -n 33 $(BIN)/python -m pytest -q --tier test
 
 test: $(READY)  ## run the above, integration, and one test through the command line for each promise
 	@$(PYTEST) --tier test $(SKIPS)

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import gc
 import os
 import re
 import signal
@@ -34,6 +35,9 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+# Collecting thousands of tests makes many objects and no garbage: a third of its time would go into looking for some.
+gc.disable()
 
 #: Run only when they are named: real agents and Chromium are no part of the test tools, and take minutes.
 APART = ("tests/agents", "tests/container", "tests/web")
@@ -92,6 +96,11 @@ def _ends_of_matrices(items: Sequence[pytest.Item]) -> set[pytest.Item]:
     first = {item.nodeid.partition("[")[0]: item for item in reversed(cases)}
     last = {item.nodeid.partition("[")[0]: item for item in cases}
     return {*first.values(), *last.values()}
+
+
+def pytest_collection_finish() -> None:
+    gc.enable()
+    gc.freeze()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from runplan.adapters.agents.clis import agent_of, qwen
 from runplan.adapters.agents.clis.mini import read_trajectory
@@ -34,6 +34,8 @@ del READERS["script"]  # its lines are our own player's
 
 #: Readers of JSON lines.
 OF_LINES = [kind for kind in FOLDERS if any(stream.endswith(".jsonl") for stream in streams(kind))]
+
+LINES = {kind: [line for stream in streams(kind) for line in lines(stream)] or [b""] for kind in FOLDERS}
 
 #: Every word that stands for something in some stream, so that made-up events get far.
 VOCABULARY = sorted(
@@ -83,7 +85,6 @@ def printable(events: tuple[AgentEvent, ...]) -> None:
 
 
 @given(line=made_up())
-@settings(max_examples=25)
 def test_any_event_is_read(line: bytes) -> None:
     for read in READERS.values():
         printable(read(line))
@@ -91,10 +92,8 @@ def test_any_event_is_read(line: bytes) -> None:
 
 @pytest.mark.parametrize("kind", READERS)
 @given(data=st.data())
-@settings(max_examples=25)
 def test_a_damaged_real_line_is_read(kind: str, data: st.DataObject) -> None:
-    cli = kind if kind in FOLDERS else FOLDERS[0]
-    line = data.draw(st.sampled_from([line for stream in streams(cli) for line in lines(stream)] or [b""]))
+    line = data.draw(st.sampled_from(LINES[kind if kind in FOLDERS else FOLDERS[0]]))
     cut, byte = data.draw(st.integers(0, len(line))), data.draw(st.binary(max_size=3))
     printable(READERS[kind](line[:cut]))
     printable(READERS[kind](line[:cut] + byte + line[cut + len(byte) :]))

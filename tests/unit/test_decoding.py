@@ -19,7 +19,7 @@ MODULES = (
     "domain.settings.schema",
     "hosts.daemon.protocol",
 )
-PROCESSES = 4  # without the lock all of them die
+PROCESSES = 2  # without the lock all of them die
 CHILD = """
 import importlib, json, sys, threading
 from runplan.domain.decoding import convert

@@ -2,7 +2,7 @@
 
 import xml.etree.ElementTree as ET
 
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
 from runplan.app.views.status import PhaseView
@@ -54,7 +54,6 @@ def test_dependencies_that_follow_from_others_have_no_arrow() -> None:
     assert drop_implied(phases(a="", b="a", c="ab", d="abc")) == {"a": (), "b": ("a",), "c": ("b",), "d": ("c",)}
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.lists(st.sets(st.integers(0, 24), max_size=4), min_size=1, max_size=25))
 def test_no_two_phases_overlap(depends: list[set[int]]) -> None:
     drawn = [a_phase(str(number), *map(str, on)) for number, on in enumerate(depends)]

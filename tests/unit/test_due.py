@@ -7,7 +7,7 @@ from itertools import pairwise, takewhile
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import example, given, settings, strategies as st
+from hypothesis import example, given, strategies as st
 from msgspec.structs import replace
 
 from runplan.domain.run.rows import ScheduleRow
@@ -25,8 +25,6 @@ STARTS = [
     for when in ((3, 7, 20), (3, 28, 12), (4, 4, 3), (6, 15, 9), (10, 3, 3), (10, 24, 12), (10, 31, 18))
 ]
 DAY = 86_400
-
-quick = settings(max_examples=25, deadline=None, derandomize=True, database=None)
 
 
 def at(text: str) -> datetime:
@@ -192,7 +190,6 @@ schedules = st.builds(
 )
 
 
-@quick
 @given(row=schedules, jumps=st.lists(JUMPS, min_size=1, max_size=8))
 @example(row=a_row("day at 2:30", STARTS[1], zone="Europe/Berlin"), jumps=[DAY, -3600, 3600])
 def test_no_slot_is_answered_twice_and_none_is_passed_over_under_any_clock(row: ScheduleRow, jumps: list[int]) -> None:
@@ -217,7 +214,6 @@ def test_no_slot_is_answered_twice_and_none_is_passed_over_under_any_clock(row: 
 AHEAD = st.one_of(st.integers(3600, 4 * DAY), st.integers(4 * DAY, 900 * DAY))
 
 
-@settings(quick, max_examples=25)
 @given(row=schedules, ahead=AHEAD, jumps=st.lists(st.integers(0, 2 * DAY), max_size=6))
 def test_a_clock_that_was_ahead_for_a_moment_silences_no_schedule_and_fires_no_slot_twice(
     row: ScheduleRow, ahead: int, jumps: list[int]
@@ -238,7 +234,6 @@ def test_a_clock_that_was_ahead_for_a_moment_silences_no_schedule_and_fires_no_s
     assert fired == sorted({*fired})
 
 
-@quick
 @given(row=schedules, days=st.integers(1, 4))
 def test_slots_and_their_keys_grow_and_a_scheduler_that_is_in_time_fires_them_all(row: ScheduleRow, days: int) -> None:
     slots = all_slots(row, parse_iso(row.made) + timedelta(days=days))

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
 from runplan.domain.plan.model import parse_plan
@@ -223,7 +223,6 @@ class Pipeline:
         return [e.LanesChosen(tip="c", lanes=((name, self.left.pop(0), ()),), ahead=((name, after, bases[after]),))]
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.data(), st.integers(1, 3))
 def test_whatever_happens_a_phase_ahead_is_proven_and_lands_after_the_one_below(
     data: st.DataObject, depth: int

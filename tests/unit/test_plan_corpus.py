@@ -86,9 +86,9 @@ def marked(raw: bytes, before: Plan, phase: Phase, status: Status) -> bytes:
 
 @named
 def test_marking_a_phase_changes_only_its_own_marks(folder: Path) -> None:
-    for file in folder.glob("*.md"):
-        for raw in (file.read_bytes(), file.read_bytes().replace(b"\n", b"\r\n")):
-            mark_each_phase(raw)
+    for number, file in enumerate(sorted(folder.glob("*.md"))):
+        raw = file.read_bytes()
+        mark_each_phase(raw.replace(b"\n", b"\r\n") if number % 2 else raw)
 
 
 def mark_each_phase(raw: bytes) -> None:
@@ -165,7 +165,7 @@ def count_calls(raw: bytes) -> int:
     ids=lambda line: line[:16],
 )
 def test_twice_the_lines_take_twice_the_calls(line: str) -> None:
-    texts = ["".join(line.replace("{}", str(n)) for n in range(2, count)) for count in (20, 150, 300)]
+    texts = ["".join(line.replace("{}", str(n)) for n in range(2, count)) for count in (20, 80, 160)]
     for begin in ("## Phase 1 — A\n- [ ] a\n", "# Plan\n\n"):
         _, once, twice = (count_calls(f"{begin}{text}".encode()) for text in texts)  # the first compiles
         assert twice < 2.2 * once

@@ -1,15 +1,11 @@
 """For any plan: setting a status changes exactly that, in exactly one line; and nothing breaks the parser."""
 
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
 from runplan.domain.errors import PlanUnreadable
 from runplan.domain.plan.model import Phase, Plan, Status, parse_plan
 from runplan.domain.plan.tracker import add_tracker, mark_complete, set_status
-
-quick = settings(
-    max_examples=25, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
-)
 
 IDS = ["1", "2", "3", "4a", "4b", "1A", "3b-i", "3b-ii", "P1.A", "A", "B", "10", "1.5"]
 CELLS = [
@@ -106,7 +102,6 @@ def without_place(phase: Phase) -> Phase:
     return replace(phase, line=0, heading_line=0, items=items)
 
 
-@quick
 @given(any_plan, st.data())
 def test_setting_a_status_changes_that_status_in_one_line_and_nothing_else(raw: bytes, data: st.DataObject) -> None:
     before = parse_plan(raw, path="p.md")
@@ -144,7 +139,6 @@ def one_line_differs(raw: bytes, text: bytes, phase: Phase, plan: Plan) -> None:
     assert b"\n".join(new).rstrip(b"\r") == raw.rstrip(b"\r")
 
 
-@quick
 @given(any_plan)
 def test_phase_text_is_the_file_byte_for_byte(raw: bytes) -> None:
     plan = parse_plan(raw, path="p.md")
@@ -157,7 +151,6 @@ def test_phase_text_is_the_file_byte_for_byte(raw: bytes) -> None:
         assert raw[first:].startswith(joined)
 
 
-@quick
 @given(any_plan)
 def test_completion_touches_the_front_matter_only(raw: bytes) -> None:
     text = mark_complete(raw, path="p.md", completed="2026-01-01T00:00:00Z")
@@ -183,7 +176,6 @@ FRAGMENTS = st.sampled_from(
 )
 
 
-@quick
 @given(st.lists(st.one_of(FRAGMENTS, st.text(max_size=20)), max_size=30), st.sampled_from(["\n", "\r\n", "\r"]))
 def test_no_text_makes_the_parser_raise_anything_but_its_own_error(lines: list[str], eol: str) -> None:
     only_its_own_error(eol.join(lines).encode(errors="replace"))

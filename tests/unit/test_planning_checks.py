@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
 from runplan.domain.checks.planning import LONGEST_OUTPUT, StepFacts, StepResult, judge_output
@@ -116,7 +116,6 @@ class TestEveryStep:
         [problem] = judge_output(role, message="", file_text=text, facts=FACTS).problems
         assert why in problem
 
-    @settings(deadline=None, database=None, max_examples=30)
     @given(st.text(), st.none() | st.text())
     def test_no_text_raises(self, role: Role, message: str, file_text: str | None) -> None:
         judge_output(role, message=message, file_text=file_text, facts=FACTS)

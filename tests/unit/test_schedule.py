@@ -3,12 +3,10 @@
 import contextlib
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from runplan.domain.errors import UsageError
 from runplan.domain.settings.schedule import EXAMPLES, Schedule, parse_schedule
-
-quick = settings(max_examples=25, deadline=None, derandomize=True, database=None)
 
 
 def refusal(spec: str) -> str:
@@ -92,7 +90,6 @@ def test_a_cron_line_that_comes_seldom_is_taken(line: str) -> None:
     assert parse_schedule(line).cron == line
 
 
-@quick
 @given(st.text(alphabet="0123456789*/,- mhdaypontuewkrs:.@", max_size=24))
 def test_any_text_is_a_schedule_that_can_be_written_and_read_or_is_refused(text: str) -> None:
     with contextlib.suppress(UsageError):
@@ -109,7 +106,6 @@ FIELD = st.one_of(
 )
 
 
-@quick
 @given(st.lists(FIELD, min_size=5, max_size=5))
 def test_any_cron_line_is_taken_or_refused(fields: list[str]) -> None:
     with contextlib.suppress(UsageError):

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import cast
 
-from hypothesis import example, given, settings, strategies as st
+from hypothesis import example, given, strategies as st
 from msgspec.structs import replace
 
 from runplan.adapters.store.sqlite import SqliteStore
@@ -218,7 +218,6 @@ steps = st.one_of(
         ("pass_time", 9 * HOUR),
     ],
 )
-@settings(max_examples=60, deadline=None)
 def test_slots_that_come_due_are_answered_once_and_no_plan_runs_twice(
     first: tuple[object, ...], life: list[tuple[object, ...]]
 ) -> None:

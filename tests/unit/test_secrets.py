@@ -189,11 +189,11 @@ def test_streams_that_resemble_secrets_take_linear_time_and_bounded_memory(hard:
     chunk = hard * (262_144 // len(hard))
     began = time.process_time()
 
-    for _ in range(8):
+    for _ in range(3):
         redactor.feed(chunk)
 
     assert len(redactor.take_rest()) <= 40_000
-    assert time.process_time() - began < 4
+    assert time.process_time() - began < 1.5
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from runplan.app.views.status import Stuck, assess_progress
 from runplan.domain.run.kinds import RunStatus
@@ -140,7 +140,6 @@ FACTS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=25, deadline=None, derandomize=True, database=None)
 @given(FACTS)
 def test_half_an_hour_or_two_retries_are_never_called_fine(facts: dict[str, Any]) -> None:
     found = asked(**facts)
