@@ -537,7 +537,7 @@ class Night:
         self.machines = [Machine(self, name) for name in HOSTS]
         self.worlds: dict[str, World] = {}
         for plan, phases in PLANS.items():
-            world = World(self.clock, phases, a_plan({str(number + 1): "todo" for number in range(phases)}))
+            world = World(self.clock, {plan: a_plan({str(number + 1): "todo" for number in range(phases)})})
             world._number = 1000 * len(self.worlds)  # the ids of two plans differ
             world.choose = self._choose
             world.toss = self.chance.choice

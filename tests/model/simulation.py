@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any, cast
 
 from msgspec import Struct
@@ -22,10 +23,11 @@ from runplan.domain.run import actions as a, events as e
 from runplan.domain.run.actions import Decision
 from runplan.domain.run.attempts import WorkAttempt
 from runplan.domain.run.dispatch import Ending, EndingKind
-from runplan.domain.run.kinds import Beginning, GateAnswer, Mode, ProofKind, Reason, Role
+from runplan.domain.run.kinds import Beginning, GateAnswer, Mode, ProofKind, Reason, Role, WaitKind
 from runplan.domain.run.reasons import beginning_after
 from runplan.domain.run.recorded import Recorded
 from runplan.domain.run.rows import Answer, ClaimResult, Command, OwnerState
+from runplan.domain.run.rules.shared import MAX_MOVES
 from runplan.domain.run.state import RunState
 from runplan.domain.times import iso, parse_iso
 from runplan.engine.loop.advance import advance
@@ -35,9 +37,11 @@ from runplan.engine.steps.land import find_rejection, record_move
 from runplan.engine.steps.outcome import sleep
 from runplan.engine.steps.read_plan import read_plan
 from runplan.hosts.commands import Executor, fire_schedule
+from runplan.hosts.daemon.host import ConcurrencyLimit
 from runplan.hosts.owner import RunOwner, RunRules
 
 PLAN = "plans/x.md"
+SUBPLAN = "plans/y.md"
 START = e.RunStarted(
     plan=PLAN,
     title="X",
@@ -56,8 +60,8 @@ Choose = Callable[[Sequence[str]], str]
 
 
 @functools.cache
-def read_text(text: bytes) -> Plan:
-    return parse_plan(text, path=PLAN)
+def read_text(text: bytes, path: str) -> Plan:
+    return parse_plan(text, path=path)
 
 
 class Crash(BaseException):
@@ -147,11 +151,12 @@ class Work(Struct, frozen=True):
 class World:
     """Git, agents and checks: what the simulated steps read and change."""
 
-    def __init__(self, clock: VirtualClock, phases: int, text: bytes) -> None:
+    def __init__(self, clock: VirtualClock, texts: Mapping[str, bytes]) -> None:
         self.choose: Choose = lambda words: words[0]  #: mostly the first
         self.toss: Choose = lambda words: words[0]  #: each as often
         self.clock = clock
-        self.texts = {"c0": text}  #: the plan by commit
+        self.path = next(iter(texts))  #: of the plan; others do phases of it
+        self.texts = {"c0": dict(texts)}  #: the plans by commit
         self.tip = "c0"
         self.is_edited = False  #: the checkout is in the way of a landing
         self.landings: list[Landing] = []
@@ -159,7 +164,6 @@ class World:
         self.written: dict[str, str] = {}  #: the newest change of each phase; an agent may write it again
         self.may_crash = False
         self._number = 0
-        self.phases = phases
 
     def new(self, word: str) -> str:
         self._number += 1
@@ -167,13 +171,13 @@ class World:
 
     @property
     def plan(self) -> Plan:
-        return read_text(self.texts[self.tip])
+        return read_text(self.texts[self.tip][self.path], self.path)
 
     def commit(self, text: bytes | None = None) -> str:
         """Move the target, with another text of the plan."""
         before = self.texts[self.tip]
         self.tip = self.new("c")
-        self.texts[self.tip] = before if text is None else text
+        self.texts[self.tip] = before if text is None else {**before, self.path: text}
         return self.tip
 
     def crash_perhaps(self) -> None:
@@ -222,8 +226,8 @@ class SimulatedContext(Struct, frozen=True, kw_only=True):
         return self
 
     def plan_at(self, commit: str) -> tuple[Plan, bytes]:
-        text = self.world.texts[commit]
-        return read_text(text), text
+        text = self.world.texts[commit][self.plan]
+        return read_text(text, self.plan), text
 
     def failures(self, phase: str) -> list[Recorded[e.PhaseFailed]]:
         failed = [fact for fact in self.store.list_facts(e.PhaseFailed, plan=self.plan) if fact.event.phase == phase]
@@ -277,9 +281,12 @@ class SimulatedRules(RunRules):
 
 
 class Here(Struct, frozen=True):
-    """The context of a repository, as far as an owner needs it."""
+    """The context of a repository, as far as an owner needs it; the sub-plan has a short name already."""
 
     env: Mapping[str, str]
+
+    def store(self) -> Any:
+        return SimpleNamespace(get_newest_run=lambda _plan: SimpleNamespace(slug="y"))
 
 
 # --- steps ----------------------------------------------------------------------------------------------
@@ -391,7 +398,18 @@ def _take_work(_action: a.Action, state: RunState, context: SimulatedContext) ->
             change = world.new("t")
     world.written[phase] = change
     world.branches[phase] = Work(change, state.work.base)
-    yield e.WorkTaken(head=change, tree=change, commits=1)
+    yield e.WorkTaken(head=change, tree=change, commits=1, files=(world.toss(["a.py", "a.txt"]),))
+
+
+def _merge_target(_action: a.Action, state: RunState, context: SimulatedContext) -> Iterator[e.Event]:
+    world = context.world
+    made, tip = world.new("t"), state.work.chosen.tip
+    world.branches[""] = Work(made, tip)
+    if world.choose(["merged", "conflict"]) == "merged":
+        yield e.WorkTaken(head=made, tree=made, commits=1)
+        return
+    yield e.CandidateConflicted(onto=tip, paths=("a",))
+    yield e.BranchRebuilt(base=made, base_tree=made, parked="refs/runplan/parked/x", complaint="a conflict in a")
 
 
 def _build(_action: a.Action, state: RunState, context: SimulatedContext) -> Iterator[e.Event]:
@@ -423,7 +441,7 @@ def _proofs(world: World) -> tuple[e.ProofRun, ...]:
 def _build_undo(_action: a.Action, state: RunState, context: SimulatedContext) -> Iterator[e.Event]:
     world = context.world
     phase = state.current.chosen.phase
-    row = world.plan.phase(phase)
+    row = context.plan_at(world.tip)[0].phase(phase)
     if row is None or row.status is not Status.DONE:
         yield e.WorkRefused(reason=Reason.ALREADY_ON_TARGET, detail="undone meanwhile")
         return
@@ -465,7 +483,8 @@ def _land(_action: a.Action, state: RunState, context: SimulatedContext) -> Iter
         return
     candidate = attempt.delivery.candidate
     onto = candidate.onto if candidate else attempt.chosen.tip
-    row = world.plan.phase(attempt.chosen.phase)
+    plan, text = context.plan_at(world.tip)
+    row = plan.phase(attempt.chosen.phase)
     is_undo = isinstance(attempt.chosen, e.UndoChosen)
     if recorded is None:
         if world.tip != onto:
@@ -478,7 +497,8 @@ def _land(_action: a.Action, state: RunState, context: SimulatedContext) -> Iter
             yield e.LandingHeld(why="the phase was reworded")
             return
         is_last = isinstance(attempt, WorkAttempt) and row is not None and not attempt.is_last
-        others = [phase for phase in world.plan.phases if phase.id != attempt.chosen.phase]
+        is_last = is_last and not isinstance(attempt.chosen, e.SubplanChosen)
+        others = [phase for phase in plan.phases if phase.id != attempt.chosen.phase]
         if is_last and not is_undo and all(phase.status is Status.DONE for phase in others):
             yield e.FinalVerificationDue(tree=attempt.built.tree)
             return
@@ -493,15 +513,14 @@ def _land(_action: a.Action, state: RunState, context: SimulatedContext) -> Iter
     if world.is_edited:
         yield e.LandingHeld(why="a.txt is edited")
         return
-    text = world.texts[world.tip]
     if row is not None:
         status = Status.TODO if is_undo else Status.DONE
-        text = tracker.set_status(text, path=PLAN, phase=row.id, status=status)
-        text = tracker.mark_active(text, path=PLAN) if is_undo else text
-    rows = read_text(text).phases
+        text = tracker.set_status(text, path=context.plan, phase=row.id, status=status)
+        text = tracker.mark_active(text, path=context.plan) if is_undo else text
+    rows = read_text(text, context.plan).phases
     if not is_undo and all(phase.status is Status.DONE for phase in rows):
-        text = tracker.mark_complete(text, path=PLAN, completed=iso(context.clock.now()))
-    world.texts[recorded.new] = text
+        text = tracker.mark_complete(text, path=context.plan, completed=iso(context.clock.now()))
+    world.texts[recorded.new] = {**world.texts[world.tip], context.plan: text}
     world.tip = recorded.new
     tree = candidate.tree if candidate else ""
     change = candidate.patch if candidate else ""
@@ -598,6 +617,25 @@ def _clean_up(_action: a.Action, state: RunState, context: SimulatedContext) -> 
     yield e.CleanedUp(phase=state.current.chosen.phase)
 
 
+def _conclude(_action: a.Action, state: RunState, context: SimulatedContext) -> Iterator[e.Event]:
+    """A look at the pull request: it is merged, waits, needs a repair, or was closed."""
+    world = context.world
+    assert context.plan_at(world.tip)[0].complete, "phases are left"
+    asks = e.RepairChosen(tip=world.tip, title="Repair", text="red", items=(("P", "x"),))
+    match world.choose(["merged", "checks", "review", "repair", "behind", "closed"]):
+        case "merged":
+            yield e.Concluded(note="merged")
+        case "repair" if state.repairs < state.options.max_fix_cycles:
+            yield asks
+        case "behind" if state.updates < MAX_MOVES:
+            yield e.MergeChosen(tip=asks.tip, title="Merge", text="conflicts", items=asks.items, merge=world.new("c"))
+        case "closed":
+            yield e.Concluded(reason=Reason.PR_CLOSED, note="closed")
+        case word:
+            kind = WaitKind.REVIEW if word == "review" else WaitKind.CHECKS
+            yield e.Paused(kind=kind, until=iso(context.clock.now() + timedelta(minutes=1)), words=word)
+
+
 def _finish(action: a.Action, state: RunState, context: SimulatedContext) -> Iterator[e.Event]:
     assert isinstance(action, a.Finish)
     yield e.RunEnded(outcome=action.outcome, reason=action.reason, detail=action.detail)
@@ -621,6 +659,8 @@ STEPS: dict[str, Callable[[a.Action, RunState, Any], e.Event | Iterable[e.Event]
     "rebuild-branch": _rebuild,
     "ask": _ask,
     "land": _land,
+    "merge-target": _merge_target,
+    "conclude": _conclude,
     "fail": _fail,
     "clean-up": _clean_up,
     "finish": _finish,
@@ -634,10 +674,12 @@ class SimulatedHost:
     """A daemon's host that returns to the walk instead of waiting."""
 
     root = only = name = ""
-    limit = None
 
-    def __init__(self) -> None:
+    def __init__(self, slots: int) -> None:
+        """So many runs work at once; 0 for a terminal, which has no limit."""
+        self.limit = ConcurrencyLimit(host=slots, repository=slots, wake=lambda _root: None) if slots else None
         self.told: list[tuple[RunState, Decision]] = []
+        self.troubles: list[Exception] = []
 
     def is_mine(self, _plan: str) -> bool:
         return True
@@ -653,18 +695,21 @@ class SimulatedHost:
     def tell_wait(self, _plan: str, _run: str, state: RunState, decision: Decision) -> None:
         self.told.append((state, decision))
 
-    def tell_trouble(self, plan: str, error: Exception) -> None: ...
+    def tell_trouble(self, _plan: str, error: Exception) -> None:
+        self.troubles.append(error)
+
     def tell_end(self, plan: str, run: str, state: RunState) -> None: ...
     def leave(self, active: ActiveRun) -> None: ...
     def lose(self, active: ActiveRun) -> None: ...
 
 
 class Simulation:
-    """One repository with one plan, worked by one process after the other."""
+    """One repository with a plan and its sub-plan, worked by one process after the other."""
 
-    def __init__(self, text: bytes, *, phases: int) -> None:
+    def __init__(self, text: bytes, subplan: bytes = b"", *, slots: int = 0) -> None:
         self.clock = VirtualClock()
-        self.world = World(self.clock, phases, text)
+        self.world = World(self.clock, {PLAN: text, SUBPLAN: subplan})
+        self._slots = slots
         self.owners: dict[str, OwnerState] = {}
         self.store: Store = MemoryStore(self.owners)
         self.running: dict[str, str] = {}
@@ -677,7 +722,7 @@ class Simulation:
         self.owners.clear()
         me = self.world.new("process")
         self.owners[me] = OwnerState.RUNNING
-        self.host = SimulatedHost()
+        self.host = SimulatedHost(self._slots)
         context = self._open_run(Here({}), None, run="", started=e.RunStarted(**_BARE))
         repository = SimulatedRepository(
             store=self.store,
@@ -710,8 +755,8 @@ class Simulation:
             running=self.running,
         )
 
-    def submit(self, verb: str, **arguments: object) -> None:
-        command = Command(plan=PLAN, verb=verb, arguments=arguments, by="a person", at=iso(self.clock.now()))
+    def submit(self, verb: str, plan: str = PLAN, **arguments: object) -> None:
+        command = Command(plan=plan, verb=verb, arguments=arguments, by="a person", at=iso(self.clock.now()))
         self.store.add_command(command)
 
     def work(self, choose: Choose, toss: Choose, *, may_crash: bool = False) -> None:

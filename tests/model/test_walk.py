@@ -1,5 +1,6 @@
 """Walks through everything that people, agents, clocks and crashes do to one plan; invariants after every step."""
 
+import math
 import os
 import random
 from collections import Counter
@@ -27,25 +28,27 @@ from runplan.domain.errors import Unreachable
 from runplan.domain.plan.model import Status
 from runplan.domain.run import events as e
 from runplan.domain.run.attempt_parts import StepCrashed
-from runplan.domain.run.attempts import open_questions
+from runplan.domain.run.attempts import WorkAttempt, open_questions
 from runplan.domain.run.decide import decide
-from runplan.domain.run.kinds import FOR_ANSWER, Mode
+from runplan.domain.run.kinds import ANSWERED, FOR_ANSWER, Mode, WaitKind
 from runplan.domain.run.requests import RunRequest, Timing
 from runplan.domain.run.rows import wait_of
-from runplan.domain.run.state import list_running, open_states
+from runplan.domain.run.state import RunState, list_running, open_states
 from runplan.domain.standing.phases import PlanOutline
-from tests.model.simulation import PLAN, START, MemoryStore, Simulation
+from runplan.engine.loop.runs import state_of
+from runplan.engine.report.inbox import EntryKind, _list_entries
+from tests.model.simulation import PLAN, START, SUBPLAN, MemoryStore, Simulation
 from tests.support.builders import a_plan
 from tests.support.environment import pinned
 
 LUCK = 0.9
 SEEDS = st.integers(0, 2**16)
-WALKS = int(os.environ.get("WALKS", "200"))  #: a quarter of them in `make test`
+WALKS = int(os.environ.get("WALKS", "200"))
 STEPS = int(os.environ.get("WALK_STEPS", "20"))
 
 
 class Walk(RuleBasedStateMachine):
-    """One plan of three phases in one repository."""
+    """One plan of three phases in one repository; another plan may do its second phase."""
 
     @initialize(
         parallel=st.sampled_from([1, 1, 2]),
@@ -54,20 +57,23 @@ class Walk(RuleBasedStateMachine):
         prove=st.sampled_from(["off", "report", "require"]),
         changed=st.sampled_from(["verify", "ask", "refuse"]),
         sign_off=st.sampled_from([(), ("*.py",)]),
+        landing=st.sampled_from(["cherry-pick", "cherry-pick", "pr"]),
+        body=st.sampled_from(["Text.", "Text.", "Sign-off: required", f"Execution: plan {SUBPLAN}"]),
+        slots=st.integers(0, 2),
         mode=st.sampled_from([Mode.NEXT, Mode.FINISH]),
         auto=st.booleans(),
         seed=SEEDS,
     )
-    def begin(self, *, mode: Mode, auto: bool, seed: int, **options: Any) -> None:
-        text = a_plan({"1": "todo", "2": "todo", "3": "todo"})
-        self.simulation = Simulation(text, phases=3)
-        self.options = replace(START, **options)
+    def begin(self, *, body: str, landing: str, slots: int, mode: Mode, auto: bool, seed: int, **options: Any) -> None:
+        text = a_plan({"1": "todo", "2": "todo", "3": "todo"}, {"2": body})
+        self.simulation = Simulation(text, a_plan({"4": "todo", "5": "todo"}), slots=slots)
+        self.options = replace(START, landing=landing, concludes=landing == "pr", **options)
         self.start(mode, auto, False, seed)
 
     # --- people ------------------------------------------------------------------------------------------
 
     def _submit_run(self, started: e.RunStarted, **more: Any) -> None:
-        self.simulation.submit("start", **to_builtins(RunRequest(started=started, **more)))
+        self.simulation.submit("start", started.plan, **to_builtins(RunRequest(started=started, **more)))
 
     @rule(mode=st.sampled_from([Mode.NEXT, Mode.FINISH]), auto=st.booleans(), anew=st.booleans(), seed=SEEDS)
     def start(self, mode: Mode, auto: bool, anew: bool, seed: int) -> None:
@@ -103,11 +109,13 @@ class Walk(RuleBasedStateMachine):
         self.simulation.submit("now")
         self._proceed(seed)
 
+    def _list_states(self) -> list[RunState]:
+        """Of each run, and of each of its lanes."""
+        return [lane for state in self.simulation.states() for _, lane in open_states(state)]
+
     def _list_changes(self) -> list[tuple[e.RunStarted, str]]:
-        lanes = [(state.options, lane) for state in self.simulation.states() for _, lane in open_states(state)]
-        return [
-            (options, lane.attempt.answerable) for options, lane in lanes if lane.attempt and lane.attempt.answerable
-        ]
+        states = [(state.options, state.attempt) for state in self._list_states()]
+        return [(options, attempt.answerable) for options, attempt in states if attempt and attempt.answerable]
 
     def _answer_change(self, number: int, seed: int, why: str = "", *, approved: bool) -> None:
         changes = self._list_changes()
@@ -132,8 +140,8 @@ class Walk(RuleBasedStateMachine):
         self._answer_change(number, seed, "use a table", approved=False)
 
     def _list_questions(self) -> list[tuple[e.RunStarted, str]]:
-        lanes = [(state.options, lane) for state in self.simulation.states() for _, lane in open_states(state)]
-        return [(options, question.id) for options, lane in lanes for question in open_questions(lane.attempt)]
+        states = self._list_states()
+        return [(state.options, question.id) for state in states for question in open_questions(state.attempt)]
 
     @precondition(lambda self: self._list_questions())
     @rule(seed=SEEDS)
@@ -158,7 +166,7 @@ class Walk(RuleBasedStateMachine):
         row = world.plan.phase(phase)
         if row is not None and row.status is not Status.DONE:
             heading = row.text.splitlines()[0].encode()
-            text = world.texts[world.tip]
+            text = world.texts[world.tip][PLAN]
             world.commit(text.replace(heading, heading + b" again", 1))
         self._proceed(seed)
 
@@ -197,25 +205,63 @@ class Walk(RuleBasedStateMachine):
     @invariant()
     def a_rejected_change_lands_only_by_a_person(self) -> None:
         store = self.simulation.store
-        answers = store.list_facts(e.Answered, plan=PLAN)
-        if all(fact.event.approved for fact in answers):
+        if all(fact.event.approved for fact in store.list_facts(e.Answered)):
             return
-        built = {fact.event.tree: fact.event.patch for fact in store.list_facts(e.CandidateBuilt, plan=PLAN)}
-        for landed in store.list_facts(e.Landed, plan=PLAN):
+        for landed in store.list_facts(e.Landed):
             landing = next(known for known in self.simulation.world.landings if known.id == landed.event.id)
-            earlier = [fact.event for fact in answers if fact.seq < landed.seq]
-            verdicts = [answer.approved for answer in earlier if built.get(answer.tree) == landing.change]
-            assert not verdicts or verdicts[-1], f"{landing} was rejected"
+            assert not self._is_rejected(landing.change, landed.seq), f"{landing} was rejected"
+
+    def _is_rejected(self, change: str, until: float = math.inf) -> bool:
+        """Whether the newest answer of a person to this change was no."""
+        store = self.simulation.store
+        trees = {fact.event.tree for fact in store.list_facts(e.CandidateBuilt) if fact.event.patch == change}
+        answers = [fact.event for fact in store.list_facts(e.Answered) if fact.seq < until]
+        return not next((answer.approved for answer in reversed(answers) if answer.tree in trees), True)
+
+    @invariant()
+    def a_change_waits_under_its_own_name(self) -> None:
+        """For a sign-off where the plan, the settings, a test or an earlier answer demands one; else without `auto`."""
+        for state in self._list_states():
+            waiting, attempt = decide(state).waiting, state.attempt
+            if waiting not in ANSWERED or not isinstance(attempt, WorkAttempt):
+                continue
+            is_signed = "Sign-off" in attempt.chosen.text or self._is_rejected(attempt.built.patch)
+            is_signed |= bool(state.options.sign_off) and "a.py" in attempt.changed_files
+            is_signed |= state.options.changed == "ask" and bool(attempt.proof.questions)
+            assert (waiting is WaitKind.SIGN_OFF) == is_signed, decide(state)
+            assert is_signed or not (state.options.auto or state.options.concludes), "nobody has to approve it"
+
+    @invariant()
+    def what_waits_for_a_person_is_in_the_inbox(self) -> None:
+        store, waits = self.simulation.store, Counter[str]()
+        runs = [state_of(store, row) for row in store.list_unfinished_runs()]
+        for state in (lane for run in runs for _, lane in open_states(run)):
+            waiting = decide(state).waiting
+            name = "change" if waiting is WaitKind.APPROVAL else "crash" if waiting is WaitKind.CRASHED else waiting
+            if waiting in (*FOR_ANSWER, WaitKind.CRASHED):
+                waits[str(name)] += len(open_questions(state.attempt)) if waiting is WaitKind.QUESTION else 1
+        entries = [entry for entry in _list_entries(store, "/") if entry.kind != EntryKind.FAILED]
+        assert Counter(str(entry.kind) for entry in entries) == waits
+        assert all(entry.actions for entry in entries)
+
+    @invariant()
+    def a_permit_is_held_by_work(self) -> None:
+        limit = self.simulation.host.limit
+        for _, plan in limit.working if limit else ():
+            state = self.simulation.owner.runs[plan].state
+            assert list_running(state) or not decide(state).waiting, f"{plan} waits and keeps others from working"
 
     @invariant()
     def nothing_crashes(self) -> None:
         assert not self.simulation.store.list_facts(StepCrashed)
         errors = [answer.error for _, answer in self.simulation.answers if answer.error]
         assert not [error for error in errors if "unexpected" in error], errors
+        assert not self.simulation.host.troubles
 
     @invariant()
-    def one_run_works_on_the_plan(self) -> None:
-        assert len(self.simulation.store.list_unfinished_runs()) <= 1
+    def one_run_works_on_a_plan(self) -> None:
+        plans = [row.plan for row in self.simulation.store.list_unfinished_runs()]
+        assert len(plans) == len(set(plans))
 
     @invariant()
     def each_wait_is_named_and_shown(self) -> None:
@@ -225,11 +271,11 @@ class Walk(RuleBasedStateMachine):
             assert decision.why
             if list_running(state) or not decision.waiting or self.simulation.store.list_queued_commands():
                 continue
-            plan = self.simulation.world.plan
-            facts = self.simulation.store.read_plan_facts(PLAN)[PLAN]
+            plan = state.options.plan
+            facts = self.simulation.store.read_plan_facts(plan)[plan]
             view = view_plan(
-                PLAN,
-                PlanOutline(title=plan.title),
+                plan,
+                PlanOutline(title="X"),
                 replace(facts, alive=True),
                 landing="cherry-pick",
                 now=self.simulation.clock.now(),
@@ -239,8 +285,8 @@ class Walk(RuleBasedStateMachine):
             assert view.actions, decision
             if decision.waiting in FOR_ANSWER:
                 assert view.state is PlanState.WAITING, decision
-            if wait_of(decision.waiting).is_notified:
-                notice = of_waiting(state, decision, plan=PLAN)
+            if wait_of(decision.waiting).is_notified and state.waits <= 1:
+                notice = of_waiting(state, decision, plan=plan)
                 assert notice is not None, decision
 
     def teardown(self) -> None:
@@ -273,7 +319,7 @@ def test_a_start_that_cannot_be_recorded_leaves_the_plan_free() -> None:
         def append(self, *_: object, **_options: object) -> None:
             raise Unreachable("the disk is full")
 
-    simulation = Simulation(a_plan({"1": "todo"}), phases=1)
+    simulation = Simulation(a_plan({"1": "todo"}))
     simulation.store = FullStore(simulation.owners)
     simulation.restart()
     with pytest.raises(Unreachable):
