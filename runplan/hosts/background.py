@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from msgspec.structs import replace
 
 from runplan.adapters.git.command import CALLS
-from runplan.adapters.store.protocol import open_store, store_exists
+from runplan.adapters.store.protocol import open_store
 from runplan.domain.errors import RunplanError, Unreachable, refused_by_system
 from runplan.domain.run.kinds import WaitKind
 from runplan.domain.run.requests import refused
@@ -246,9 +246,8 @@ class BackgroundHost:
 
     def refuse_starts(self, trouble: RunplanError) -> None:
         """Refuse the commands that begin something; stop and pause stay queued."""
-        if not store_exists(self._journal):  # the repository is gone; do not create it
-            return
-        with suppress(RunplanError, OSError), closing(open_store(self._journal)) as store:
+        # A repository that is gone is not created.
+        with suppress(RunplanError, OSError), closing(open_store(self._journal, may_create=False)) as store:
             for command in store.list_queued_commands():
                 if command.verb in BEGINNING and self.is_mine(command.plan):
                     answer = refused(trouble, self.name)

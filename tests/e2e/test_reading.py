@@ -20,7 +20,19 @@ from runplan.domain.run.rows import ScheduleRow
 from runplan.domain.run.state import fold
 from runplan.domain.times import iso
 from runplan.hosts.daemon.state import hold_lock
-from tests.support.cli import RUNPLAN, Meanwhile, Project, a_plan, a_project, ended, set_up, until, work, writes
+from tests.support.cli import (
+    RUNPLAN,
+    Meanwhile,
+    Project,
+    a_plan,
+    a_project,
+    ended,
+    set_up,
+    until,
+    with_remote,
+    work,
+    writes,
+)
 from tests.support.daemons import none_left, shell_agent, waits
 from tests.support.fake_daemon import a_door
 
@@ -419,6 +431,15 @@ def test_next_without_schedules_creates_no_files(project: Project) -> None:
     recorded = project.runplan("next")
     assert (recorded.code, recorded.out, recorded.err) == (0, "No schedules.\n", "")
     assert project.runplan("next", "--json").json == []
+    assert not (project.path / ".git/runplan").exists()
+
+
+def test_a_look_at_the_remote_leaves_no_directory(project: Project, tmp_path: Path) -> None:
+    with_remote(project, tmp_path / "origin.git")
+    project.settings('[run]\nlanding = "direct"\n')
+    project.repo.git("push", "-q", "origin", "main")
+    assert project.runplan("check", "X", "--preflight").code == 0
+    assert project.runplan("doctor").code == 0
     assert not (project.path / ".git/runplan").exists()
 
 

@@ -15,7 +15,7 @@ import pytest
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from runplan.adapters.store.protocol import store_exists
+from runplan.adapters.store.protocol import open_store, store_exists
 from runplan.adapters.store.sqlite import SqliteStore
 from runplan.adapters.store.tables import SCHEMA_VERSION
 from runplan.domain.errors import RefusedEarly, Unreachable
@@ -134,6 +134,12 @@ def test_a_killed_writer_loses_no_acknowledged_event(store: SqliteStore, tmp_pat
 
 
 # --- opening --------------------------------------------------------------------------------------------
+
+
+def test_a_writer_that_may_not_create_leaves_a_removed_directory_removed(tmp_path: Path) -> None:
+    with pytest.raises(Unreachable):
+        open_store(tmp_path / "runplan", may_create=False)
+    assert list(tmp_path.iterdir()) == []
 
 
 def _open(directory: Path, at_once: Barrier) -> None:

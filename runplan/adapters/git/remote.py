@@ -4,6 +4,7 @@ import fcntl
 import os
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TypeAlias
@@ -147,6 +148,7 @@ class Remote:
             git = git.at(git.cwd, f"--git-dir={source}")
             included = [(self.git.common_dir or self.common_dir) / "config", self.common_dir / "config.worktree"]
         path = self.common_dir / LOCK
+        is_first = not path.parent.exists()
         make_below(self.common_dir, path.parent)
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -169,6 +171,10 @@ class Remote:
                 fcntl.flock(fd, fcntl.LOCK_UN)  # a credential daemon that it started may keep the file open
         finally:
             os.close(fd)
+            if is_first:  # a repository that is only looked at, as by `doctor`, keeps no directory
+                path.unlink(missing_ok=True)
+                with suppress(OSError):
+                    path.parent.rmdir()
         return ran
 
 

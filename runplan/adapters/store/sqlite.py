@@ -26,7 +26,9 @@ TABLES = Path(__file__).with_name("migrations") / "repository-1.sql"
 class SqliteStore(Store):
     BEGIN = "BEGIN IMMEDIATE"
 
-    def __init__(self, directory: Path, *, writable: bool = True, missing_ok: bool = False) -> None:
+    def __init__(
+        self, directory: Path, *, writable: bool = True, missing_ok: bool = False, may_create: bool = True
+    ) -> None:
         """Open the journal. With `missing_ok` an absent one reads as empty: no plan was ever run."""
         super().__init__()
         self.path = directory / JOURNAL
@@ -35,7 +37,7 @@ class SqliteStore(Store):
                 self._db = sqlite3.connect(":memory:", isolation_level=None)
                 self._db.executescript(TABLES.read_text())
                 return
-            if writable and not self.path.exists():
+            if writable and may_create and not self.path.exists():
                 make_below(directory.parent, directory)
                 self._create_journal()
             self._anchor = Anchor(self.path)

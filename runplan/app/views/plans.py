@@ -9,7 +9,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from runplan.adapters.configuration.places import socket_path, state_directory
-from runplan.adapters.store.protocol import open_store, store_exists
+from runplan.adapters.store.protocol import open_store
 from runplan.app.operations.model import Caller
 from runplan.app.views.status import HostView, Look, PlanState, PlanView, ScheduleView, sort_plans, view_plan, view_work
 from runplan.domain.decoding import decode_json
@@ -83,8 +83,9 @@ class PlanReader:
             landing = landing if path.startswith(QUEUE) else "pr"
             view = view_plan(path, outline, facts, landing=landing, now=self._now, answered=answered)
             views.append(self._view_work(view, facts.wait) if facts.wait is not None else view)
-        if self._new and store_exists(self._context.journal):
-            with suppress(RunplanError, OSError), closing(open_store(self._context.journal)) as store:
+        if self._new:
+            journal = self._context.journal
+            with suppress(RunplanError, OSError), closing(open_store(journal, may_create=False)) as store:
                 store.put_outlines(self._new)
         return sort_plans(views), closed or find_missing_host(self._context, views)
 
