@@ -79,7 +79,7 @@ SCHEDULE = ScheduleRow(plan="a", spec="4h", zone="UTC", misfire="skip", request=
             PlanFacts(run=a_run(RunStatus.WAITING, waiting_for=WaitKind.LIMIT, about="claude usage limit", wake=LATER)),
             f"waits: claude usage limit, resets {LATER}",
         ),
-        ({}, PlanFacts(run=a_run(RunStatus.FAILED)), "its last run failed; again: runplan retry a"),
+        ({}, PlanFacts(run=a_run(RunStatus.FAILED)), "its last run failed"),
         ({}, PlanFacts(queued="start"), "queued: start"),
         ({}, PlanFacts(refused=("2026-11-18T01:00:00Z", "start", "no")), "its last start was refused: no"),
         ({"phases": (PhaseOutline("1", "", "blocked", None, (), "is blocked"),)}, PlanFacts(), "phase 1 is blocked"),

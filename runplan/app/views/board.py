@@ -144,8 +144,7 @@ def read_queue_view(context: RepositoryContext, views: Sequence[PlanView], now: 
     outlook = [Outlook(context.settings.agents.implementer)] * count
     forecast = forecast_phases(outlook, list_landed(context.store())) if count else ""
     works = tuple(view for view in views if view.plan.startswith(QUEUE))
-    words = f"{counted(len(ready), 'plan is', 'plans are')} ready. Work on the next one: runplan work"
-    words = words if ready else "No plan is ready; each says why."
+    words = f"{counted(len(ready), 'plan is', 'plans are')} ready." if ready else "No plan is ready; each says why."
     words = "" if works else words if plans else f"No plan is open{describe_put_off(views)}"
     return QueueView(plans=tuple(plans), words=words, forecast=forecast, works=works)
 

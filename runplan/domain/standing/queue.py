@@ -10,7 +10,7 @@ from runplan.domain.run.kinds import ON_PULL_REQUEST, RunStatus, WaitKind
 from runplan.domain.run.rows import PlanFacts, RunRow, wait_of
 from runplan.domain.standing.actions import NextAction
 from runplan.domain.standing.phases import PlanOutline
-from runplan.domain.text import command, counted
+from runplan.domain.text import counted
 
 PINNED = 0  #: the place of a plan that is before all others
 
@@ -75,7 +75,7 @@ def describe_delay(path: str, outlines: Mapping[str, PlanOutline], facts: PlanFa
     if refused and (run is None or refused_at > run.started):
         return f"its last {verb} was refused: {refused}"
     if run is not None and run.state in (RunStatus.FAILED, RunStatus.STOPPED):
-        return f"its last run {run.state}; again: {command('runplan', 'retry', path)}"
+        return f"its last run {run.state}"
     for name in outlines[path].after:
         named = [name] if name in outlines else [other for other in outlines if is_named(name, other)]
         if len(named) != 1:

@@ -112,7 +112,8 @@ def print_queue(work: str, *, is_json: bool) -> None:
         line = f"{number:>3}  {plan.plan:<{width}}  {'pinned, ' * plan.is_pinned}{plan.words}"
         plans.append(style.wrap(plain(line), "     "))
         plans += [style.wrap(f"     {describe_actions(plan.actions[:1])}", "       ")] if plan.actions else []
-    lines = [view.words] if view.words else []
+    begin = " Work on the next one: runplan work" if view.forecast else ""
+    lines = [f"{view.words}{begin}"] if view.words else []
     for own in view.works:
         when = describe_schedule(own.schedule, now=now) if own.schedule is not None else ""
         lines.append(f"{own.plan}: {'; '.join(filter(None, [own.words, when]))}")
