@@ -85,7 +85,7 @@ def test_the_queue_is_a_column_of_the_board_that_can_be_reordered(browser: Brows
 
     assert queue() == ["X", "ask", "bad"]
     section = browser.get("/").text.partition('<section id="queue"')[2]
-    assert section.count('name="action" value="move ') == 4, "up and down"
+    assert section.count('name="action" value="move ') == 6, "up and down"
     assert section.count('name="verb" value="queue"') == 3, "one form a plan"
     assert section.count("disabled") == 2, "the first plan does not move up, the last one not down"
     assert "runplan " not in section.partition("</table>")[0], "a page has buttons, no command lines"
