@@ -142,7 +142,7 @@ def test_what_a_person_tells_is_the_first_thing_that_the_next_agent_reads(tmp_pa
     project = a_project(tmp_path, "1", "2")
     project.agent(work() + work(phase="2"))
     absent = project.runplan("tell", "X", "too early")
-    assert (absent.code, absent.last.startswith("runplan: plans/X.md has no run; nobody was told.")) == (3, True)
+    assert (absent.code, absent.last.startswith("runplan: plans/X.md is not running; nobody was told.")) == (3, True)
     assert project.runplan("start", "X", "finish", "--wait").code == 4
     told = project.runplan("tell", "X", "use the existing {{{phase}}} parser")
     assert (told.code, told.last) == (0, "runplan: Told plans/X.md: the next agent of its run reads it first")

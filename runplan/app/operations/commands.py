@@ -63,7 +63,7 @@ def tell(caller: Caller, request: TellRequest) -> Answer:
         plan = plan_path(context, request.plan)
         run = context.store().get_interrupted_run(plan)
         if run is None or not run.daemon:
-            where = "runs in a terminal, not in the daemon" if run is not None else "has no run"
+            where = "runs in a terminal, not in the daemon" if run is not None else "is not running"
             raise NotFound(f"{plan} {where}; nobody was told. See: {command('runplan', 'status', plan)}")
         arguments = {"text": text, "by": runs.name_person(caller, context)}
         answer = runs.submit_command(caller, context, plan, "tell", arguments)
