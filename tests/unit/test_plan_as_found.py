@@ -100,6 +100,8 @@ def test_a_status_in_other_words_asks(value: str) -> None:
 def test_a_plan_that_is_set_aside_asks() -> None:
     plan = read("# P\n**Status:** superseded by the new one\n## Phase 1 — A\n- [ ] a\n")
     assert errors(plan) == ["2: the plan says here that it is set aside, but not done: 1"]
+    plan = parse_plan(b"## Phase 1: A\n- [ ] a\n", path="plans/completed/p.md")
+    assert errors(plan) == ["1: the plan is in a folder completed, but not done: 1; to have it worked, move it"]
 
 
 @pytest.mark.parametrize("status", ["**Status:** Draft", "> Status: Proposed (awaiting review)", "Status: draft v2"])

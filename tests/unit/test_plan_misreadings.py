@@ -486,6 +486,7 @@ def test_headings_of_many_kinds_are_phases(text: str, expected: str) -> None:
         ("(En Progreso)", Status.IN_PROGRESS),
         ("(Pendiente)", Status.TODO),
         ("(shipped in this change)", Status.DONE),
+        ("✅ COMPLETED (needs a revision)\n**Status:** works in parts", Status.IN_PROGRESS),
         ("🚧 IN PROGRESS", Status.IN_PROGRESS),
         ("(active)", Status.IN_PROGRESS),
         ("🔄", Status.IN_PROGRESS),
@@ -511,7 +512,10 @@ OPEN = "## Phase 1: A\n- [ ] a\n## Phase 2: B\n- [ ] b\n"
         ("## Phase 1: A ✅\n## Ideas\n### Phase 2: B\ntext\n", 3),
         ("## Phase 1: A ✅\n## Phase 2 readiness\ntext\n", 2),
         (f"# T\n```\nPhase 1 ─── A ███ ✅\n```\n{OPEN}", 3),
-        ("## Phase 1: A\ntext\n## Phase 2: B\ntext\n## State\n### Phase 1\n- [x] a\n### Phase 2\n- [ ] b\n", 6),
+        ("## Phase 1: A\ntext\n## Phase 2: B\ntext\n## State\n### Phase 1\n- [x] a\n### Phase 2\n- [ ] b\n", 1),
+        ("# T\n## What was implemented\n### 1. A\n- a\n### 2. B\n- b\n", 3),
+        ("## Phase 1: A\n1. [x] a\n2. b\n## Phase 2: B\n- [ ] c\n", 3),
+        (f"## Phases\n| Phase | Status |\n|--|--|\n| 1 | 📋 Pending |\n| 2 | ⬚ |\n{OPEN.replace(': A', ': A ✅')}", 4),
         (f"# T\n> **Historical document.** It led to the first version.\n{OPEN}", 2),
     ],
 )
@@ -808,6 +812,13 @@ def test_struck_entries_strange_brackets_and_placeholders(first: str, expected: 
         ("## Phase 6.1.1: A\n- [ ] a\n## Phase 6.1.2: B\n- [ ] b\n## ✅ Phase 6.1 checklist\ntext\n", "6.1.1 6.1.2"),
         ("## Phase 1 Setup\n- [ ] a\n## Phase 1.5: B\n- [ ] b\n", "1 1.5"),
         ("## Step 1: A\na\n## Step 2: B\nb\n## Checklist\n- [ ] Step 1–2: fast\n", "1 2"),
+        ("## Fase 1: A\na\n## Fase 2: B\nb\n## Métricas de Éxito\n- [ ] rápido\n", "1 2"),
+        ("## 任务清单\n### 1. 架构\n#### A\n- a\n### 2. B\n#### C\n- b\n", "1 2"),
+        ("# SECTION 1: A\n# SECTION 2: B\n## Phase 1: A\n- [ ] a\n## Phase 2: B\n- [ ] b\n# SECTION 3: C\n", "1 2"),
+        (
+            "## Phase 1: A ✅\n## Phase 2: B\n- [ ] b\n## Order\n| Phase | State |\n|--|--|\n| 2 | ⬚ |\n| 2 | ⬚ |\n",
+            "1 2",
+        ),
         ("### Task 1: A\na\n### Task 2: B\nb\n## Checklist\n### Phase 3 Completion\n- [ ] c\n", "1 2"),
         ("## Step 1: A\na\n## Step 2: B\nb\n## Done criteria\n- [ ] Step 2 printed it\n- [ ] fast\n", "1 2"),
         (

@@ -47,6 +47,7 @@ TODO, BUSY, BLOCKED, DONE = Status.TODO, Status.IN_PROGRESS, Status.BLOCKED, Sta
         pytest.param("not complete", TODO, id="not-complete"),
         pytest.param("not yet done", TODO, id="not-yet"),
         pytest.param("80% done", TODO, id="percent"),
+        pytest.param("Partially complete", Status.IN_PROGRESS, id="partially"),
         pytest.param("In progress (2a ✅)", Status.IN_PROGRESS, id="word-before-glyph"),
         pytest.param("⬚ complete", TODO, id="glyph-before-complete"),
     ],
@@ -57,7 +58,7 @@ def test_a_status_cell_is_read(cell: str, status: Status) -> None:
 
 @pytest.mark.parametrize(
     ("cell", "known"),
-    [("⬚", True), ("Ready", True), ("—", True), ("Incomplete", True), ("80% done", False), ("?", False)],
+    [("⬚", True), ("Ready", True), ("—", True), ("Incomplete", True), ("80% done", False), ("📋 Pending", True)],
 )
 def test_an_unknown_word_is_todo_and_said_so(cell: str, known: bool) -> None:
     assert read_mark(cell).known is known

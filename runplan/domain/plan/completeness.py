@@ -20,7 +20,8 @@ _LEFT = (
 )
 _LATER = r"futur|later|ideas?\b|nice[- ]to[- ]have|op[tc]ional|stretch"
 _CHECKS = r"backlog|\btest|pre-?requis|指标|验收|风险|标准"
-_PROSE = r"option|example|scenario|case|appendix|version|question"  #: words that count something else than work
+#: Words that count something else than work.
+_PROSE = r"option|example|section|chapter|scenario|case|appendix|version|question"
 _OVER = r"(?i)[✅✔☑]|~~|[*_(]*(?:none|n/a)\b"
 #: `Phase 3`, `M4`, `v0.2` anywhere in a heading.
 _MEMBER = r"([^\W\d_]{1,20})[ \t]*#?([0-9]{1,3}(?:\.[0-9]{1,3}){0,2}[A-Za-z]?)(?![\w%])"
@@ -163,7 +164,7 @@ def _list_siblings(lines: Lines, reading: Reading) -> Iterator[Heading]:
     for (_, word), series in counted_headings(lines.headings).items():
         holding = [heading for heading in series if heading.at < min(firsts) and max(firsts) < heading.end]
         is_guide = reading.unit in marks.WEAK_UNITS and reading.name != "numbered headings"
-        if holding and (word or is_guide) and len(series) > 2:
+        if holding and (word or is_guide) and len(series) > 2 and not re.match(_PROSE, word):
             yield from (heading for heading in series if heading not in holding)
 
 

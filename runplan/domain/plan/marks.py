@@ -160,7 +160,7 @@ _DONE_ELSEWHERE = (
 )
 _BEGUN_ELSEWHERE = r"en progreso|en curso|em andamento|en cours|в работе|进行中|進行中|部分実装|実装中"
 _TODO_ELSEWHERE = ("pendiente", "pendente", "por hacer", "à faire", "未开始", "待开始", "待办", "未着手", "未実装")
-_WORD = rf"(?i)\b(?:done|in[ _-]?progress|active|ongoing|wip|partial|blocked|{_BEGUN_ELSEWHERE})\b"
+_WORD = rf"(?i)\b(?:done|in[ _-]?progress|active|ongoing|wip|partial(?:ly)?|blocked|{_BEGUN_ELSEWHERE})\b"
 _WORDS = {"done": Status.DONE, "blocked": Status.BLOCKED}
 #: Words that mean done at the beginning of a text: "Merged in #12", but not "waits until #12 is merged".
 _FINISHED = (
@@ -209,7 +209,8 @@ def read_mark(written: str, note: str = "") -> Mark:
     if glyph is None and (re.match(_FINISHED, text) or re.fullmatch(r"\W*100 ?%\W*", text)):
         return Mark(Status.DONE)
     if word is None or (glyph is not None and word.group().lower() != "blocked"):
-        return Mark(Status.TODO, known=glyph is not None or _strip_marks(text) in _TODO)
+        plain = _strip_marks(re.sub(r"\A[^\w\s–—-]+", "", text)) or _strip_marks(text)  # `📋 Pending`
+        return Mark(Status.TODO, known=glyph is not None or plain in _TODO)
     return Mark(status := _WORDS.get(word[0].lower(), Status.IN_PROGRESS), note=_read_note(written, note, status))
 
 
@@ -267,7 +268,7 @@ def read_commit(text: str) -> str:
 
 #: A status line up to its value.
 STATUS_LINE = re.compile(
-    rf"[ \t]*(?:[-*>+][ \t]+)?(\*\*)?(?:Status|Statut|Estado|Stato|Статус|状态|狀態|ステータス|상태)[ \t]*"
+    rf"[ \t]*(?:[-*>+][ \t]+)?(\*\*)?(?:Status|Statut|Estado|Stato|Статус|状态|狀態|状態|ステータス|상태)[ \t]*"
     rf"(?:\*\*{COLON}|{COLON}\*\*|{COLON})[ \t]*",
     re.IGNORECASE,
 )
@@ -297,8 +298,9 @@ UNKNOWN_BRACKETS = (
 )
 #: Headings above what is no work.
 NOT_WORK = (
-    r"(?i)accept|crit[eéè]r|критери|验收|verif|definition of done|question|risk|(?<!term )(?<!stretch )goals"
-    r"|prerequisite|dependenc|checklist|review|test plan|\bmetrics\W*\Z|\bkpis?\b|\blegend\b|\bout of scope\b"
+    r"(?i)accept|crit[eéè]r|критери|验收|verif(?!\w* gaps)|definition of done|question|risk"
+    r"|(?<!term )(?<!stretch )goals|prerequisite|dependenc|checklist|review|test plan"
+    r"|\bm[eé]tri\w{1,4}(?: d\w+ .*)?\W*\Z|\bkpis?\b|\blegend\b|\bout of scope\b"
 )
 #: The part of a phase that a person verifies.
 MANUAL = r"(?i)manual (?:verif|test)"

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from runplan.domain.errors import NotAPlan, PlanUnreadable
 from runplan.domain.plan import body as phase_text, marks
 from runplan.domain.plan.body import WHOLE_PHASE, Body, Execution, Item, entry_text
-from runplan.domain.plan.completeness import list_left_out
+from runplan.domain.plan.completeness import list_left_out, says_complete
 from runplan.domain.plan.dependencies import Depends, read_depends
 from runplan.domain.plan.formats import front_matter, plain, sections, speckit, table, tasks_json, tracks
 from runplan.domain.plan.marks import ExecutionKind, PhaseSettings, PlanStatus, Status, id_key, read_mark
@@ -462,11 +462,13 @@ def _about_boxes(lines: Lines, reading: Reading) -> Iterator[Remark]:
     for (message, is_error), boxes in lines_by_remark.items():
         remedy = "; correct one of the two" * is_error
         yield Remark(boxes[0] + 1, f"{message} ({len(boxes)}){remedy}", is_error=is_error)
-    if lines.boxes and all(box.is_word for box in lines.boxes):
-        lists = {_list_of(entry, lines) for entry in lines.boxes}
-        plain = [entry.at for entry in lines.entries if not entry.sign and _list_of(entry, lines) in lists]
-        message = f"entries without a word in brackets, which others have ({len(plain)}); write one, such as [todo]"
-        yield from (Remark(at + 1, message, is_error=True) for at in plain[:1])
+    is_word = all(box.is_word for box in lines.boxes)
+    done = {i for i, place in owner.items() if place.mark.status is Status.DONE and lines.texts[i][:1].isdigit()}
+    lists = {_list_of(entry, lines) for entry in lines.boxes}
+    plain = [e.at for e in lines.entries if (is_word or e.at in done) and not e.sign and _list_of(e, lines) in lists]
+    kind, example = ("a word in brackets", "[todo]") if is_word else ("a box", "[ ]")
+    message = f"entries without {kind}, which others have ({len(plain)}); write one, such as {example}"
+    yield from (Remark(at + 1, message, is_error=True) for at in plain[:1])
 
 
 def _list_of(entry: Entry, lines: Lines) -> tuple[int, Heading | None]:
@@ -479,10 +481,12 @@ def _about_bare(lines: Lines, reading: Reading) -> Iterator[Remark]:
     """The phases without a status, where the plan may call them done: by a sign in a heading above them or in the lists
     of most of them, or by the heading of a later one. Without such a sign they are todo.
     """
-    if reading.format not in (*RIVALS[0], "todo"):
+    if reading.format not in (*RIVALS[0], "todo") or says_complete(lines):
         return
     bare = [place for place in reading.places if place.is_bare]
-    signed = [h for h in lines.headings if re.search(marks.DONE_ABOVE, h.text)]
+    said = [h for h in lines.headings if h.level > 1 and re.search(marks.MAY_BE_DONE, h.text)]
+    said = [heading for heading in said if not re.search(marks.RESERVED, heading.text)]
+    signed = [h for h in lines.headings if re.search(marks.DONE_ABOVE, h.text) or h in said]
     marked = [place.first for place in reading.places if place.mark.status is Status.DONE and not place.spots]
     listed = [e for e in lines.entries if e.text.startswith(("✅", "✔", "☑"))]
     with_signs = [place for place in bare if marks_within(listed, place.first, place.end)]
@@ -490,7 +494,8 @@ def _about_bare(lines: Lines, reading: Reading) -> Iterator[Remark]:
     ends = [0, *accumulate((heading.end for heading in signed), max)]  # of the headings up to each
     doubtful = [p for p in bare if p.first < last or p.first < ends[bisect_left(signed, p.first, key=attrgetter("at"))]]
     orders = (heading for heading in lines.headings if re.search(r"(?i)order\W*\Z", heading.text))
-    if reading.lacks_statuses and any(marks_within(listed, order.at, order.end) for order in orders):
+    is_elsewhere = any(box.ticked for box in lines.boxes)
+    if reading.lacks_statuses and (is_elsewhere or any(marks_within(listed, o.at, o.end) for o in orders)):
         doubtful = bare
     parts = [part for part in lines.parts if re.match(marks.TOLD, part.text)]
     told = [place for place in bare if marks_within(parts, place.first, place.end)]
@@ -529,6 +534,9 @@ def _about_rest(lines: Lines, reading: Reading) -> Iterator[Remark]:
             message = f"here the plan says done of {reading.unit} {claimed}, whose status is todo; correct one of them"
             yield Remark(index + 1, message, is_error=True)
     left = ", ".join(place.id for place in reading.places if place.mark.status is not Status.DONE)
+    if left and (folder := re.search(r"(?i)(?:^|/)(completed|done|archived?)/", lines.path)):
+        message = f"the plan is in a folder {folder[1]}, but not done: {left}; to have it worked, move it"
+        yield Remark(1, message, is_error=True)
     is_unwritten = not left and not any(place.spots for place in reading.places)
     documents = {lines.path.rpartition("/")[2].lower()}
     for index, text in enumerate(lines.texts):

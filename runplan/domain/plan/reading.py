@@ -198,8 +198,8 @@ def section_places(lines: Lines, sections: Iterable[Heading]) -> tuple[Place, ..
         if (spot := _status_line(lines, section.at, section.end)) is not None:
             value = lines.texts[spot.at][spot.begin : spot.end].strip()
             mark = read_mark(value)
-            if not mark.known and re.search(marks.DONE_TITLE, section.text):
-                mark = Mark(Status.DONE)
+            if not mark.known and (done := re.search(marks.DONE_TITLE, section.text)):
+                mark = _mark_of_claim(section.text[done.start() :], is_whole=not done.start())
             elif _is_doubtful(lines, spot.at, value, mark):
                 mark = Mark(Status.TODO, known=False, note="has a status that may mean done or begun")
             place = replace(place, mark=mark, commit=read_commit(value), spots=(spot,))
@@ -211,9 +211,7 @@ def section_places(lines: Lines, sections: Iterable[Heading]) -> tuple[Place, ..
             spots = (Spot("word", section.at, *sign.span(1), ("✅", "⬜")), *box_spots(boxes))
             place = replace(place, mark=signed, spots=spots)
         elif done := re.search(marks.DONE_TITLE, section.text):
-            claim = section.text[done.start() :]
-            is_whole = not done.start() or not re.search(marks.RESERVED, claim)
-            place = replace(place, mark=Mark(Status.DONE) if is_whole else Mark(Status.IN_PROGRESS, note=claim))
+            place = replace(place, mark=_mark_of_claim(section.text[done.start() :], is_whole=not done.start()))
         elif boxes:
             parts = marks_within(lines.parts, section.at, section.end)
             checked = [part for part in parts if re.match(marks.MANUAL, part.text)]
@@ -239,6 +237,12 @@ def section_places(lines: Lines, sections: Iterable[Heading]) -> tuple[Place, ..
             place = replace(place, mark=Mark(Status.DONE) if is_struck else Mark(Status.TODO, known=False, note=note))
         places.append(place)
     return tuple(places)
+
+
+def _mark_of_claim(claim: str, *, is_whole: bool) -> Mark:
+    """Done, unless the words of a title take that back."""
+    is_done = is_whole or not re.search(marks.RESERVED, claim)
+    return Mark(Status.DONE) if is_done else Mark(Status.IN_PROGRESS, note=claim)
 
 
 def _is_doubtful(lines: Lines, line: int, value: str, mark: Mark) -> bool:
@@ -304,10 +308,6 @@ def list_claims(lines: Lines, unit: str, inside: Container[int]) -> Iterator[tup
     So does a line inside with a date: "PHASE 6 COMPLETED: 2026-03-12".
     """
     said = marks.CLAIM.replace("UNIT", unit)
-    for heading in (heading for heading in lines.headings if heading.name.unit == unit and heading.at not in inside):
-        boxes = marks_within(lines.boxes, heading.at, heading.end)
-        if boxes and all(box.ticked for box in boxes):
-            yield heading.at, [heading.name.id]
     is_below = False
     for i, line in enumerate(lines.texts):
         if (lines.inert[i] and "✅" not in line) or not line.strip() or line.startswith("|"):

@@ -19,7 +19,10 @@ from runplan.domain.plan.scan import Entry, Heading, Lines, marks_within
 
 _VERIFICATION = r"(?i)(?:automated|manual) verification"
 #: Headings above sections that are work.
-_WORK = r"(?i)implement|steps?\b|tasks?\b|changes|\bplan\b|approach|milestones|stages|to[- ]?do"
+_WORK = (
+    r"(?i)implement|steps?\b|tasks?\b|changes|\bplan\b|approach|milestones|stages|to[- ]?do"
+    r"|任务|步骤|タスク|작업|задач|tareas|tarefas"
+)
 #: Headings of a board: its boxes are the phases, not its columns.
 _COLUMN = (
     r"(?i)\W*(?:active|backlog|blocked|completed?|doing|done|in progress|next(?: up)?|pending|planned|to[ -]?do)\W*"

@@ -6,15 +6,15 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from runplan.domain.plan.marks import UNITS, Named, Status, id_key, read_commit, read_mark, read_name
-from runplan.domain.plan.reading import Place, Reading, Remark, Slot, Spot, find_sections, pair_sections
+from runplan.domain.plan.marks import DONE_TITLE, UNITS, Named, Status, id_key, read_commit, read_mark, read_name
+from runplan.domain.plan.reading import Place, Reading, Remark, Slot, Spot, find_sections, pair_sections, section_places
 from runplan.domain.plan.scan import LABEL, Heading, Lines
 
 #: The line of a row, its phase (None without an id), and its status and commit with their blanks.
 Row: TypeAlias = tuple[int, Named | None, tuple[Spot, ...]]
 
 _HEADINGS = frozenset({"tracker", "progress", "phase tracker", "status tracker", "phases", "status"})
-_STATUS = ("status", "state", "progress", "estado", "statut", "stato", "статус", "状态", "狀態", "상태")
+_STATUS = ("status", "state", "progress", "estado", "statut", "stato", "статус", "状态", "狀態", "状態", "상태")
 _COMMIT = ("commit", "commits", "hash", "sha")
 _DEPENDS = ("depends", "dependenc", "blocked by")
 _NOTES = ("note", "comment", "reason", "remark", "owner", "assignee")
@@ -59,6 +59,13 @@ def read_tracker(lines: Lines) -> Iterator[Reading]:
         cells = [lines.texts[line][slice(*cell)].strip() for cell in _cell_columns(lines.texts[line])]
         mark = read_mark(texts["cell"], "; ".join(cells[number] for number in noted if number < len(cells)).strip("; "))
         places.append(replace(place, mark=mark, commit=commit, spots=spots, prose=tuple(cells[depends:][:1])))
+        own = section_places(lines, [section])[0]
+        is_stated = re.search(DONE_TITLE, section.text) or any(spot.slot in ("line", "word") for spot in own.spots)
+        if is_stated and own.mark.known and (own.mark.status is Status.DONE) != (mark.status is Status.DONE):
+            message = (
+                f"the section of phase {name.id} and its row in the tracker disagree about done; correct one of them"
+            )
+            remarks.append(Remark(line + 1, message, is_error=True))
     unit = sections[0].name.unit if sections else "phase"
     yield Reading("tracker", "tracker table", tuple(places), header, unit, tuple(remarks))
 
@@ -79,7 +86,9 @@ def find_table(lines: Lines, sections: Sequence[Heading]) -> tuple[int, list[Row
             return header, rows
         is_counted = any(name.startswith(UNITS) for name in names) and any(name in _STATUS for name in names)
         is_listed = "phase" in names or any(name is not None and id_key(name.id) in ids for _, name, _ in rows)
-        if is_counted and is_listed and not any(section.at <= header < section.end for section in sections):
+        keys = [id_key(name.id) for _, name, _ in rows if name is not None]
+        is_list = is_counted and is_listed and len(keys) == len(set(keys))
+        if is_list and not any(section.at <= header < section.end for section in sections):
             others.append((header, rows))
     return others[0] if others else None
 
