@@ -146,27 +146,34 @@ def test_a_rejection_stands_until_a_fixer_has_changed_something(project: Project
 
 
 @pytest.mark.promise
-@pytest.mark.parametrize("is_moved", [False, pytest.param(True, marks=pytest.mark.rest)])
-def test_a_rejected_change_lands_only_with_a_person_who_is_told_of_the_rejection(
-    project: Project, is_moved: bool
-) -> None:
-    """Also as the same change on another base, which has another tree."""
+@pytest.mark.parametrize(
+    "change", ["same", pytest.param("moved", marks=pytest.mark.rest), pytest.param("renamed", marks=pytest.mark.rest)]
+)
+def test_a_rejected_change_lands_only_with_a_person_who_is_told_of_the_rejection(project: Project, change: str) -> None:
+    """Also as the same change on another base, which has another tree, or of a plan of another name."""
     assert project.start("1").code == 4
     assert project.runplan("reject", "X").code == 0
     assert project.start("1", "auto").last == "runplan: failed: no-progress"
-    if is_moved:
-        project.commit_file("other.txt", "other\n")
+    plan = "X"
     told = "a person rejected this very change on "
-    ran = project.runplan("retry", "X")
+    if change == "moved":
+        project.commit_file("other.txt", "other\n")
+    elif change == "renamed":
+        plan = "Y"
+        told = "a person rejected this very change in plans/X.md on "
+        project.repo.git("mv", "plans/X.md", "plans/Y.md")
+        project.repo.commit("Rename")
+    start = ("start", plan, "1", "auto", "--foreground")
+    ran = project.runplan(*(start if change == "renamed" else ("retry", plan)))
     assert (ran.code, f"needs your sign-off: {told}" in ran.err) == (4, True), ran.err
     assert project.landed() == []
     for verb in ("inbox", "diff", "status"):
-        assert told in project.runplan(verb, *(["X"] if verb != "inbox" else [])).out, verb
-    again = project.start("1", "auto")
+        assert told in project.runplan(verb, *([plan] if verb != "inbox" else [])).out, verb
+    again = project.runplan(*start)
     assert (again.code, told in again.err) == (4, True), again.err
-    assert project.runplan("approve", "X").code == 0
+    assert project.runplan("approve", plan).code == 0
     assert project.landed() == ["1"]
-    report = project.show("main:reports/plan-x.md")
+    report = project.show(f"main:reports/plan-{plan.lower()}.md")
     assert (f"Warning: {told}" in report, "### Sign-off\n\n- Approved by Uma User" in report) == (True, True)
 
 

@@ -65,13 +65,14 @@ def _submit_answer(verb: str, caller: Caller, request: ApproveRequest | RejectRe
         why = request.why if isinstance(request, RejectRequest) else ""
         by = runs.name_person(caller, context)
         answer = Answered(tree=attempt.answerable, approved=verb == "approve", why=why, by=by)
+        if (candidate := attempt.delivery.candidate) is not None:
+            answer = replace(answer, onto=candidate.onto, commit=candidate.commits[-1])
         if isinstance(attempt, WorkAttempt):
             comments = read_comments(why, attempt.changed_files, dict(attempt.chosen.items), by=by)
             answer = replace(answer, comments=comments)
         action = "approving" if verb == "approve" else "rejecting"
         if not isinstance(attempt, PlanningAttempt) and answer.tree:
-            candidate = attempt.delivery.candidate
-            commit = f"commit {candidate.commits[-1][:SHORT]}, " if candidate else ""
+            commit = f"commit {answer.commit[:SHORT]}, " if answer.commit else ""
             takes = "; an agent gets your words" if why and attempt.is_revisable else ""
             phase = attempt.chosen.phase
             caller.say(f"{action} phase {phase} of {options.plan}: {commit}tree {answer.tree[:SHORT]}{takes}")

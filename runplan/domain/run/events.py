@@ -548,6 +548,8 @@ class ApprovalAsked(Event, frozen=True, kw_only=True):
 
 class Answered(Event, frozen=True, kw_only=True):
     tree: str
+    onto: str = ""  #: the target's commit that the change is built on; "" of a proposal
+    commit: str = ""  #: the last one of the change
     approved: bool
     why: str = ""  #: why it was rejected
     comments: tuple[ReviewItem, ...] = ()  #: on lines of the change, each an item that is judged

@@ -93,25 +93,25 @@ def build_candidate(action: Action, state: RunState, context: RunContext) -> e.E
 
 
 def find_rejection(built: e.CandidateBuilt, context: RunContext) -> str:
-    """Who rejected this change of the plan before, also on another base; "" if the newest answer to it is none."""
-    answers = context.store.list_facts(e.Answered, plan=context.plan)
+    """Who rejected this change before, in any plan and on any base; "" if the newest answer to it is none."""
+    answers = context.store.list_facts(e.Answered)
     if all(fact.event.approved for fact in answers):  # usual
         return ""
-    candidates = {fact.event.tree: fact.event for fact in context.store.list_facts(e.CandidateBuilt, plan=context.plan)}
     change = context.candidates.change_id(built.onto, built.commits[-1])
 
-    def is_same(tree: str) -> bool:
-        other = candidates.get(tree)
-        if other is None or other.tree == built.tree or context.objects.tip(other.commits[-1]) is None:
-            return tree == built.tree
-        return context.candidates.change_id(other.onto, other.commits[-1]) == change
+    def is_same(answer: e.Answered) -> bool:
+        if answer.tree == built.tree or not answer.commit or context.objects.tip(answer.commit) is None:
+            return answer.tree == built.tree
+        return context.candidates.change_id(answer.onto, answer.commit) == change
 
-    newest = next((fact for fact in reversed(answers) if is_same(fact.event.tree)), None)
+    newest = next((fact for fact in reversed(answers) if is_same(fact.event)), None)
     if newest is None or newest.event.approved:
         return ""
+    run = context.store.get_run(newest.run)
+    of_other = f" in {run.plan}" if run is not None and run.plan != context.plan else ""
     by = f" by {newest.event.by}" if newest.event.by else ""
     why = f": {newest.event.why}" if newest.event.why else ""
-    return f"a person rejected this very change on {parse_iso(newest.at):%Y-%m-%d %H:%M} UTC{by}{why}"
+    return f"a person rejected this very change{of_other} on {parse_iso(newest.at):%Y-%m-%d %H:%M} UTC{by}{why}"
 
 
 def _record_candidate(replayed: Replayed, onto: str, context: RunContext) -> e.Event:
