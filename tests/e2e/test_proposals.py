@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli import Project
+from tests.support.cli import RUNPLAN, Project
 from tests.support.daemons import states
 from tests.support.github.server import on_github
 from tests.support.planning import (
@@ -108,10 +108,21 @@ def test_an_invalid_edit_is_refused_kept_and_continued(project: Project) -> None
     failed = project.runplan("edit", "greet-people", EDITOR="false")
     assert (failed.code, f"Your text is kept at {kept}" in failed.last) == (2, True), failed.err
     assert "## Mut" in kept.read_text()
+    for damage in (
+        r"s/No translations/No translati\xf6ns/",
+        r"s/translati\xf6ns/translations/; 1s/---/-/",
+        "1s/-/---/",
+    ):
+        damaged = project.runplan("edit", "greet-people", EDITOR=f"sed -i '{damage}'")
+        assert (damaged.code, f"Your text is kept at {kept}" in damaged.last) == (2, True), damaged.err
     edited = project.runplan("edit", "greet-people", EDITOR="sed -i 's/## Mut/## Risks of all/'")
     assert (edited.code, f"continuing with your text in {kept};" in edited.err) == (4, True), edited.err
     assert "## Risks of all" in project.runplan("diff", "greet-people").out
     assert not kept.exists()
+    answered = project.runplan(
+        "edit", "greet-people", EDITOR=f"sed -i s/Risks/Mine/ $1; {RUNPLAN} approve greet-people; true"
+    )
+    assert (answered.code, "Your text is kept at " in answered.last) == (3, True), answered.err
 
 
 def test_an_editor_that_leaves_no_text_changes_nothing(project: Project) -> None:

@@ -18,7 +18,7 @@ from runplan.app.operations.table import OPERATIONS
 from runplan.app.views.changes import list_pending, view_change, view_planning
 from runplan.app.views.ending import describe_end
 from runplan.domain.decoding import as_json
-from runplan.domain.errors import Exit, Interrupted, RefusedEarly, UsageError
+from runplan.domain.errors import Exit, Interrupted, RunplanError, UsageError, error_with
 from runplan.domain.standing.actions import actions_of_wait, describe_actions
 from runplan.domain.text import command, plain
 from runplan.interfaces.cli.show import progress
@@ -183,19 +183,25 @@ def run_edit(args: argparse.Namespace) -> Exit:
         file.write_text(draft.text, encoding="utf-8")
     editor = caller.env.get("VISUAL") or caller.env.get("EDITOR") or "vi"
     ended = subprocess.run(["sh", "-c", f'{editor} "$1"', editor, str(file)], env=dict(caller.env), check=False)
-    line_end = "\r\n" if "\r\n" in draft.text else "\n"
-    text = file.read_text(encoding="utf-8", errors="replace").replace("\n", line_end) if file.is_file() else ""
-    is_kept = bool(text.strip()) and text != draft.text
+    left = file.read_bytes() if file.is_file() else b""
+    text = left.decode("utf-8", "replace")
+    is_kept = bool(text.strip()) and left != draft.text.encode()
     if not is_kept and file.is_file():
         file.unlink()
-    if ended.returncode or not text.strip():
-        why = f"failed with exit code {ended.returncode}; is EDITOR right?" if ended.returncode else "left no text"
-        kept = f" Your text is kept at {file}" if is_kept else ""
+    problems = {
+        f"failed with exit code {ended.returncode} (is EDITOR right?)": ended.returncode,
+        "left no text": not text.strip(),
+        "left bytes that are not UTF-8": left != text.encode(),
+    }
+    kept = f". Your text is kept at {file}" if is_kept else ""
+    if why := next((why for why, is_so in problems.items() if is_so), ""):
         raise UsageError(f"nothing was changed: the editor ({editor}) {why}{kept}")
+    line_end = "\r\n" if "\r\n" in draft.text else "\n"
+    text = text.replace("\r\n", "\n").replace("\n", line_end)
     try:
         answer = _submit(caller, "edit", EditRequest(plan=draft.plan, sha256=draft.sha256, text=text))
         code = _conclude(caller, answer, wait=False, asks=False)
-    except RefusedEarly as error:
-        raise RefusedEarly(f"{error}. Your text is kept at {file}") from None
+    except RunplanError as error:
+        raise error_with(f"{error}{kept}", error.exit) from None
     file.unlink(missing_ok=True)  # the journal has it
     return code
