@@ -96,7 +96,7 @@ def test_chunks_of_a_message_are_joined_to_whole_lines(tmp_path: Path) -> None:
         with files.out.open("a") as log:
             log.write(json.dumps(event) + "\n")
         shown.append(list(transcript.read_new(is_last=False)))
-    transcript.took_s = 125.0
+    transcript.ended = DispatchEnded(id=STARTED.id, role=Role.IMPLEMENT, ending=Ending.EXITED, code=0, seconds=125.0)
     assert shown[1:] == [[], ["I will create a file."], []]
     end = "== implement by robot ended after 2m05s"
     assert list(transcript.read_new(is_last=False)) == ["And commit it.", end]
@@ -122,8 +122,8 @@ def a_row(event: Event) -> EventRow:
     return EventRow(seq=1, run="r1", at=AT, type=type(event).__name__, body=to_json(event))
 
 
-def an_end(id_: str, seconds: float) -> EventRow:
-    return a_row(DispatchEnded(id=id_, role=Role.IMPLEMENT, ending=Ending.EXITED, code=0, seconds=seconds))
+def an_end(id_: str, seconds: float, code: int = 0) -> EventRow:
+    return a_row(DispatchEnded(id=id_, role=Role.IMPLEMENT, ending=Ending.EXITED, code=code, seconds=seconds))
 
 
 def test_every_agent_is_shown_with_its_lane_and_the_final_verification_is_called_so(
@@ -135,7 +135,7 @@ def test_every_agent_is_shown_with_its_lane_and_the_final_verification_is_called
         log.add(a_row(replace(STARTED, id=id_, lane=lane, phase="2")))
     log.add(an_end("r1.1", 3.0))
     log.look(is_last=False)
-    log.add(an_end("r1.2", 60.0))
+    log.add(an_end("r1.2", 60.0, code=3))
     a_dispatch(tmp_path / "r1.4", "command").out.write_text("all fine\n")
     log.add(a_row(replace(STARTED, id="r1.4", role=Role.VERIFY, scope="final")))
     log.look(is_last=True)
@@ -144,6 +144,6 @@ def test_every_agent_is_shown_with_its_lane_and_the_final_verification_is_called
         *("== implement by robot, phase 2", "hello from r1.1", "== implement by robot ended after 3s"),
         *("[b] == implement by robot, phase 2", "[b] hello from r1.2"),
         *("[c] == implement by robot, phase 2", "[c] hello from r1.3"),
-        "[b] == implement by robot ended after 1m00s",
+        "[b] == implement by robot ended after 1m00s: the implement command exited with code 3",
         *("== final verification by robot, all phases", "all fine"),
     ]

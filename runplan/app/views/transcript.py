@@ -9,6 +9,7 @@ from runplan.adapters.configuration.load import list_agent_kinds
 from runplan.adapters.store.outputs import Outputs
 from runplan.adapters.supervise.output import MISREAD, ShimRecord, decode_record
 from runplan.domain.run import dispatch as u, events as e
+from runplan.domain.run.reasons import describe_ending
 from runplan.domain.text import clock, elapsed, plain
 from runplan.engine.steps.gates import own_logs
 
@@ -20,7 +21,7 @@ class Transcript:
     """The output of one agent, for people: messages joined to whole lines, tools with their files and commands."""
 
     def __init__(self, outputs: Outputs, started: e.DispatchStarted, *, most_bytes: int = 0) -> None:
-        self.took_s: float | None = None  #: None while the agent runs
+        self.ended: e.DispatchEnded | None = None  #: None while the agent runs
         self._outputs = outputs
         self._id = started.id
         self.lane = f"[{started.lane}] " if started.lane else ""
@@ -49,14 +50,15 @@ class Transcript:
             self._is_prompt = not self._read and self._agent is not None and bool(self._agent.prompt_ends)
         self._read = end
         *lines, self._rest = (self._rest + output).split(b"\n")
-        is_over = is_last or self.took_s is not None
+        is_over = is_last or self.ended is not None
         for line in [*lines, self._rest] if is_over else lines:
             if line.strip():
                 yield from self._read_line(line)
         if is_over:
             yield from self._end_message()
-        if self.took_s is not None:
-            yield from self._lines_of(f"== {self._name} ended after {elapsed(self.took_s)}")
+        if self.ended is not None:
+            how = "" if self.ended.succeeded else f": {describe_ending(self.ended)}"
+            yield from self._lines_of(f"== {self._name} ended after {elapsed(self.ended.seconds)}{how}")
 
     def _read_line(self, line: bytes) -> Iterator[str]:
         if self._agent is not None and self._is_prompt:

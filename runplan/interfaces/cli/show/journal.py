@@ -118,8 +118,8 @@ class Transcripts:
                 for id_ in (started.id, *started.beside):
                     self._open[id_] = self._open_transcript(replace(started, id=id_))
                 self._has_begun = True
-            case e.DispatchEnded(id=id_, seconds=seconds) if id_ in self._open:
-                self._open[id_].took_s = seconds
+            case e.DispatchEnded(id=id_) as ended if id_ in self._open:
+                self._open[id_].ended = ended
             case e.Told() as told:
                 print(self._style.wrap(plain(describe_event(told).strip()), ""))
 
@@ -129,7 +129,7 @@ class Transcripts:
         for transcript in self._open.values():
             for line in transcript.read_new(is_last=is_last):
                 print(self._style.wrap(line, " " * len(transcript.lane)))
-        self._open = {id_: transcript for id_, transcript in self._open.items() if transcript.took_s is None}
+        self._open = {id_: transcript for id_, transcript in self._open.items() if transcript.ended is None}
 
 
 _LAST = 5  #: steps that `explain` shows
