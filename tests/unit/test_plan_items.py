@@ -103,6 +103,20 @@ def test_touched_paths_are_read(body: str, touches: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("demand", "is_asked"),
+    [
+        *(
+            (words, True)
+            for words in ("required", "**yes**", "the header on a phone", "No pixel moves", "Not before Ann")
+        ),
+        *((words, False) for words in ("", "none", "No.", "`n/a`", "—", "not required for this", "optional")),
+    ],
+)
+def test_a_sign_off_is_asked_for_whatever_it_is_about(demand: str, is_asked: bool) -> None:
+    assert phase(f"Sign-off: {demand}\n").sign_off == ((f"Sign-off: {demand}",) if is_asked else ())
+
+
+@pytest.mark.parametrize(
     ("body", "host"),
     [
         ("Host: gpu, docker", ("docker", "gpu")),

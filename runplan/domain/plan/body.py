@@ -50,6 +50,8 @@ _FILE = (
     r"(?:\./)?((?!-|[A-Z]\w*\.js\b|[^./]+\.[^/]*/)(?:(?:(?!\.+/)[\w+.-]+/)+[\w+.-]*[\w+-]\.[a-z][a-z0-9]{0,7}"
     rf"|[\w+.-]*[\w+-]\.{_SUFFIXES}))(?:::.*|[:#]L?\d.*)?"
 )
+#: A line `Sign-off:` without a demand.
+_NO_SIGN_OFF = r"(?i)[`*. \t]*(?:[-–—]|no|n/?a|none\b.*|(?:not (?:required|needed)|optional)\b.*)?[`*. \t]*\Z"
 #: Parts of a list of paths. A comma inside braces belongs to a pattern like `src/{a,b}.py`.
 _CODE = r"`([^`]+)`"
 _LISTED = r"(?:[^,{]|\{[^{}]*\}|\{)+"
@@ -159,7 +161,7 @@ def read_items(body: Body, *, title: str) -> tuple[tuple[Item, ...], tuple[str, 
     entries = marks_within(body.lines.entries, body.whole.start, body.whole.stop)
     sign_off = tuple(entry_text(body, entry) for entry in entries if entry.at in manual)
     demand = body.labels.get("sign-off", (0, ""))[1]
-    if demand.strip("`*. \t").lower().startswith(("required", "yes")):
+    if not re.match(_NO_SIGN_OFF, demand):
         sign_off = (f"Sign-off: {demand}", *sign_off)
     return tuple(items) or (Item(WHOLE_PHASE, title, body.whole.start),), sign_off
 
