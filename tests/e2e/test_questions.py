@@ -116,6 +116,13 @@ def test_independent_phases_go_on_while_one_waits_for_a_person(project: Project,
     assert project.landed() == ["2", "1", "3"]
 
 
+def test_a_start_says_that_phases_without_paths_of_their_own_wait_too(project: Project) -> None:
+    project.plan(a_plan("1", "2").replace("### Work", "Sign-off: look at it\n\n### Work", 1))
+    ran = project.start("finish", "auto")
+    told = "phase 1 will wait for your sign-off; no other phase goes on meanwhile: `Touches:` overlap or are missing"
+    assert (ran.code, told in ran.err, project.landed()) == (4, True, []), ran.err
+
+
 @pytest.mark.promise
 def test_a_running_agent_that_takes_messages_hears_a_person_at_once(tmp_path: Path) -> None:
     project = a_project(tmp_path, "1")

@@ -1,6 +1,6 @@
 """Start a plan or an issue, preview it, and watch issues."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
@@ -20,6 +20,7 @@ from runplan.domain.plan.tracker import assume_done, describe_hindrance
 from runplan.domain.run.events import ReviewItem, RunStarted
 from runplan.domain.run.kinds import Role
 from runplan.domain.run.requests import RunRequest
+from runplan.domain.run.rules.lanes import paths_overlap
 from runplan.domain.settings.options import WORDS, Options, in_plan, parse_words
 from runplan.domain.text import counted
 from runplan.engine.landing import modes
@@ -103,9 +104,8 @@ def start_run(
         return ready
     context = ready.context
     if asked.auto and (signed := _list_sign_offs(ready)):
-        waits = f"{'phase' if len(signed) == 1 else 'phases'} {', '.join(signed)}"
-        others = "; independent phases go on meanwhile" if len(ready.phases) > len(signed) else ""
-        caller.say(f"{waits} will wait for your sign-off{others}")
+        waits = f"{'phase' if len(signed) == 1 else 'phases'} {', '.join(phase.id for phase in signed)}"
+        caller.say(f"{waits} will wait for your sign-off{_describe_others(ready, signed)}")
     if asked.every and asked.phase:
         caller.say(f"phase {asked.phase} is not chosen: a schedule works on the next phase each time")
     request = replace(ready.request, again=again)
@@ -115,8 +115,16 @@ def start_run(
     return runs.submit_run(caller, context, request, runs.timing_of(asked, context.settings.run))
 
 
-def _list_sign_offs(ready: runs.Ready) -> list[str]:
-    return [phase.id for phase in ready.plan.phases if phase.id in ready.phases and phase.sign_off]
+def _list_sign_offs(ready: runs.Ready) -> list[Phase]:
+    return [phase for phase in ready.plan.phases if phase.id in ready.phases and phase.sign_off]
+
+
+def _describe_others(ready: runs.Ready, signed: Sequence[Phase]) -> str:
+    """What the phases do that are not among those that wait for a sign-off."""
+    others = [phase for phase in ready.plan.phases if phase.id in ready.phases and phase not in signed]
+    if any(not any(paths_overlap(phase.touches, waiting.touches) for waiting in signed) for phase in others):
+        return "; independent phases go on meanwhile"
+    return "; no other phase goes on meanwhile: `Touches:` overlap or are missing" if others else ""
 
 
 def preview_start(caller: Caller, request: StartRequest) -> str:
@@ -150,7 +158,7 @@ def preview_start(caller: Caller, request: StartRequest) -> str:
                 others.append(f"phase {phase.id:<5} is not worked: it {describe_hindrance(after, phase)}")
     agents = context.settings.agents
     signed = _list_sign_offs(ready)
-    pauses = f"before the landing of {', '.join(signed)}" if signed else "none"
+    pauses = f"before the landing of {', '.join(phase.id for phase in signed)}" if signed else "none"
     lines = [
         f"plan        {started.plan} ({started.title})",
         f"target      {started.target}, landing by {started.landing}",
