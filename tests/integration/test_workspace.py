@@ -1,12 +1,14 @@
 """The repositories that runplan makes for agents: what they see, what is taken from them, what is kept."""
 
 import os
+import random
 import shutil
 import signal
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,7 @@ from runplan.adapters.git.handover import AgentZone
 from runplan.adapters.git.repository import is_users_own
 from runplan.adapters.git.workspace import MOST_LANDED, MOST_PACKS
 from runplan.adapters.git.zones import Bounds, Extra
-from runplan.adapters.store.files import publish
+from runplan.adapters.store.files import is_directory, publish
 from runplan.domain.errors import GitFailed, HandOverRefused, RefusedEarly, SettingsError
 from runplan.domain.gitfacts import Kept, Removed
 from tests.support.dispatching import gone, until
@@ -580,7 +582,9 @@ def test_a_broken_worktree_is_made_again(place: Place, breaks: Callable[[Repo, P
     assert not tree.path.exists()
 
 
-def test_a_worktree_that_nobody_else_can_write_is_not_filled_again_with_the_same_commit(place: Place) -> None:
+def test_in_a_worktree_whose_files_are_known_a_fill_changes_what_differs_and_looks_at_nothing_else(
+    place: Place,
+) -> None:
     path = place.proof.checkout_exact_tree(place.base, clean="untracked")
     (path / "left.log").write_text("by a check that no sandbox confined")
 
@@ -591,13 +595,50 @@ def test_a_worktree_that_nobody_else_can_write_is_not_filled_again_with_the_same
     shown = fill(place.base)
     assert not (path / "left.log").exists()
     (path / "a.txt").write_text("not looked at")
-    assert fill(place.base) == "not looked at"
-    other = place.lease().commit("work", **{"c.txt": "c"})
+    tree = place.lease()
+    other = tree.commit("work", **{"c.txt": "c", "[a]/d.txt": "d"})
+    tree.git("rm", "-q", "b.txt")
+    last = tree.commit("delete")
     place.take()
-    assert fill(other) == shown
+    assert fill(other) == "not looked at"
+    assert ((path / "c.txt").read_text(), (path / "[a]/d.txt").read_text()) == ("c", "d")
+    assert fill(last) == "not looked at"
+    assert not (path / "b.txt").exists()
+    assert fill(place.base) == "not looked at"
+    assert not (path / "[a]").exists()
     for file in path.iterdir():
         shutil.rmtree(file) if file.is_dir() else file.unlink()
     assert fill(place.base) == shown
+
+
+def test_after_any_change_the_next_worktrees_have_exactly_the_files_of_their_commits(place: Place) -> None:
+    rng = random.Random(5)
+    names = ["a.txt", "d", "d/x", "d/y", "d/y/z", "[b]", "[b]/q", "two words", "\u00e9", "-dash", ":(top)x", "x.log"]
+    commits = [place.base]
+    for number in range(15):
+        base = rng.choice(commits)
+        branch = f"refs/heads/runplan/plan/{number}"
+        place.zone.lease(branch=branch, base=base, pin="r1", onto=place.base)
+        place.zone.lend(branch=branch)
+        proof = Repo(path=place.proof.checkout_exact_tree(rng.choice(commits), clean="none"), env=place.repo.env)
+        tree = Repo(path=place.zone.path, env=place.repo.env)
+        for worktree in (tree, proof):
+            worktree.git("update-index", "-q", "--really-refresh")
+            assert (worktree.status(), worktree.git("ls-files", "-o")) == ("", "")
+        for name in rng.choices(names, k=4):
+            path = tree.path / name
+            with suppress(OSError):
+                shutil.rmtree(path) if is_directory(path) else path.unlink()
+            with suppress(OSError):
+                path.parent.mkdir(exist_ok=True)
+                rng.choice((Path.mkdir, Path.touch, lambda path: path.symlink_to("a.txt")))(path)
+        if rng.random() < 0.7:
+            tree.git("add", "-A", *rng.choice(((), ("-f",))))
+            tree.git("commit", "-q", "--allow-empty", "-m", "Work")
+            tree.write("left.txt", str(number))
+        commits.append(place.zone.hand_over(branch=branch, base=base))
+        commits += [left] if (left := place.zone.leftovers) else []
+        place.zone.forget_leftovers()
 
 
 def test_a_commit_is_shown_exactly_in_a_changed_proof_worktree(place: Place) -> None:

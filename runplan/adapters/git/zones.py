@@ -13,7 +13,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TypeAlias
 
@@ -34,7 +34,7 @@ from runplan.adapters.git.command import (
     scrubbed,
     wait_for,
 )
-from runplan.adapters.git.objects import TREE, find
+from runplan.adapters.git.objects import TREE, changes, find
 from runplan.adapters.git.workspace import Workspace
 from runplan.adapters.store.files import (
     is_directory,
@@ -45,7 +45,7 @@ from runplan.adapters.store.files import (
     read_text,
     remove_directory,
 )
-from runplan.domain.errors import GitFailed, RefusedEarly, SettingsError
+from runplan.domain.errors import GitFailed, HandOverRefused, RefusedEarly, SettingsError
 from runplan.domain.gitfacts import Oid
 from runplan.domain.names import DIFF_FILE
 
@@ -58,6 +58,8 @@ FILL_S = 600.0  #: for the files of one commit
 SAID = 2000  #: bytes kept of what a script prints as an error
 LARGEST_STATUS = 64 * 1024
 LARGEST_NOTE = 64 * 1024 * 1024  #: bytes of the inputs of run.setup
+PATHS = "paths"  #: the file with the paths that a fill has to change
+MOST_PATHS = 100  #: in it; for more, git looks at all files
 _FIELDS = {"1": 8, "u": 10, "?": 1}  #: before the path, by the kind of a record of `git status --porcelain=v2`
 SCRIPT_KIB = 2 * 1024 * 1024  #: address space of a script's processes
 #: An edit that keeps the size and the time of a file is seen by its ctime.
@@ -106,9 +108,8 @@ objectformat = sha256"
 """
 #: Fills a worktree. Arguments: git directory, tree, seen, commit of the files, commit of the index, how, clean, diff,
 #: root of the checkout, the user's modules, then the names of run.copy. `seen` keeps what only this script opens: the
-#: index and its commit, and lists of files that are not converted yet. `how` is agent, proof, or setup for a proof
-#: worktree with the products of run.setup. `clean` is "same" in a worktree that only this script can write; `held` is
-#: the commit that it has left there.
+#: index and its commit, the paths that have to change where all others are known, and lists of files that are not
+#: converted yet. `how` is agent, proof, or setup for a proof worktree with the products of run.setup.
 _FILL = f"""{IS_EMPTY}{_FILL_MODULES}
 ulimit -v {SCRIPT_KIB} 2>/dev/null
 umask 022
@@ -116,23 +117,24 @@ dir=$1 tree=$2 seen=$3 files=$4 tip=$5 how=$6 clean=$7 diff=$8 root=$9; shift 9
 modules=$1; shift
 export seen GIT_DIR="$dir" GIT_WORK_TREE="$tree" GIT_INDEX_FILE="$seen/index"
 cd "$tree" || exit 1
-there= held=
-if [ "$clean" = same ]; then
-    held=$seen/held clean=none
-    if [ -f "$held" ]; then read -r there <"$held"; elif [ "$how" = proof ]; then clean=-x; fi
-fi
-is_empty && there= clean=none
-rm -f "$seen/held" || exit 1
+if is_empty; then clean=none; rm -f "$seen/{PATHS}"; fi
 for list in "$seen"/list.*; do
-    [ ! -f "$list" ] || {{ git update-index -z --force-remove --stdin <"$list" && rm "$list" && there=; }} || exit 1
+    [ ! -f "$list" ] || {{ git update-index -z --force-remove --stdin <"$list" && rm -f "$list" "$seen/{PATHS}"; }} ||
+        exit 1
 done
 rm -rf .git "./{DIFF_FILE}" "$dir/index" "$dir/index.lock" "$seen/index.lock" || exit 1
 printf 'gitdir: %s\\n' "$dir" >.git && : >"$seen/commit" || exit 1
-if [ "$how" = proof ] && [ "$clean" = -x ] && [ -f "$seen/index" ]; then # git overlooks FIFOs, modes and further links
+update_paths() {{
+    [ -f "$seen/{PATHS}" ] || return 1
+    [ ! -s "$seen/{PATHS}" ] || GIT_LITERAL_PATHSPECS=1 git restore -q --source="$files" --staged --worktree \\
+        --pathspec-from-file="$seen/{PATHS}" --pathspec-file-nul
+}}
+# git overlooks FIFOs, modes and further links
+if [ "$how" = proof ] && [ "$clean" = -x ] && [ -f "$seen/index" ] && [ ! -f "$seen/{PATHS}" ]; then
     find . \\( \\( ! -type f ! -type d ! -type l -o -type f -links +1 \\
         -o -type f ! -perm 644 ! -perm 755 \\) -delete \\) -o -type d ! -perm 755 -exec chmod 755 {{}} + || exit 1
 fi
-[ "$files" = "$there" ] || git read-tree --reset -u "$files" || {{
+update_paths || git read-tree --reset -u "$files" || {{
     find . -type d ! -perm -700 -exec chmod u+rwx {{}} \\; # the products of run.setup stay
     rm -f "$seen/index"; git read-tree --reset -u "$files"
 }} || exit 1
@@ -142,7 +144,7 @@ fi
 [ "$how" = setup ] || [ ! -d "$modules" ] || fill_modules "$dir" "$tree" "$files" "$modules" || exit 1
 [ "$files" = "$tip" ] || git read-tree --reset "$tip" || exit 1
 cp -p "$seen/index" "$dir/index" || exit 1 # -p: git looks for racy entries
-printf '%s\\n' "$tip" | tee ${{held:+"$held"}} >"$seen/commit" || exit 1
+printf '%s\\n' "$tip" >"$seen/commit" || exit 1
 [ -z "$diff" ] || {{ rm -rf "./{DIFF_FILE}" && cp "$diff" "./{DIFF_FILE}"; }} || exit 1
 for name; do
     mkdir -p "./$(dirname "$name")" && rm -rf "./$name" && cp -p "$root/$name" "./$name" || exit 1
@@ -180,6 +182,9 @@ class Zones:
         self.confine = confine or (lambda argv, _cwd, _writable: argv)
         self.bounds = bounds or Bounds()
         self.is_hurried = False
+        #: The commit or tree whose files a worktree has, from when they were written or compared until a process may
+        #: write there. The next fill changes what differs, and looks at no other file.
+        self.known_files: dict[Path, Oid] = {}
 
     @contextmanager
     def start(
@@ -298,6 +303,7 @@ class Worktree:
         return is_directory(self.path) and is_directory(self._repository)
 
     def _remove_files(self) -> None:
+        self._zones.known_files.pop(self.path, None)
         for place in (self.path, self._repository, self._seen, self._products):
             remove_directory(place)
 
@@ -323,16 +329,29 @@ class Worktree:
         arguments = (*places, *words, *more, *extra.copies)
         error = ""
         for is_new in (False, True):
-            if os.path.lexists(self.path) and not is_directory(self.path):
+            known = self._zones.known_files.pop(self.path, "")
+            if not is_directory(self.path):
+                known = ""
                 remove_directory(self.path)
             self.path.mkdir(parents=True, exist_ok=True)
             self.path.chmod(0o755)
             make_below(self._workspace.common_dir, self._seen)
+            self._name_changes(known, words[0])
             if not (error := (run or self._run_fill)(arguments)):
                 return is_new
             remove_directory(self.path)
             remove_directory(self._seen)
         raise GitFailed(f"the files of {words[0][:12]} could not be written to {self.path}: {error}")
+
+    def _name_changes(self, known: Oid, files: Oid) -> None:
+        """Tell the fill script which paths differ from the known files, if these are known and the paths are few."""
+        (self._seen / PATHS).unlink(missing_ok=True)
+        old, new = (self._tool.object(f"{oid}^{{tree}}") if known else None for oid in (known, files))
+        if old and new:
+            with suppress(HandOverRefused):
+                differing = changes(self._tool, old.oid, new.oid, most=MOST_PATHS)
+                names = b"".join(os.fsencode(change.path) + b"\0" for change in differing)
+                publish(self._seen / PATHS, names, sync=False)
 
     def _run_fill(self, arguments: Sequence[str], env: Env | None = None) -> str:
         writable = (self.path, self._repository, self._seen)
@@ -407,6 +426,7 @@ class ProofWorktree(Worktree):
         if not self.is_made:
             return "the worktree was removed"
         if is_directory(self._kept):
+            self._zones.known_files.pop(self.path, None)
             remove_directory(self.path)
             self._copy(self._kept, self.path)
         how = "" if clean else "same" if is_protected else "none"
@@ -426,7 +446,13 @@ class ProofWorktree(Worktree):
             self._remove_files()
         with self._new_repository(keeps_modules=how == "setup") as draft:
             self._workspace.write_repository(draft, head=commit)
-        return self._fill(commit, commit, how, clean, extra=extra, run=self._run_with_filters)
+        is_protected = clean == "same"  # only the fill script can write there
+        if is_protected:
+            clean = "none" if how == "setup" or self.path in self._zones.known_files else "-x"
+        is_new = self._fill(commit, commit, how, clean, extra=extra, run=self._run_with_filters)
+        if is_protected:
+            self._zones.known_files[self.path] = commit
+        return is_new
 
     def _run_with_filters(self, arguments: Sequence[str]) -> str:
         """Fill the files; a filter, which an agent may have edited, converts its own ones apart."""
@@ -463,4 +489,7 @@ class ProofWorktree(Worktree):
         head = [] if f"# branch.oid {commit}" in records else ["HEAD"]
         fields = ((record, _FIELDS.get(record[:1], 0)) for record in records)
         paths = (record.split(" ", count)[-1] for record, count in fields if count)
-        return head + [path for path in paths if path not in (*copies, DIFF_FILE)]
+        differing = head + [path for path in paths if path not in (*copies, DIFF_FILE)]
+        if not differing:
+            self._zones.known_files[self.path] = commit
+        return differing

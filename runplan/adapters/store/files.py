@@ -224,13 +224,13 @@ def empty_directory(top: Path) -> None:
 
 def _delete_entry(name: str, parent: int) -> bool:
     """Delete a file, a link or an empty directory; False for a directory with content."""
-    with suppress(IsADirectoryError, PermissionError):
-        os.unlink(name, dir_fd=parent)
-        return True
     try:
-        os.rmdir(name, dir_fd=parent)
-    except OSError:
-        return False
+        os.unlink(name, dir_fd=parent)
+    except (IsADirectoryError, PermissionError):
+        try:
+            os.rmdir(name, dir_fd=parent)
+        except OSError:
+            return False
     return True
 
 
