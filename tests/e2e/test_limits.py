@@ -8,6 +8,7 @@ import pytest
 
 from runplan.domain.times import iso
 from tests.support.cli import Project, a_plan, a_project, end_processes_of, set_up, steps, until, verify, work
+from tests.support.daemons import until_runs_are
 
 #: The clock stands still until a process sleeps, and then it is later. It is today's, since a limit that ended long
 #: before the agent did is none.
@@ -203,7 +204,8 @@ def test_a_run_waits_for_its_hours(tmp_path: Path) -> None:
     until(lambda: project.runplan("status", "X", "--json").json["run"]["waiting_for"] == "hours")
     assert f"agents begin in run.hours, {begin}-{end}" in project.runplan("status", "X").out
     assert project.dispatched() == []
-    assert project.runplan("stop", "X").code == 0
+    assert project.runplan("retry", "X").code == 0
+    until_runs_are(project, "done")  # a person who retries does not wait
     project.settings('[run]\nhours = "22:00"\n')
     refused = project.runplan("start", "X")
     assert (refused.code, "hours: must be like 22:00-07:00" in refused.err) == (2, True)

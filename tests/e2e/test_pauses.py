@@ -239,8 +239,10 @@ def test_a_pending_change_survives_a_new_start_and_a_moved_target_and_lands_with
     project.repo.commit("Meanwhile", **{"other.txt": "other\n"})
     moved = project.go_on(waits)
     assert (moved.code, "the target moved to" in moved.err, project.landed()) == (4, True, []), moved.err
-    assert project.start("1", "auto").code == 0
-    assert project.landed() == ["1"]
+    assert project.start("finish", "auto", "--model", "small").code == 0
+    assert project.landed() == ["1", "2"]
+    models = [body["model"] for body in project.bodies("DispatchStarted") if body["role"] == "implement"]
+    assert models == ["", "small"], "the waiting run takes the options of the new start"
 
 
 # --- interruptions ------------------------------------------------------------------------------------

@@ -58,7 +58,7 @@ def test_a_phase_that_is_planned_first_becomes_a_proposal_before_it_is_worked(pr
     assert project.start("1", "auto").code == 0
     project.agent(revises(project) + writes("2", "3"))
 
-    ran = project.start("finish", "auto")
+    ran = project.start("finish", "auto", "--model", "small")
 
     assert (ran.code, project.landed()) == (4, ["1"]), ran.err
     assert "+- [ ] Write 2.txt with a bye" in project.runplan("diff", "X").out
@@ -68,6 +68,9 @@ def test_a_phase_that_is_planned_first_becomes_a_proposal_before_it_is_worked(pr
     assert approved.code == 0, approved.err
     assert project.landed() == ["1", "plan", "2", "3"]
     assert "plan-first" not in project.show("main:plans/X.md")
+    models = {(body["role"], body["model"]) for body in project.bodies("DispatchStarted") if body["agent"]}
+    assert {("draft", ""), ("implement", "small")} <= models, "the model is that of the implementer alone"
+    assert ("draft", "small") not in models
 
 
 def test_a_phase_that_is_planned_first_takes_the_steps_of_the_settings(project: Project) -> None:

@@ -13,7 +13,8 @@ from runplan.domain.settings.schema import AgentsSettings, AgentTable, CheckSett
 from runplan.engine.loop.preflight import list_wanted_agents
 
 SETTINGS = Settings(
-    agents=AgentsSettings(implementer="claude", verifiers=("codex", "gemini")), tests=CheckSettings(command="make test")
+    agents=AgentsSettings(implementer="claude", verifiers=("codex", "gemini")),
+    tests=CheckSettings(command="make test", summary="ok", rerun="make again {tests}"),
 )
 
 
@@ -46,7 +47,7 @@ def test_a_phase_replaces_implementer_verifiers_and_tests() -> None:
     own = PhaseSettings(agent="codex", verifier="claude", tests="make a")
     changed = set_for_phase(SETTINGS, own, is_last=False)
     assert (changed.agents.implementer, changed.agents.judges) == ("codex", ("claude",))
-    assert changed.tests.command == "make a"
+    assert changed.tests == CheckSettings(command="make a"), "summary and rerun belong to the command that is replaced"
     assert set_for_phase(SETTINGS, own, is_last=True).tests.command == "make test"
     assert set_for_phase(Settings(), own, is_last=False).tests.command == ""
     assert set_for_phase(SETTINGS, PhaseSettings(), is_last=False) == SETTINGS
