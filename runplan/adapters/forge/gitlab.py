@@ -346,25 +346,14 @@ class GitLab:
     def read_activity(self, number: int, head: Oid) -> m.Activity:
         if number not in self._seen:
             self.read_pull_request(number)
-        notes = [
-            (note, discussion["id"])
-            for discussion in self._list(f"{self._root}/merge_requests/{number}/discussions")
-            for note in discussion["notes"]
-        ]
-        said = [(note, thread) for note, thread in notes if not (note["system"] or note.get("resolved"))]
-        messages = [f.to_message(note, thread=thread) for note, thread in said]
-        if self._seen[number].get("reviewers"):
-            states = list(self._list(f"{self._root}/merge_requests/{number}/reviewers"))
-            # An opinion has no time; GitLab notes each change by itself. Newer versions say when one approved.
-            changed = {f.user_name(note["author"]): note["created_at"] for note, _ in notes if note["system"]}
-            if any(state["state"] == f.APPROVED for state in states):
-                approvals = self._find(lambda: self._get(f"{self._root}/merge_requests/{number}/approvals")) or {}
-                for approval in approvals.get("approved_by") or ():
-                    if approval.get("approved_at"):
-                        changed[f.user_name(approval.get("user"))] = approval["approved_at"]
-            messages = f.with_opinions(messages, states, changed, head=head)
-        messages.sort(key=lambda message: message.changed)
-        return m.Activity(checks=self.list_checks(head), messages=tuple(messages))
+        own = f"{self._root}/merge_requests/{number}"
+        discussions = self._list(f"{own}/discussions")
+        notes = [(note, discussion["id"]) for discussion in discussions for note in discussion["notes"]]
+        states = list(self._list(f"{own}/reviewers")) if self._seen[number].get("reviewers") else []
+        is_approved = any(state["state"] == f.APPROVED for state in states)
+        approvals = self._find(lambda: self._get(f"{own}/approvals")) or {} if is_approved else {}
+        messages = f.to_messages(notes, states, approvals.get("approved_by") or (), head=head)
+        return m.Activity(checks=self.list_checks(head), messages=messages)
 
     def answer_message(self, number: int, message: m.PullMessage, *, marker: str, text: str) -> None:
         notes = f"{self._root}/merge_requests/{number}/notes"

@@ -55,25 +55,32 @@ def to_check(facts: Facts) -> m.PullCheck:
     )
 
 
-def to_message(note: Facts, *, thread: str) -> m.PullMessage:
-    position = note.get("position") or {}
-    path = position.get("new_path") or position.get("old_path") or ""
-    line = position.get("new_line") or position.get("old_line")
-    return m.PullMessage(
-        id=f"{'line' if path else 'comment'} {note['id']}",
-        author=user_name(note["author"]),
-        text=note["body"] or "",
-        changed=to_seconds(note["updated_at"]),
-        place=f"{path}:{line}" if line else path,
-        thread=thread if path else "",
-    )
+def to_messages(
+    notes: Sequence[tuple[Facts, str]], states: Iterable[Facts], approvals: Iterable[Facts], *, head: Oid
+) -> tuple[m.PullMessage, ...]:
+    """The notes, each with its thread, and the opinions of reviewers, oldest first.
 
-
-def with_opinions(
-    messages: Sequence[m.PullMessage], states: Iterable[Facts], changed: Mapping[str, str], *, head: Oid
-) -> list[m.PullMessage]:
-    """The messages, with the opinions of reviewers, which have no text: an objection takes its author's newest one."""
-    shown = list(messages)
+    An opinion has no text: an objection takes its author's newest note. It has no time, either; GitLab notes each
+    change by itself, and newer versions say when one approved.
+    """
+    changed = {user_name(note["author"]): note["created_at"] for note, _ in notes if note["system"]}
+    changed |= {user_name(facts.get("user")): facts["approved_at"] for facts in approvals if facts.get("approved_at")}
+    shown: list[m.PullMessage] = []
+    for note, thread in notes:
+        if note["system"] or note.get("resolved"):
+            continue
+        position = note.get("position") or {}
+        path = position.get("new_path") or position.get("old_path") or ""
+        line = position.get("new_line") or position.get("old_line")
+        message = m.PullMessage(
+            id=f"{'line' if path else 'comment'} {note['id']}",
+            author=user_name(note["author"]),
+            text=note["body"] or "",
+            changed=to_seconds(note["updated_at"]),
+            place=f"{path}:{line}" if line else path,
+            thread=thread if path else "",
+        )
+        shown.append(message)
     for facts in states:
         name, state = user_name(facts["user"]), facts["state"]
         opinion = m.PullMessage(
@@ -90,7 +97,7 @@ def with_opinions(
             opinion = replace(remarks[-1], id=f"review {remarks[-1].id}")
         if state in (APPROVED, OBJECTION):
             shown.append(opinion)
-    return shown
+    return tuple(sorted(shown, key=lambda message: message.changed))
 
 
 def to_issue(facts: Facts) -> m.Issue:
