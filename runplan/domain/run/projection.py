@@ -8,6 +8,7 @@ from runplan.domain.run.decide import decide
 from runplan.domain.run.kinds import PhaseStep, RunOutcome, RunStatus, WaitKind
 from runplan.domain.run.rows import RunRow, Work
 from runplan.domain.run.state import RunState, failed_lane, list_questions, open_lanes, open_states
+from runplan.domain.standing.usage import AgentUsage, sum_usage
 
 
 def project_run(state: RunState, *, run: str, plan: str, started: str, since: str) -> RunRow:
@@ -38,9 +39,7 @@ def project_run(state: RunState, *, run: str, plan: str, started: str, since: st
     phase = work.phase or next((lane.phase for lane in lanes), None)  # of a lane that has not begun
     retries = max([work.retries, *(lane_work.retries for lane_work in works)])
     work = replace(work, phase=phase, step=None if ended else work.step, retries=retries)
-    work = replace(work, tokens=sum(part.tokens for part in states), usd=sum(part.usd for part in states))
-    unpriced = any(part.unpriced for part in states)
-    work = replace(work, unpriced=unpriced, estimated=any(part.estimated for part in states))
+    work = replace(work, **asdict(sum_usage(AgentUsage, [part.usage for part in states])))
     copied = ("landing", "target", "remote", "title", "slug", "concludes", "mode", "daemon")
     options = {name: getattr(state.started, name) for name in copied} if state.started else {"landing": "cherry-pick"}
     row = RunRow(**asdict(work), **options, id=run, plan=plan, started=started, state=run_state, lanes=tuple(works))
@@ -53,7 +52,7 @@ def project_run(state: RunState, *, run: str, plan: str, started: str, since: st
 def _project_work(state: RunState, attempt: Attempt | None, since: str) -> Work:
     decision = decide(state)
     work = Work(since=since, waiting_for=decision.waiting, about=decision.about or None, wake=decision.wake or None)
-    work = replace(work, tokens=state.tokens, usd=state.usd, unpriced=state.unpriced, estimated=state.estimated)
+    work = replace(work, **asdict(state.usage))
     if attempt is None:
         return work
     is_over = attempt.refusal or attempt.failure or attempt.delivery.landed

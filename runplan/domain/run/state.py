@@ -20,6 +20,7 @@ from runplan.domain.run.attempts import (
 )
 from runplan.domain.run.kinds import REPEATED_WAITS, Mode, WaitKind
 from runplan.domain.run.planning_events import PlanningChosen, RevisionRequested
+from runplan.domain.standing.usage import AgentUsage, sum_usage
 
 
 class RunState(Struct, frozen=True, kw_only=True):
@@ -27,10 +28,7 @@ class RunState(Struct, frozen=True, kw_only=True):
     no_work: e.NoWork | None = None  #: why no further phase is due
     attempt: Attempt | None = None
     dispatches: int = 0  #: processes started so far; numbers their ids
-    tokens: int = 0  #: sent and received, by agents that have ended
-    usd: float = 0.0
-    unpriced: bool = False  #: an agent reported tokens but no cost
-    estimated: bool = False  #: tokens of an agent are an estimate
+    usage: AgentUsage = AgentUsage()  #: of agents that have ended
     near: tuple[str, ...] = ()  #: limits that were nearly used up when its newest agent began
     landed: tuple[e.Landed, ...] = ()
     leased: bool = False  #: the run has a worktree
@@ -356,9 +354,9 @@ def _count_usage(state: RunState, event: e.Event) -> RunState:
             return replace(state, dispatches=state.dispatches + 1, waits=0, near=near)
         case e.DispatchEnded():
             tokens = event.input_tokens + event.output_tokens
-            unpriced = state.unpriced or bool(tokens and not event.usd)
-            state = replace(state, unpriced=unpriced, estimated=state.estimated or event.estimated)
-            return replace(state, tokens=state.tokens + tokens, usd=state.usd + event.usd)
+            is_unpriced = bool(tokens and not event.usd)
+            used = AgentUsage(tokens=tokens, usd=event.usd, unpriced=is_unpriced, estimated=event.estimated)
+            return replace(state, usage=sum_usage(AgentUsage, [state.usage, used]))
         case _:
             return state
 
