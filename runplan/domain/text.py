@@ -6,6 +6,7 @@ import shlex
 import unicodedata
 from collections.abc import Iterable
 from datetime import datetime, tzinfo
+from itertools import accumulate
 
 LONGEST = 4_000  #: characters of one detail
 _CUT = " […]"
@@ -136,12 +137,8 @@ def count_cells(text: str) -> int:
 def cut_cells(text: str, width: int) -> str:
     if count_cells(text) <= width:
         return text
-    cells = 0
-    for number, character in enumerate(text):
-        cells += _measure(character)
-        if cells > width - 1:
-            return f"{text[:number]}…" if width > 0 else ""
-    return text
+    kept = sum(cells < width for cells in accumulate(map(_measure, text)))  # one cell is for the mark
+    return f"{text[:kept]}…" if width > 0 else ""
 
 
 def fit_cells(text: str, width: int) -> str:
