@@ -20,7 +20,7 @@ from runplan.adapters.notify.apprise_child import INSTALL
 from runplan.adapters.notify.channels import Channel, list_channels, list_failures
 from runplan.adapters.sandbox.bubblewrap import describe_view
 from runplan.adapters.sandbox.container import Container, find_engine, try_image
-from runplan.adapters.sandbox.engines import CONTAINER, read_demands, require_sandbox
+from runplan.adapters.sandbox.engines import CONTAINER, require_sandbox
 from runplan.adapters.store.location import hide_password
 from runplan.adapters.store.protocol import load_postgres, open_store
 from runplan.app.operations import runs
@@ -185,12 +185,12 @@ def check_sandbox(context: RepositoryContext) -> SetupCheck:
 
 
 def _check_sandbox(context: RepositoryContext) -> Look:
-    demands = read_demands(context.settings.agents, context.settings.tests)
-    if set(demands.modes.values()) == {"none"}:
+    agents = context.settings.agents
+    if set(agents.sandboxes.values()) == {"none"}:
         return f'off: agents.sandbox = "none". {UNCONFINED}'
-    obstacle = require_sandbox(demands, context.env)
-    if demands.has_containers:
-        settings = context.settings.agents.container
+    obstacle = require_sandbox(agents, context.settings.tests, context.env)
+    if agents.has_containers:
+        settings = agents.container
         engine = find_engine(settings, context.env)
         image = preflight.prepare_image(context)
         wanted = preflight.list_image_programs(context)

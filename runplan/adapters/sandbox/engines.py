@@ -9,7 +9,7 @@ from runplan.adapters.sandbox.bubblewrap import Bubblewrap, find_obstacle, find_
 from runplan.adapters.sandbox.container import Container, find_engine
 from runplan.adapters.sandbox.view import Obstacle, Sandbox
 from runplan.domain.errors import RefusedEarly
-from runplan.domain.settings.schema import AgentsSettings, CheckSettings, ContainerSettings, Network
+from runplan.domain.settings.schema import AgentsSettings, CheckSettings, ContainerSettings
 
 CONTAINER = "container"
 
@@ -19,22 +19,6 @@ class Places(Struct, frozen=True):
     needed: tuple[Path, ...]  #: readable wherever they lie: repository, checkout, worktrees
     shown: Mapping[Path, Path] = {}  #: files that hold a secret, with the copy without it that is shown instead
     image: str = ""  #: the id of the image of containers
-
-
-class Demands(Struct, frozen=True):
-    modes: Mapping[str, str]
-    networks: Mapping[str, Network]
-    container: ContainerSettings
-
-    @property
-    def has_containers(self) -> bool:
-        return CONTAINER in self.modes.values()
-
-
-def read_demands(agents: AgentsSettings, tests: CheckSettings) -> Demands:
-    own = {f"agents.{table.name}.sandbox": table.sandbox for table in agents.used if table.sandbox}
-    networks = {"agents.network": agents.network, "tests.network": tests.network}
-    return Demands({"agents.sandbox": agents.sandbox} | own, networks, agents.container)
 
 
 def is_used(mode: str, env: Mapping[str, str]) -> bool:
@@ -50,27 +34,28 @@ def open_sandbox(mode: str, env: Mapping[str, str], places: Places, settings: Co
     return Sandbox()
 
 
-def require_sandbox(demands: Demands, env: Mapping[str, str]) -> Obstacle | None:
+def require_sandbox(agents: AgentsSettings, tests: CheckSettings, env: Mapping[str, str]) -> Obstacle | None:
     """Refuse a start when a setting demands a sandbox that does not work; else the obstacle to a wanted one."""
-    wanted = {mode: key for key, mode in demands.modes.items() if mode != "none"}
+    wanted = {mode: key for key, mode in agents.sandboxes.items() if mode != "none"}
+    networks = {"agents.network": agents.network, "tests.network": tests.network}
     if key := wanted.get(CONTAINER):
         if other := next((f'{key} = "{mode}"' for mode, key in wanted.items() if mode != CONTAINER), ""):
             mixed = f'{key} = "container" and {other} do not mix'
             raise RefusedEarly(f"{mixed}; use containers for all agents, or for none")
-        image, build = demands.container.image, demands.container.build
+        image, build = agents.container.image, agents.container.build
         if bool(image) == bool(build):
             why = "image and build exclude each other" if image else "neither image nor build is set"
             raise RefusedEarly(f"agents.container: {why}; name an image, or a Dockerfile of the repository")
-        engine = find_engine(demands.container, env)
-        listed = next((name for name, network in demands.networks.items() if not isinstance(network, str)), "")
+        engine = find_engine(agents.container, env)
+        listed = next((name for name, network in networks.items() if not isinstance(network, str)), "")
         if listed and not engine.is_local:
             why = f"{engine.name} runs in a virtual machine, into which no socket of the proxy leads"
             raise RefusedEarly(f'{listed} cannot be a list here: {why}; set "all" or "none"')
     obstacle = find_obstacle(env) if {"auto", "bwrap"} & {*wanted} else None
     if obstacle and (key := wanted.get("bwrap")):
         raise RefusedEarly(f'{key} = "bwrap" does not work here: {obstacle.problem}; {obstacle.remedy}')
-    off = next((f'{key} = "none"' for key, mode in demands.modes.items() if mode == "none"), "")
-    bounded = next((key for key, network in demands.networks.items() if network != "all"), "")
+    off = next((f'{key} = "none"' for key, mode in agents.sandboxes.items() if mode == "none"), "")
+    bounded = next((key for key, network in networks.items() if network != "all"), "")
     if bounded and (off or obstacle):
         why = off or (obstacle.problem if obstacle else "")
         raise RefusedEarly(f'{bounded} needs a sandbox: {why}; see runplan doctor, or set {bounded} = "all"')

@@ -14,7 +14,7 @@ from runplan.adapters.agents.invocation import home_use
 from runplan.adapters.configuration.load import list_secret_places, load_user, run_variables
 from runplan.adapters.configuration.places import state_directory
 from runplan.adapters.git.command import ANY
-from runplan.adapters.sandbox.engines import is_used, read_demands, require_sandbox
+from runplan.adapters.sandbox.engines import is_used, require_sandbox
 from runplan.adapters.sandbox.home import HomeMounts
 from runplan.app.operations.model import Accepted, Answer, Caller, Declined
 from runplan.app.views.journal import follow_events
@@ -328,13 +328,13 @@ def admit_agents(caller: Caller, context: RepositoryContext, *, is_new: bool = T
         return  # they run on other machines
     preflight.require_agents(context)
     preflight.require_server(context)
-    demands = read_demands(context.settings.agents, context.settings.tests)
-    off = [key for key, mode in demands.modes.items() if mode == "none"]
-    if off and len(off) < len(demands.modes) and is_new:
+    sandboxes = context.settings.agents.sandboxes
+    off = [key for key, mode in sandboxes.items() if mode == "none"]
+    if off and len(off) < len(sandboxes) and is_new:
         caller.warn(f'{off[0]} = "none": this agent can do what you can, so the run is unprotected')
-    if require_sandbox(demands, context.env) is not None and is_new:
+    if require_sandbox(context.settings.agents, context.settings.tests, context.env) is not None and is_new:
         caller.warn("no sandbox: an agent can do what you can; see: runplan doctor")
-    elif any(is_used(mode, context.env) for mode in demands.modes.values()):
+    elif any(is_used(mode, context.env) for mode in sandboxes.values()):
         for sentence in HomeMounts(context.env, home_use(context.settings.tests)).describe_left_out():
             caller.warn(sentence)
     tables = context.settings.agents.used if is_new and context.settings.run.pace else ()

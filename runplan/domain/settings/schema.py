@@ -219,6 +219,16 @@ class AgentsSettings(Struct, frozen=True, kw_only=True):
     def used(self) -> tuple[AgentTable, ...]:
         return (*(self.agent(name) for name in dict.fromkeys(name for _, name in self.dispatched)), *self.others)
 
+    @property
+    def sandboxes(self) -> dict[str, str]:
+        """The sandbox by each setting that names one."""
+        own = {f"agents.{table.name}.sandbox": table.sandbox for table in self.used if table.sandbox}
+        return {"agents.sandbox": self.sandbox} | own
+
+    @property
+    def has_containers(self) -> bool:
+        return "container" in self.sandboxes.values()
+
     def sandbox_of(self, name: str) -> str:
         return self.agent(name).sandbox or self.sandbox
 

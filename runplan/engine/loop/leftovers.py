@@ -14,7 +14,7 @@ from runplan.adapters.git.removal import Removal, remove_log
 from runplan.adapters.git.workspace import Workspace
 from runplan.adapters.git.zones import Zones
 from runplan.adapters.sandbox.container import find_engine, list_built_images
-from runplan.adapters.sandbox.engines import Places, read_demands
+from runplan.adapters.sandbox.engines import Places
 from runplan.adapters.store.files import is_held
 from runplan.adapters.store.journal import list_records
 from runplan.adapters.store.protocol import Store
@@ -71,10 +71,9 @@ def collect_leftovers(
 
 def remove_built_images(context: RepositoryContext, *, newest: int, dry_run: bool) -> Iterator[Removed | Kept]:
     """Remove the images that were built for this repository, except for so many of the newest."""
-    demands = read_demands(context.settings.agents, context.settings.tests)
-    if not demands.has_containers:
+    if not context.settings.agents.has_containers:
         return
-    engine = find_engine(demands.container, context.env)
+    engine = find_engine(context.settings.agents.container, context.env)
     for name in list_built_images(engine, str(context.common_dir), context.env)[newest:]:
         what = f"the image {name}"
         if context.store().list_unfinished_runs():

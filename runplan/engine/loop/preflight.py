@@ -19,7 +19,7 @@ from runplan.adapters.git import objects as trees
 from runplan.adapters.git.repository import pull_command
 from runplan.adapters.processes import marked_inside
 from runplan.adapters.sandbox.container import find_engine, find_image, list_built_images
-from runplan.adapters.sandbox.engines import CONTAINER, read_demands, require_sandbox
+from runplan.adapters.sandbox.engines import CONTAINER, require_sandbox
 from runplan.adapters.store.claims import landing_lock
 from runplan.domain import names
 from runplan.domain.checks import tamper
@@ -333,8 +333,8 @@ def list_image_programs(context: RepositoryContext) -> list[str]:
 
 def prepare_image(context: RepositoryContext, *, may_be_old: bool = False) -> str:
     """The id of the image of containers; "" for a run without them. It may have to be built from the target's tip."""
-    demands = read_demands(context.settings.agents, context.settings.tests)
-    if not demands.has_containers:
+    agents = context.settings.agents
+    if not agents.has_containers:
         return ""
 
     def export(place: Path) -> None:
@@ -344,12 +344,12 @@ def prepare_image(context: RepositoryContext, *, may_be_old: bool = False) -> st
             files.extractall(place, filter="data")
         archive.unlink()
 
-    engine, owner = find_engine(demands.container, context.env), str(context.common_dir)
-    built = list_built_images(engine, owner, context.env) if may_be_old and demands.container.build else []
+    engine, owner = find_engine(agents.container, context.env), str(context.common_dir)
+    built = list_built_images(engine, owner, context.env) if may_be_old and agents.container.build else []
     if built:
         return built[0]
     tree = context.git.commit(context.tip()).tree
-    return find_image(engine, demands.container, context.env, tree, export, owner=owner)
+    return find_image(engine, agents.container, context.env, tree, export, owner=owner)
 
 
 def require_agents(context: RepositoryContext) -> None:
@@ -357,7 +357,7 @@ def require_agents(context: RepositoryContext) -> None:
     agents = context.settings.agents
     in_dollars = context.settings.limits.in_dollars
     invocation.require_agents(agents, root=context.root, caller=context.env, in_dollars=in_dollars)
-    require_sandbox(read_demands(agents, context.settings.tests), context.env)
+    require_sandbox(agents, context.settings.tests, context.env)
     prepare_image(context)
     copied = {posixpath.normpath(name) for name in context.settings.run.copy}
     tree = context.git.commit(context.tip()).tree
