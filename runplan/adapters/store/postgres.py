@@ -8,7 +8,6 @@ from datetime import datetime
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from itertools import product
-from typing import Any
 
 import psycopg
 from msgspec import Struct
@@ -18,7 +17,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from runplan.adapters import processes
 from runplan.adapters.store.location import FleetLocation, normalize_url, strip_secrets
 from runplan.adapters.store.outputs import StoredOutputs
-from runplan.adapters.store.sql import AGENDA, FACTS, LONGEST_S, Cursor, Store
+from runplan.adapters.store.sql import AGENDA, FACTS, LONGEST_S, Cursor, Rows, Store
 from runplan.domain.errors import RefusedEarly, Unreachable
 from runplan.domain.run.recorded import E, Recorded
 from runplan.domain.run.rows import ClaimResult, HeldByOther, OwnerState
@@ -65,16 +64,6 @@ class FleetRepository(Struct, frozen=True):
     remote: str  #: the URL to clone it from
 
 
-class KeptRows(Struct, frozen=True):
-    """Rows that were read before."""
-
-    rows: list[tuple[Any, ...]]
-    rowcount: int = -1
-
-    def fetchall(self) -> list[tuple[Any, ...]]:
-        return self.rows
-
-
 class PostgresStore(Store):
     """One connection, which is opened again after the server was away.
 
@@ -86,9 +75,9 @@ class PostgresStore(Store):
         self.location = location
         self._listens: psycopg.Connection | None = None  #: to changes
         self.keeps_agenda = False  #: waits, schedules and commands are read together, and again after a write to them
-        self._agenda: dict[str, KeptRows] = {}  #: by query
+        self._agenda: dict[str, Rows] = {}  #: by query
         self._owned: set[str] = set()  #: plans whose events are recorded by this store alone
-        self._facts: dict[tuple[object, ...], KeptRows] = {}  #: of these plans, by query and values
+        self._facts: dict[tuple[object, ...], Rows] = {}  #: of these plans, by query and values
         with translated_errors():
             self._db = self._connect()
 
@@ -108,20 +97,6 @@ class PostgresStore(Store):
             self._facts = {key: rows for key, rows in self._facts.items() if values[3] not in key}
         elif not sql.startswith("SELECT") and any(table in sql for table in ("waits", "schedules", "commands")):
             self._agenda = {}
-        elif self.keeps_agenda and sql in AGENDA:
-            if not self._agenda:
-                parts = ", ".join(f"(SELECT json_agg(part) FROM ({query}) AS part)" for query in AGENDA)
-                (read,) = self._run_now(f"SELECT {parts}", ()).fetchall()
-                lists = (KeptRows([tuple(row.values()) for row in rows or ()]) for rows in read)
-                self._agenda = dict(zip(AGENDA, lists, strict=True))
-            return self._agenda[sql]
-        elif sql.startswith(FACTS) and values[-1] in self._owned:
-            if (sql, *values) not in self._facts:
-                self._facts[sql, *values] = KeptRows(self._run_now(sql, values).fetchall())
-            return self._facts[sql, *values]
-        return self._run_now(sql, values)
-
-    def _run_now(self, sql: str, values: Sequence[object]) -> Cursor:
         statement = sql.replace("?", "%s")
         if not self._db.closed:
             is_between = self._db.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
@@ -132,6 +107,20 @@ class PostgresStore(Store):
                     raise
         self._db = self._connect()
         return self._db.execute(statement, values)
+
+    def fetch_rows(self, sql: str, values: Sequence[object]) -> Rows:
+        if self.keeps_agenda and sql in AGENDA:
+            if not self._agenda:
+                parts = ", ".join(f"(SELECT json_agg(part) FROM ({query}) AS part)" for query in AGENDA)
+                (read,) = super().fetch_rows(f"SELECT {parts}", ())
+                lists = ([tuple(row.values()) for row in rows or ()] for rows in read)
+                self._agenda = dict(zip(AGENDA, lists, strict=True))
+            return self._agenda[sql]
+        if not sql.startswith(FACTS) or values[-1] not in self._owned:
+            return super().fetch_rows(sql, values)
+        if (sql, *values) not in self._facts:
+            self._facts[sql, *values] = super().fetch_rows(sql, values)
+        return self._facts[sql, *values]
 
     def forget_agenda(self) -> None:
         self._agenda = {}
@@ -151,7 +140,7 @@ class PostgresStore(Store):
 
     def commit(self) -> None:
         """Commit; where the answer was lost, ask the server what has become of the transaction."""
-        ((xact,),) = self.run_statement("SELECT pg_current_xact_id_if_assigned()::text", ()).fetchall()
+        ((xact,),) = self.fetch_rows("SELECT pg_current_xact_id_if_assigned()::text", ())
         try:
             self._db.execute("COMMIT")
         except psycopg.OperationalError:
@@ -159,9 +148,7 @@ class PostgresStore(Store):
                 raise
             self._db.close()
             query = "SELECT pg_xact_status(?::xid8)"
-            while (status := self.run_statement(query, (xact,)).fetchall()) == [
-                ("in progress",)
-            ]:  # 10 s at most: SESSION
+            while (status := self.fetch_rows(query, (xact,))) == [("in progress",)]:  # 10 s at most: SESSION
                 time.sleep(0.1)
             if status != [("committed",)]:
                 raise
@@ -196,7 +183,7 @@ class PostgresStore(Store):
         with contextlib.suppress(psycopg.OperationalError):  # the next statement connects again, or says so
             if self._listens is not self._db:  # the caller looks again: something was recorded meanwhile
                 self._listens = self._db
-                self._run_now(f"LISTEN {CHANGES}", ())
+                self.run_statement(f"LISTEN {CHANGES}", ())
                 return
             deadline = time.monotonic() + within_s
             while (left_s := deadline - time.monotonic()) > 0:

@@ -11,7 +11,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct, to_builtins
 from msgspec.structs import asdict, astuple, replace
@@ -36,12 +36,13 @@ LONGEST_S = 5.0  #: between two looks of a client at what is recorded
 KEPT = 200  #: answered commands that are kept for callers that ask late
 
 R = TypeVar("R", bound=Struct)
+Rows: TypeAlias = list[tuple[Any, ...]]
 
 
 class Cursor(Protocol):
     @property
     def rowcount(self) -> int: ...
-    def fetchall(self) -> list[tuple[Any, ...]]: ...
+    def fetchall(self) -> Rows: ...
 
 
 class Append(Struct, frozen=True):
@@ -72,6 +73,9 @@ class Store(ABC):
     @abstractmethod
     def run_statement(self, sql: str, values: Sequence[object]) -> Cursor:
         """Execute one statement, whose values are marked by `?`."""
+
+    def fetch_rows(self, sql: str, values: Sequence[object]) -> Rows:
+        return self.run_statement(sql, values).fetchall()
 
     @abstractmethod
     def translated_errors(self) -> AbstractContextManager[None]:
@@ -132,14 +136,14 @@ class Store(ABC):
             with self.transaction():
                 pass
 
-    def query(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
+    def query(self, sql: str, *values: object) -> Rows:
         self.flush()
         return self._read_now(sql, *values)
 
-    def _read_now(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
+    def _read_now(self, sql: str, *values: object) -> Rows:
         """The rows on disk; events that wait are not written for it."""
         with self.translated_errors():
-            return self.run_statement(sql, values).fetchall()
+            return self.fetch_rows(sql, values)
 
     def select_rows(self, kind: type[R], table_and_where: str, *values: object) -> list[R]:
         """The rows of a table whose columns are the fields of `kind`."""
@@ -355,7 +359,7 @@ class Store(ABC):
 
     def set_claim(self, kind: str, key: str, *, run: str, owner: str) -> int:
         """Write the claim with a higher fence than any before; inside a transaction."""
-        ((fence,),) = self.run_statement(tables.RAISE_FENCE, (kind, key)).fetchall()
+        ((fence,),) = self.fetch_rows(tables.RAISE_FENCE, (kind, key))
         self.execute(*_upsert("claims", "kind, key", kind=kind, key=key, run=run, owner=owner, fence=fence))
         return int(fence)
 
@@ -387,7 +391,7 @@ class Store(ABC):
             if work is not None:
                 self.execute(*_upsert("waits", "plan", **asdict(work)))
             insert = "INSERT INTO commands (plan, verb, arguments, by, at) VALUES (?,?,?,?,?) RETURNING seq"
-            ((number,),) = self.run_statement(insert, values).fetchall()
+            ((number,),) = self.fetch_rows(insert, values)
             self.execute("DELETE FROM commands WHERE answer IS NOT NULL AND seq <= ?", number - KEPT)
             self.announce_command(command.plan)
         return int(number)
