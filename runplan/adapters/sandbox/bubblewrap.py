@@ -5,6 +5,7 @@ import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from urllib.parse import quote
 
@@ -33,8 +34,6 @@ _BASE = (
     *(("--ro-bind", "/proc/sys", "/proc/sys") if os.geteuid() == 0 else ()),  # settings of the kernel
     *("--size", str(SHARED_MEMORY), "--tmpfs", "/dev/shm"),  # noqa: S108
 )
-FORWARDER = forward.__file__
-_MOUNTING = ("--bind", "--bind-try", "--ro-bind", "--ro-bind-try", "--dev-bind-try", "--tmpfs")
 COPIED = "/run/copied-"  #: the originals of files that a program replaces
 #: Makes links (-s) and copies (-p) that are not there, then executes a command. An empty file is an old mount point.
 #: The first argument is a home, or "": the files there were left by set-up, and are removed.
@@ -66,15 +65,15 @@ class Bubblewrap(Sandbox, frozen=True):
             return tuple(command)  # the shim reports a missing program by name; bwrap would only exit with 1
         cwd = os.path.realpath(view.cwd)
         entries = HomeMounts(self.env, view.uses)
-        mounts = (*self._private(entries, view), *self._named(entries, view))
-        writable = (word for path in resolve_paths(view.writable) for word in ("--bind", path, path))
+        mounts = [*self._private(entries, view), *self._named(entries, view)]
+        mounts += (("--bind", path, path) for path in resolve_paths(view.writable))
         network = () if view.network == "all" else ("--unshare-net",)
-        words = (*_BASE, *network, *mounts, *writable, *self._variables(), "--chdir", cwd, "--")
+        words = (*_BASE, *network, *chain(*mounts), *self._variables(), "--chdir", cwd, "--")
         if view.home:
-            _remove_links(view.home / "home", words, os.path.realpath(entries.path))
+            _remove_links(view.home / "home", (mount[-1] for mount in mounts), os.path.realpath(entries.path))
             words += prepare_home(entries, view, entries.links)
         if not isinstance(view.network, str):
-            words += (sys.executable, "-I", "-S", FORWARDER, f"/run/{SOCKET}", ",".join(view.network))
+            words += (sys.executable, "-I", "-S", forward.__file__, f"/run/{SOCKET}", ",".join(view.network))
         words += tuple(command)
         below = dict(enumerate(resolve_paths(view.layers), 1))
         if view.drops_home and view.home:
@@ -89,35 +88,36 @@ class Bubblewrap(Sandbox, frozen=True):
         layers = str(_layer(view, 0).parents[1])
         return (*namespace, *_call(self.program, (*ids, *words), layers, how, *pairs))
 
-    def _private(self, entries: HomeMounts, view: View) -> Iterator[str]:
+    def _private(self, entries: HomeMounts, view: View) -> Iterator[tuple[str, ...]]:
         """Temporary files, and the private home with what is readable of the real one mounted into it."""
         for place, name in TEMPORARY.items():
             if not Path(place).is_dir() or Path(place).is_symlink():
                 continue
             if view.scratch is None:
-                yield from ("--tmpfs", place)
+                yield ("--tmpfs", place)
             else:
-                yield from ("--bind", str(view.scratch / name), place)
+                yield ("--bind", str(view.scratch / name), place)
         resolver = os.path.realpath("/etc/resolv.conf")
-        yield from ("--ro-bind-try", resolver, resolver) if is_below(resolver, TEMPORARY) else ()
+        if is_below(resolver, TEMPORARY):
+            yield ("--ro-bind-try", resolver, resolver)
         top = os.path.realpath(entries.path)
         if not entries.path.is_dir() or top == "/":
             return
         if view.home is None:
-            yield from ("--tmpfs", top)
+            yield ("--tmpfs", top)
         else:
             make_below(view.home.parents[1], view.home / "home")
-            yield from ("--bind", str(_layer(view, 0) if view.drops_home else view.home / "home"), top)
+            yield ("--bind", str(_layer(view, 0) if view.drops_home else view.home / "home"), top)
         for name in (*entries.programs, *entries.private) if view.is_judge else ():
             if name[0] != "/" and name not in (*entries.copied, *entries.shared):
-                yield from ("--tmpfs", f"{top}/{name}")
+                yield ("--tmpfs", f"{top}/{name}")
         for name, real in entries.shown.items():
             if name not in entries.links:
-                yield from ("--ro-bind-try", real, f"{top}/{name}")
+                yield ("--ro-bind-try", real, f"{top}/{name}")
         for number, name in enumerate(entries.copied):
-            yield from ("--ro-bind-try", str(entries.path / name), f"{COPIED}{number}")
+            yield ("--ro-bind-try", str(entries.path / name), f"{COPIED}{number}")
 
-    def _named(self, entries: HomeMounts, view: View) -> Iterator[str]:
+    def _named(self, entries: HomeMounts, view: View) -> Iterator[tuple[str, ...]]:
         """Places that are needed although they lie below a private one, the view's own ones, and secrets elsewhere."""
         home = os.path.realpath(entries.path)
         programs = (path for path in list_programs(self.env) if not is_below(os.path.realpath(path), [home]))
@@ -126,26 +126,26 @@ class Bubblewrap(Sandbox, frozen=True):
         private = (*TEMPORARY, "/dev/shm", home)  # noqa: S108
         shown = [path for path in named if is_below(path, private) and not is_below(home, [path])]
         for path in shown:
-            yield from ("--ro-bind-try", path, path)
+            yield ("--ro-bind-try", path, path)
         for place in view.uses.mounts:
-            yield from ("--dev-bind-try", place, place)
+            yield ("--dev-bind-try", place, place)
         for place in (name for name in entries.private if name.startswith("/") and Path(name).is_dir()):
             if view.home is None:
-                yield from ("--tmpfs", place)
+                yield ("--tmpfs", place)
             else:
                 own_place = view.home / quote(place, safe="")
                 make_below(view.home, own_place)
-                yield from ("--bind", str(own_place), place)
+                yield ("--bind", str(own_place), place)
         for name in (name for name in entries.readable if name.startswith("/")):
-            yield from ("--ro-bind-try", name, name)
+            yield ("--ro-bind-try", name, name)
         for number, place in enumerate(resolve_paths(view.layers), 1):
-            yield from ("--bind", str(_layer(view, number)), place)
+            yield ("--bind", str(_layer(view, number)), place)
         for name in entries.shared:
-            yield from ("--bind-try", os.path.realpath(entries.path / name), str(Path(home) / name))
+            yield ("--bind-try", os.path.realpath(entries.path / name), str(Path(home) / name))
         for file, copy in self.shown.items():
-            yield from ("--ro-bind-try", str(copy), os.path.realpath(file))
+            yield ("--ro-bind-try", str(copy), os.path.realpath(file))
         for path in (*entries.hidden, *entries.list_below(shown)):
-            yield from ("--tmpfs", path) if Path(path).is_dir() else ("--ro-bind", EMPTY_FILE, path)
+            yield ("--tmpfs", path) if Path(path).is_dir() else ("--ro-bind", EMPTY_FILE, path)
 
     def _variables(self) -> Iterator[str]:
         yield from ("--unsetenv", "TMPDIR", "--setenv", "XDG_RUNTIME_DIR", "/run")
@@ -163,11 +163,9 @@ def prepare_home(entries: HomeMounts, view: View, links: Mapping[str, str]) -> t
     return ("/bin/sh", "-c", _PREPARE, "sh", cleared, *rows, "--") if made or cleared else ()
 
 
-def _remove_links(home: Path, words: Sequence[str], top: str) -> None:
+def _remove_links(home: Path, places: Iterable[str], top: str) -> None:
     """Remove links, and files in the place of directories, from the way to mounts below `top`: they lead elsewhere."""
-    numbers = (number + (1 if word == "--tmpfs" else 2) for number, word in enumerate(words) if word in _MOUNTING)
-    places = (words[number].removeprefix(f"{top}/") for number in numbers if words[number].startswith(f"{top}/"))
-    for place in dict.fromkeys(places):
+    for place in dict.fromkeys(place.removeprefix(f"{top}/") for place in places if place.startswith(f"{top}/")):
         *folders, last = Path(place).parts
         for depth in range(1, len(folders) + 2):
             path = home.joinpath(*(*folders, last)[:depth])
