@@ -88,20 +88,18 @@ class Agents(Struct, frozen=True, dict=True):
         keep = (*agent.list_variables(table, self.caller), *table.env)
         uses = agent.use_home(self.caller) | home_use(self.settings)
         if role is Role.TRY:
-            argv = self._serve_beside(argv, started.agent, hidden={*keep, *agent.build_environment(task)})
+            # try.serve comes first; it runs the agent's work, and so does not get the agent's keys.
+            hidden = {*keep, *agent.build_environment(task), "RUNPLAN_RETURN", "RUNPLAN_PROMPT"} - {*self.tests.env}
+            program = "python3" if self.settings.sandbox_of(started.agent) == CONTAINER else sys.executable
+            source = Path(serve.__file__).read_text(encoding="utf-8")
+            served = (f"{self.trial.timeout_s:g}", ",".join(sorted(hidden)), self.trial.serve)
+            argv = (program, "-I", "-S", "-c", source, *served, *argv)
             keep += self.tests.env
             uses |= home_use(self.tests)
         env = agent_environment(self.caller, keep=keep, settings=variables)
         view = self._view(started, directory, cwd, writable, uses)
         argv = self._sandbox(self.settings.sandbox_of(started.agent)).wrap(argv, view)
         return argv, {**env, **self.git_config, **committing_as(started.id)}, table.kind
-
-    def _serve_beside(self, argv: Sequence[str], agent: str, *, hidden: Collection[str]) -> tuple[str, ...]:
-        """The agent's command after try.serve, which runs its work and so does not get its keys."""
-        program = "python3" if self.settings.sandbox_of(agent) == CONTAINER else sys.executable
-        names = ",".join(sorted({*hidden, "RUNPLAN_RETURN", "RUNPLAN_PROMPT"} - {*self.tests.env}))
-        source = Path(serve.__file__).read_text(encoding="utf-8")
-        return (program, "-I", "-S", "-c", source, f"{self.trial.timeout_s:g}", names, self.trial.serve, *argv)
 
     def command(
         self, line: str, started: DispatchStarted, *, directory: Path, cwd: Path, writable: Sequence[Path]
