@@ -252,7 +252,7 @@ class Executor:
             spec=timing.every,
             zone=timing.zone,
             misfire=timing.misfire,
-            request=to_json(replace(request.started, settings="")),
+            request=to_json(replace(request.started, settings=None)),
             anchor=iso(now),
             made=iso(now),
         )
@@ -504,7 +504,7 @@ def look_for_retry(row: WaitRow, owner: RunOwner, now: datetime) -> Answer | boo
         return False
     if not due.commands or due.commands[-1].is_stop:
         return not due.commands
-    again = replace(started, command=0, settings="", review=(), remarks=())  # the settings of now
+    again = replace(started, command=0, settings=None, review=(), remarks=())  # the settings of now
     answer = owner.begin(RunRequest(started=again, again=True))
     if answer and answer.fresh:  # by the clock of the forge, the commands may be later than the next failure
         handled = tuple(command.id for command in due.commands)

@@ -29,6 +29,7 @@ from runplan.domain.run.recorded import Recorded
 from runplan.domain.run.rows import Answer, ClaimResult, Command, OwnerState
 from runplan.domain.run.rules.shared import MAX_MOVES
 from runplan.domain.run.state import RunState
+from runplan.domain.settings.schema import AgentsSettings, CheckSettings, RunSettings, Settings
 from runplan.domain.times import iso, parse_iso
 from runplan.engine.loop.advance import advance
 from runplan.engine.loop.repository import Environments
@@ -52,9 +53,11 @@ START = e.RunStarted(
     landing="cherry-pick",
     target="main",
     slug="x",
-    gates=(("tests",),),
-    verifiers=("robot",),
-    settings="{}",
+    settings=Settings(
+        run=RunSettings(max_fix_cycles=0),
+        agents=AgentsSettings(verifier="robot"),
+        tests=CheckSettings(command="make test"),
+    ),
 )
 Choose = Callable[[Sequence[str]], str]
 
@@ -277,7 +280,7 @@ class SimulatedRules(RunRules):
     """The runs of a schedule have the settings that it was made with."""
 
     def settle(self, asked: e.RunStarted, context: Any) -> e.RunStarted:
-        return replace(asked, settings="{}")
+        return replace(asked, settings=START.settings)
 
 
 class Here(Struct, frozen=True):
@@ -313,7 +316,7 @@ def _lease(_action: a.Action, state: RunState, context: SimulatedContext) -> Ite
     kept = None
     if failures and not state.options.anew and (left := world.branches.get(phase)):
         failure = failures[-1].event
-        beginning = beginning_after(failure, is_changed=False, has_fixers=state.options.max_fix_cycles > 0)
+        beginning = beginning_after(failure, is_changed=False, has_fixers=state.options.kept.run.max_fix_cycles > 0)
         if beginning is not Beginning.ANEW:
             kept = e.KeptWork(
                 ref=branch, head=left.change, tree=left.change, base=tip, beginning=beginning, complaint=failure.detail

@@ -38,7 +38,7 @@ from runplan.domain.standing.phases import PlanOutline
 from runplan.engine.loop.runs import state_of
 from runplan.engine.report.inbox import EntryKind, _list_entries
 from tests.model.simulation import PLAN, START, SUBPLAN, MemoryStore, Simulation
-from tests.support.builders import a_plan
+from tests.support.builders import a_plan, keep
 from tests.support.environment import pinned
 
 LUCK = 0.9
@@ -67,7 +67,7 @@ class Walk(RuleBasedStateMachine):
     def begin(self, *, body: str, landing: str, slots: int, mode: Mode, auto: bool, seed: int, **options: Any) -> None:
         text = a_plan({"1": "todo", "2": "todo", "3": "todo"}, {"2": body})
         self.simulation = Simulation(text, a_plan({"4": "todo", "5": "todo"}), slots=slots)
-        self.options = replace(START, landing=landing, concludes=landing == "pr", **options)
+        self.options = keep(START, landing=landing, concludes=landing == "pr", **options)
         self.start(mode, auto, False, seed)
 
     # --- people ------------------------------------------------------------------------------------------

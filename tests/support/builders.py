@@ -18,6 +18,7 @@ from runplan.domain.run.dispatch import Ending
 from runplan.domain.run.kinds import Beginning, GateAnswer, Mode, ProofKind, Reason, Role
 from runplan.domain.run.rows import RunRow
 from runplan.domain.run.state import RunState
+from runplan.domain.settings.schema import AgentsSettings, CheckSettings, RunSettings, Settings
 from runplan.domain.times import iso
 
 Choose = Callable[[Sequence[str]], str]
@@ -112,6 +113,32 @@ def _unescaped(text: str) -> str:
     return re.sub(r'\\(["\\n])', lambda match: {"n": "\n"}.get(match[1], match[1]), text)
 
 
+#: The section of each setting that tests of the rules change.
+_SECTIONS = {
+    **dict.fromkeys(("max_fix_cycles", "setup", "parallel", "pipeline", "sign_off"), "run"),
+    **dict.fromkeys(("prove", "changed"), "tests"),
+    "verifiers": "agents",
+    "planner": "agents",
+    "claim": "issues",
+    "replan": "plan",
+}
+
+
+def keep(begun: e.RunStarted, **values: Any) -> e.RunStarted:
+    """The run with other fields and settings; of gates and trial the whole sections."""
+    fields = dict[str, Any]()
+    settings = begun.kept
+    for name, value in values.items():
+        section = _SECTIONS.get(name)
+        if section is not None:
+            settings = replace(settings, **{section: replace(getattr(settings, section), **{name: value})})
+        elif name in ("gates", "trial"):
+            settings = replace(settings, **{name: value})
+        else:
+            fields[name] = value
+    return replace(begun, settings=settings, **fields)
+
+
 def started(
     mode: str = "finish", *, wanted: str = "", auto: bool = True, test_command: str = "make test", setup: str = ""
 ) -> e.RunStarted:
@@ -124,9 +151,11 @@ def started(
         landing="cherry-pick",
         target="main",
         slug="x",
-        max_fix_cycles=2,
-        setup=setup,
-        gates=(("tests",),) if test_command else (),
+        settings=Settings(
+            run=RunSettings(setup=setup),
+            agents=AgentsSettings(verifier=""),  # a verifier that the run does not name
+            tests=CheckSettings(command=test_command),
+        ),
     )
 
 

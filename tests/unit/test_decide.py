@@ -11,7 +11,7 @@ from runplan.domain.run.kinds import Beginning, GateAnswer, Mode, Reason, Role, 
 from runplan.domain.run.reasons import beginning_after
 from runplan.domain.run.rules.shared import MAX_QUESTIONS
 from runplan.domain.run.state import RunState, apply, fold
-from tests.support.builders import started
+from tests.support.builders import keep, started
 
 BEGUN: list[e.Event] = [
     started("next", test_command=""),
@@ -83,7 +83,7 @@ def test_a_step_that_crashed_is_taken_once_more_and_then_a_person_has_to_continu
 
 def test_a_crash_in_one_lane_does_not_hold_the_others() -> None:
     lanes = e.LanesChosen(lanes=(("a", "1", ()), ("b", "2", ())), tip="c0")
-    state = fold([replace(started("finish"), parallel=2), lanes, *[replace(CRASH, lane="a")] * 2])
+    state = fold([keep(started("finish"), parallel=2), lanes, *[replace(CRASH, lane="a")] * 2])
     decision = decide(state)
     assert decision.waiting is None
     assert {action.lane for action in decision.actions} == {"b"}
@@ -166,7 +166,7 @@ def rejected(tree: str, why: str = "too short") -> list[e.Event]:
 
 
 def asking(*more: e.Event) -> RunState:
-    begun = replace(started(auto=False, test_command=""), max_fix_cycles=0)
+    begun = keep(started(auto=False, test_command=""), max_fix_cycles=0)
     return fold([begun, *BEGUN[1:], *more])
 
 

@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 
 import pytest
 
-from runplan.adapters.configuration.load import settings_from_json
 from runplan.adapters.store.protocol import open_store
 from runplan.app.operations.model import Caller
 from runplan.app.views.journal import read_steps
@@ -62,8 +61,6 @@ def test_fold_and_decide_give_the_recorded_actions(name: str, histories: dict[st
     replayed = [f"{line.type}: {describe_actions(decide(state))}" for line, _, state in history.replay()]
     assert replayed == [f"{line.type}: {line.then}" for line in history.lines]
     assert describe_end(history.project(name, history.plan)) == history.end
-    if settings := history.lines[0].body["settings"]:
-        settings_from_json(settings)
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -1,5 +1,7 @@
 """Phases side by side: which may be, and what the machine makes of several at once."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given, strategies as st
 from msgspec.structs import replace
@@ -14,7 +16,7 @@ from runplan.domain.run.planning_events import PlanningChosen, RevisionRequested
 from runplan.domain.run.rules.lanes import list_startable, paths_overlap
 from runplan.domain.run.state import RunState, apply, count_busy, failure, find_awaiting, fold, list_running, open_lanes
 from runplan.engine.steps.land import leads_to
-from tests.support.builders import a_plan, started
+from tests.support.builders import a_plan, keep, started
 
 
 @pytest.mark.parametrize(
@@ -93,7 +95,7 @@ def test_neither_done_nor_blocked_nor_unsupported_phases_are_begun() -> None:
 
 def two_lanes(parallel: int = 2) -> list[e.Event]:
     return [
-        replace(started(), parallel=parallel),
+        keep(started(), parallel=parallel),
         e.LanesChosen(tip="c0", lanes=(("1", "p1", ("a",)), ("2", "p2", ("b",)))),
     ]
 
@@ -274,7 +276,7 @@ def test_a_rejection_applies_to_the_lane_of_its_candidate() -> None:
 
 def test_an_approval_reaches_the_phase_that_it_is_about_and_leaves_the_others_waiting() -> None:
     """Each of two phases waits for its sign-off beside the one of the run, which asks a question."""
-    begun = [replace(started(), parallel=1), *at_work("p0", "d0"), replace(ASKED, phase="p0")]
+    begun = [keep(started(), parallel=1), *at_work("p0", "d0"), replace(ASKED, phase="p0")]
     facts: list[e.Event] = [*begun, *two_lanes()[1:]]
     for lane, tree in (("1", "t1"), ("2", "t2")):
         built = e.CandidateBuilt(onto="c0", onto_tree="t0", commits=("c1",), tree=tree, patch=tree)
@@ -316,7 +318,7 @@ def test_only_a_chain_of_landings_is_a_move_of_ours(tip: str, *, is_ours: bool) 
 def test_independent_phases_go_on_beside_a_phase_of_the_run_that_asks_a_person() -> None:
     """Also with one phase at a time; the phase that asked stays a phase of the run."""
     ended = e.DispatchEnded(id="d", role=Role.IMPLEMENT, ending=Ending.EXITED, code=0, said="blocked", detail="which?")
-    begun = [replace(started(), parallel=1), e.PhaseChosen(tip="t", phase="1", touches=("a",))]
+    begun = [keep(started(), parallel=1), e.PhaseChosen(tip="t", phase="1", touches=("a",))]
     leased = e.Leased(phase="1", branch="b", base="c", base_tree="t", worktree="w", attempt=1)
     state = fold([*begun, leased, e.DispatchStarted(id="d", role=Role.IMPLEMENT, cycle=1, agent="r"), ended])
     state = apply(state, e.QuestionAsked(id="q", text="which?", phase="1"))
@@ -348,10 +350,11 @@ def test_a_phase_that_asks_is_kept_while_no_other_phase_can_be_read(event: e.Eve
     assert action.step == "start"
 
 
-def lanes_that_end(*endings: e.Event, **options: bool) -> RunState:
+def lanes_that_end(*endings: e.Event, **options: Any) -> RunState:
     """Two lanes that ask; then these events, after which both have ended."""
     first, *rest = two_lanes()
-    facts: list[e.Event] = [replace(first, **options), *rest]
+    assert isinstance(first, e.RunStarted)
+    facts: list[e.Event] = [keep(first, **options), *rest]
     for lane in ("1", "2"):
         ended = e.DispatchEnded(id=f"d{lane}", role=Role.IMPLEMENT, ending=Ending.EXITED, code=0, said="blocked")
         asked = e.QuestionAsked(id=f"q{lane}", text="which?", phase=f"p{lane}")
@@ -380,5 +383,7 @@ def test_a_revision_ends_the_lanes_that_wait_for_a_person_and_the_run_continues_
 
 def test_a_lane_whose_phase_does_not_fit_the_code_has_the_plan_revised() -> None:
     endings = [*in_lane("1", e.RunEnded(outcome=RunOutcome.DONE)), *fails("2", Reason.DRIFT, RunOutcome.FAILED)]
-    assert decide(lanes_that_end(*endings, replans=True)).actions == (a.CHOOSE_GOAL,)
-    assert [action.step for action in decide(lanes_that_end(*endings, replans=False)).actions] == ["finish"]
+    assert decide(lanes_that_end(*endings, planner="claude")).actions == (a.CHOOSE_GOAL,)
+    assert [action.step for action in decide(lanes_that_end(*endings, planner="claude", replan=False)).actions] == [
+        "finish"
+    ]

@@ -17,8 +17,9 @@ from runplan.domain.run.recorded import from_json
 from runplan.domain.run.requests import RunRequest
 from runplan.domain.run.rules.shared import MAX_MOVES
 from runplan.domain.run.state import RunState, apply, fold
+from runplan.domain.settings.schema import GatesSettings, GateTable, TrySettings
 from runplan.engine.loop.runs import is_current
-from tests.support.builders import Chance, started
+from tests.support.builders import Chance, keep, started
 
 MANY = 400
 
@@ -61,7 +62,7 @@ def test_every_run_ends_in_a_named_outcome_and_lands_what_is_proven(
     data: st.DataObject, mode: str, auto: bool, test_command: str, setup: str, tried: tuple[str, ...]
 ) -> None:
     begun = started(mode, auto=auto, test_command=test_command, setup=setup)
-    events = drive(data, replace(begun, tried=tried))
+    events = drive(data, keep(begun, trial=TrySettings(serve="serve", paths=tried)))
     ended = events[-1]
     assert isinstance(ended, e.RunEnded)
     assert ended.outcome in ("done", "failed", "refused", "stopped", "nothing-to-do")
@@ -87,7 +88,7 @@ def check_landings(events: list[e.Event]) -> None:
             assert proof.verdict.tree == candidate.tree or proof.verdict.patch == candidate.patch
             assert set(proof.newest_runs) == {run.kind for run in candidate.proofs}
             assert proof.questions in [verdict.questions for verdict in proof.verdicts]
-            if state.options.tried:
+            if state.options.kept.trial.paths:
                 assert proof.trial is not None
                 assert not proof.trial.findings
         state = apply(state, event)
@@ -290,9 +291,9 @@ def test_a_fixer_takes_back_what_breaks_a_rule_and_the_second_finding_ends_the_p
 def test_a_broken_rule_ends_the_phase_where_nothing_may_be_fixed() -> None:
     state = fold_on(proven_by(*IMPLEMENTED[:-2], BROKEN), e.RunResumed(mode=Mode.NEXT, wanted="", auto=True))
     assert state.started is not None
-    action = failing(replace(state, started=replace(state.started, max_fix_cycles=0)))
+    action = failing(replace(state, started=keep(state.started, max_fix_cycles=0)))
     assert (action.reason, action.at) == ("out-of-scope", "implement")
-    assert starting(replace(state, started=replace(state.started, max_fix_cycles=1))).role == "fix"
+    assert starting(replace(state, started=keep(state.started, max_fix_cycles=1))).role == "fix"
 
 
 @pytest.mark.parametrize("allowed", [0, 1, 3])
@@ -306,7 +307,7 @@ def test_as_many_fixers_start_as_the_settings_allow(allowed: int) -> None:
             e.VerdictGiven(tree=tree, patch=tree, passed=False, items=(("W1", False, "y"),), agent="r", why="W1"),
         ]
 
-    begun = replace(started(test_command=""), max_fix_cycles=allowed)
+    begun = keep(started(test_command=""), max_fix_cycles=allowed)
     read = e.PhaseChosen(tip="c0", phase="1", items=(("W1", "x"),))
     leased = e.Leased(phase="1", branch="b", base="c0", base_tree="t0", worktree="w", attempt=1)
     state = fold([begun, read, leased, *ran("implement"), *disproven(1)])
@@ -448,7 +449,7 @@ def test_a_gate_that_is_killed_with_new_products_too_fails() -> None:
 def test_a_red_gate_beside_failed_tests_counts_only_with_products_of_its_own_tree() -> None:
     known = e.BaselineKnown(key="l", tree="t0", results="", name="lint")
     red = [replace(UNNAMED, name="lint"), RED, replace(UNNAMED, name="lint", time=2), GREEN]
-    begun = [replace(started(setup="make deps"), gates=(("tests", "lint"),)), *IMPLEMENTED, known, REUSED]
+    begun = [keep(started(setup="make deps"), gates=gates("lint")), *IMPLEMENTED, known, REUSED]
     assert due(proven_by(*begun, *red[:2])) == ("gate", "t1")
     assert due(proven_by(*begun, *red)) == ("setup", "t1")
     assert due(proven_by(*begun, *red, *RENEWED)) == ("gate", "t1")
@@ -553,12 +554,14 @@ def test_a_fixer_of_work_on_a_moved_target_begins_with_the_tree_that_failed() ->
     assert (action.onto, action.start, action.tree) == ("c9", "c10", "t10")
 
 
-GROUPS = (("tests",), ("lint", "types"))
+def gates(*names: str) -> GatesSettings:
+    """Gates that run at the same time, after the tests."""
+    return GatesSettings(tables={name: GateTable(command=name, parallel=True) for name in names})
 
 
 def gated(*more: e.Event, verifiers: tuple[str, ...] = ("codex",)) -> RunState:
     """A candidate that has to pass three gates, two of them side by side."""
-    begun = replace(started(), gates=GROUPS, verifiers=verifiers)
+    begun = keep(started(), gates=gates("lint", "types"), verifiers=verifiers)
     known = [e.BaselineKnown(key="k", tree="t0", results="", name=name) for name in ("tests", "lint", "types")]
     read = e.PhaseChosen(tip="c0", phase="1", items=(("W1", "x"),))
     leased = e.Leased(phase="1", branch="b", base="c0", base_tree="t0", worktree="w", attempt=1)
@@ -654,7 +657,7 @@ def test_a_phase_with_an_interface_waits_for_its_sign_off_also_with_auto(
         chosen=replace(state.work.chosen, sign_off=in_plan),
         work=replace(state.work.work, files=("web.html",)),
     )
-    state = replace(state, attempt=phase, started=replace(state.started, sign_off=patterns))
+    state = replace(state, attempt=phase, started=keep(state.started, sign_off=patterns))
     if not waits:
         assert decide(state).actions == (a.LAND,)
         return
@@ -676,7 +679,9 @@ def tried(*more: e.Event, files: tuple[str, ...] = ("web/a.html",), fixes: int =
     assert state.work.work is not None
     assert state.started is not None
     phase = replace(state.work, work=replace(state.work.work, files=files))
-    begun = replace(state.started, tried=("web/**",), max_fix_cycles=fixes, sign_off=("web/**",))
+    paths = ("web/**",)
+    trial = TrySettings(serve="serve", paths=paths)
+    begun = keep(state.started, trial=trial, max_fix_cycles=fixes, sign_off=paths)
     return fold_on(replace(state, attempt=phase, started=begun), *more)
 
 

@@ -1,6 +1,7 @@
 """Phases ahead: on which phase another may begin, and what becomes of it when that lands, fails or is corrected."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
@@ -15,7 +16,7 @@ from runplan.domain.run.kinds import GateAnswer, Mode, PhaseStep, Reason, Role, 
 from runplan.domain.run.projection import project_run
 from runplan.domain.run.rules.lanes import list_ahead, list_bases, may_begin_ahead
 from runplan.domain.run.state import RunState, apply, fold, list_places, open_lanes, open_states
-from tests.support.builders import Chance, a_plan, started
+from tests.support.builders import Chance, a_plan, keep, started
 
 MANY = 600
 BEGUN = e.LanesChosen(tip="c0", lanes=(("1", "2", ()),), ahead=(("1", "1", "c1"),))
@@ -26,9 +27,9 @@ def leased(phase: str, base: str = "c0") -> e.Leased:
     return e.Leased(phase=phase, branch=phase, base=base, base_tree="t", worktree="w", attempt=1)
 
 
-def proven(**options: object) -> list[e.Event]:
+def proven(**options: Any) -> list[e.Event]:
     """Phase 1 is written, and its checks are due."""
-    begin = replace(started(setup="make setup"), **{"pipeline": 1, **options})
+    begin = keep(started(setup="make setup"), **{"pipeline": 1, **options})
     chosen = e.PhaseChosen(tip="c0", phase="1", items=(("W1", "x"),))
     setup = e.DispatchStarted(id="s", role=Role.SETUP, cycle=1)
     over = e.DispatchEnded(id="s", role=Role.SETUP, ending=Ending.EXITED, code=0)
@@ -228,7 +229,7 @@ def test_whatever_happens_a_phase_ahead_is_proven_and_lands_after_the_one_below(
     data: st.DataObject, depth: int
 ) -> None:
     world = Pipeline(data)
-    facts: list[e.Event] = [replace(started(setup="make setup"), pipeline=depth)]
+    facts: list[e.Event] = [keep(started(setup="make setup"), pipeline=depth)]
     state = fold(facts)
     below: dict[str, str] = {}
     for _ in range(MANY):

@@ -10,6 +10,7 @@ from runplan.domain.run.dispatch import Ending
 from runplan.domain.run.kinds import Mode, PhaseStep, Reason, Role, WaitKind
 from runplan.domain.run.planning_events import PlanningChosen, ProposalMade, RevisionRequested, StartQueued, StepJudged
 from runplan.domain.run.state import RunState, apply, fold, list_running
+from tests.support.builders import keep
 
 STARTED = e.RunStarted(
     plan="plans/x.md",
@@ -239,7 +240,8 @@ def test_a_landed_plan_queues_the_run_that_was_asked_for() -> None:
 
 def failed_phase(reason: Reason, *, mode: str = "finish", replans: bool = True, step: str = "implement") -> RunState:
     """A run whose phase 1 has failed and is cleaned up."""
-    started = e.RunStarted(**{**_fields(STARTED), "mode": Mode(mode), "planning": None, "replans": replans})
+    started = e.RunStarted(**{**_fields(STARTED), "mode": Mode(mode), "planning": None})
+    started = keep(started, replan=replans)
     failed = e.PhaseFailed(phase="1", reason=reason, step=PhaseStep(step), detail="7 files, not 3")
     return fold([started, e.PhaseChosen(tip="t", phase="1"), failed, e.CleanedUp(phase="1")])
 

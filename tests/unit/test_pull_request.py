@@ -13,7 +13,7 @@ from runplan.domain.run.kinds import Mode, RunOutcome, WaitKind
 from runplan.domain.run.state import fold
 from runplan.engine.landing.lander import Failed, NeedsRepair, Progress, Waiting
 from runplan.engine.landing.merging import RedTarget, before_merge, describe_change, next_step
-from tests.support.builders import started
+from tests.support.builders import keep, started
 
 STATES = (CheckState.PASSED, CheckState.PENDING, CheckState.FAILED)
 PASSED, PENDING, RED = (PullCheck(name="ci", state=state) for state in STATES)
@@ -183,7 +183,7 @@ HANDLED = e.RepairChosen(tip="t", review=(COMMENT.thread,), comments=(COMMENT,))
 
 
 def steps(*facts: e.Event, **fields: Any) -> tuple[str, ...]:
-    state = fold([replace(started(), landing="pr", concludes=True, **fields), *facts])
+    state = fold([keep(started(), landing="pr", concludes=True, **fields), *facts])
     return tuple(action.step for action in decide(state).actions)
 
 
@@ -236,7 +236,7 @@ LATER = "2026-01-01T01:00:00Z"
 def test_a_claim_that_meets_a_rate_limit_is_shown_later_next_to_the_work(
     facts: tuple[e.Event, ...], expected: tuple[str, ...], wake: str
 ) -> None:
-    run = replace(started(), issues=(1,), claim="busy")
+    run = keep(started(), issues=(1,), claim="busy")
     decision = decide(fold([run, e.IssuesMarked(until=LATER), *facts]))
     assert (tuple(action.step for action in decision.actions), decision.wake) == (expected, wake)
 

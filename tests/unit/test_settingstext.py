@@ -6,14 +6,16 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from runplan.adapters.configuration.load import Layer, settings_from_json, settings_to_json
+from runplan.adapters.configuration.load import Layer
 from runplan.app.operations.upkeep import keys_text, settings_document, settings_text
 from runplan.app.views.inspection import RepositoryFacts
 from runplan.domain.gitfacts import Identity
+from runplan.domain.run.events import RunStarted
+from runplan.domain.run.recorded import from_json, to_json
 from runplan.domain.settings.schema import KEYS, USER_SECTIONS, NotifySettings
 from runplan.domain.settings.toolchain import Toolchain, detect
 from runplan.domain.text import toml_value
-from tests.support.builders import settle
+from tests.support.builders import settle, started
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = ROOT / "config" / "runplan.toml"
@@ -125,6 +127,8 @@ def test_settings_kept_with_a_run_are_restored_without_those_of_the_user() -> No
         "notify": {"webhook": "https://example.org/secret"},
     }
     settings = settle([Layer(origin="all", values=values)]).settings
-    text = settings_to_json(settings)
+    text = to_json(replace(started(), settings=settings.of_project))
     assert "secret" not in text
-    assert settings_from_json(text) == replace(settings, notify=NotifySettings())
+    begun = from_json("RunStarted", text)
+    assert isinstance(begun, RunStarted)
+    assert begun.kept == replace(settings, notify=NotifySettings())

@@ -9,7 +9,7 @@ from runplan.domain.run.kinds import Mode, Role, RunOutcome
 from runplan.domain.run.projection import project_run
 from runplan.domain.run.rows import RunRow
 from runplan.domain.run.state import fold
-from tests.support.builders import started
+from tests.support.builders import keep, started
 
 READ = e.PhaseChosen(tip="c", phase="1")
 LEASED = e.Leased(phase="1", branch="b", base="c", base_tree="t", worktree="w", attempt=1)
@@ -90,7 +90,7 @@ def test_each_lane_has_its_phase_and_a_failed_one_is_shown_while_others_continue
     lanes = e.LanesChosen(tip="c", lanes=(("1", "3", ("a",)), ("2", "4", ("b",)), ("3", "5", ("c",))))
     failed = e.RunEnded(outcome=RunOutcome.FAILED, reason="agent-failed", lane="1")
     facts = [
-        replace(started(), parallel=3),
+        keep(started(), parallel=3),
         lanes,
         *(replace(event, lane="1") for event in (READ, LEASED, began("r_1.1"), ended("r_1.1", tokens=(1, 1), usd=0.5))),
         failed,

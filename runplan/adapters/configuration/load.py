@@ -1,7 +1,5 @@
 """Reads settings from the user's file, the repository's file and the environment."""
 
-import functools
-import json
 import os
 import re
 import tomllib
@@ -9,11 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct, to_builtins
+from msgspec import Struct
 from msgspec.structs import fields
 
 from runplan.adapters.configuration.places import credential_files, home, repository_file, user_file
-from runplan.domain.decoding import convert
 from runplan.domain.errors import SettingsError
 from runplan.domain.settings import schema
 from runplan.domain.text import nearest_word
@@ -80,19 +77,6 @@ def load_user(env: Mapping[str, str]) -> schema.Settings:
     """The settings for all repositories: the user's file, and variables of the sections that only a user can set."""
     of_user = {name: text for name, text in env.items() if name.startswith(_USER_PREFIXES)}
     return merge_layers([*_user_layers(env), *_from_environment(of_user)]).settings
-
-
-def settings_to_json(settings: schema.Settings) -> str:
-    """The settings as JSON, for the record of a run; without those of the user, which may contain secrets."""
-    values = {
-        section: fields for section, fields in to_builtins(settings).items() if section not in schema.USER_SECTIONS
-    }
-    return json.dumps(values, separators=(",", ":"))
-
-
-@functools.cache
-def settings_from_json(text: str) -> schema.Settings:
-    return convert(json.loads(text), schema.Settings)
 
 
 def _user_layers(env: Mapping[str, str]) -> list[Layer]:

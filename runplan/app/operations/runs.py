@@ -283,7 +283,7 @@ def submit_command(
 def for_daemon(context: RepositoryContext, started: RunStarted) -> RunStarted:
     """The run with the names of the variables that the daemon has to have for it; a fleet's workers have their own."""
     if context.fleet is not None:
-        return replace(started, daemon=True, given=(), settings="")
+        return replace(started, daemon=True, given=(), settings=None)
     agents = context.settings.agents
     checks = context.settings.tests.env
     sent = for_a_run(context.env, agents, forge=started.concludes, checks=checks)

@@ -197,7 +197,7 @@ def _between_attempts(state: RunState, started: RunStarted, attempt: Attempt | N
     if state.concluded is not None and state.concluded.reason:
         return _conclude_run(state)
     is_worked = started.mode is not Mode.PLAN and not state.is_lane
-    if started.claim and started.issues and not state.claimed and is_worked:
+    if started.kept.issues.claim and started.issues and not state.claimed and is_worked:
         return _find_wait(state) or perform_action(a.CLAIM_ISSUES, "show on the forge which issues the run works on")
     if state.review and not state.is_lane:
         return _find_wait(state) or perform_action(a.REVIEW, "comments of reviewers are to be handled")
@@ -236,7 +236,9 @@ def _revise_plan(state: RunState, started: RunStarted) -> Decision | None:
     if state.stop or is_planned:
         return None
     fits = failed is None or not describe_misfit(failed)
-    if state.revision is None and (fits or not started.replans or state.revisions >= MAX_REVISIONS):
+    agents = started.kept.agents
+    replans = started.kept.plan.replan and agents.planner in dict(agents.dispatched).values()
+    if state.revision is None and (fits or not replans or state.revisions >= MAX_REVISIONS):
         return None
     return _find_wait(state) or perform_action(a.CHOOSE_GOAL, "the plan is revised before its next phase")
 
@@ -291,7 +293,7 @@ def _side_by_side(state: RunState, started: RunStarted, lanes: list[Lane]) -> De
 
 
 def _search_phases(state: RunState, started: RunStarted) -> Decision | None:
-    has_room = count_busy(state) < started.parallel or may_begin_ahead(state)
+    has_room = count_busy(state) < started.kept.run.parallel or may_begin_ahead(state)
     may_start = started.mode is Mode.FINISH and has_room and not state.looked
     is_held = state.stop or state.revision or state.halted or state.queued or state.concluded
     if not may_start or is_held or failed_lane(state) is not None or failure(state) is not None:

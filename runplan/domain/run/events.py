@@ -15,6 +15,7 @@ from runplan.domain.run.kinds import (
     RunOutcome,
     WaitKind,
 )
+from runplan.domain.settings.schema import Settings
 
 TESTS = "tests"  #: the check that runs tests.command
 Rows = tuple[tuple[str, str], ...]  #: (id, text) pairs
@@ -70,33 +71,26 @@ class RunStarted(Event, frozen=True, kw_only=True):
     landing: str
     target: str  #: branch name
     slug: str
-    max_fix_cycles: int = 0
-    setup: str = ""
     remote: str = ""  #: of the target, for landings that push
-    parallel: int = 1  #: how many phases may run side by side
-    pipeline: int = 0  #: how many phases may begin on a phase that is being proven
-    gates: tuple[tuple[str, ...], ...] = ()  #: names of the checks; those of one group run at the same time
-    verifiers: tuple[str, ...] = ()  #: all of them must pass a phase
-    sign_off: tuple[str, ...] = ()  #: patterns of files whose changes a person signs off
-    tried: tuple[str, ...] = ()  #: patterns of files whose changes an agent tries in use
-    prove: str = "report"  #: off, report, require: tests of one side on the code of the other
-    changed: str = "verify"  #: verify, ask, refuse: tests of the base that the new code breaks
     concludes: bool = False  #: when every phase has landed, the lander has something left to do: a pull request
     issues: tuple[int, ...] = ()  #: the issues of the plan, which the run claims
-    settings: str = ""  #: all of them as JSON; "" in a schedule, whose runs read the settings when they start
+    settings: Settings | None = None  #: of the project; None in a schedule, whose runs read them when they start
     given: Rows = ()  #: the settings that the caller gave as variables
     settled: str = ""  #: in a fleet, the commit of the target whose settings the run keeps
     remarks: tuple[str, ...] = ()  #: on the target, for the report
     command: int = 0  #: number of the command that asked for the run; 0 for none
     watch: str = ""  #: the watch of issues that began it
-    claim: str = ""  #: how the issues are claimed on the forge: assignee, or the name of a label
     parent: str = ""  #: the run that has a phase done by this one
     parents: tuple[str, ...] = ()  #: the plans of that run and of those above it, the first one first
     planning: Planning | None = None  #: of the mode plan
-    replans: bool = False  #: a phase that does not fit the code has the plan revised
     memory: bool = True  #: its agents are told what earlier runs have taught, if plan.memory is set
     model: str = ""  #: of the implementer, or the planner, in this run; "" for that of the settings
     effort: str = ""  #: likewise
+
+    @property
+    def kept(self) -> Settings:
+        """The settings that the run keeps, whatever is committed later."""
+        return self.settings or Settings()
 
 
 class ClaimTaken(Event, frozen=True, kw_only=True):

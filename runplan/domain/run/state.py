@@ -199,7 +199,7 @@ def _apply_to_lane(state: RunState, name: str, event: e.Event) -> RunState:
             return replace(state, landed=(*state.landed, event))
         case e.RunEnded() | e.QuestionAsked() | e.ApprovalAsked():  # further phases may start
             return replace(state, looked=False, no_work=None)
-        case e.CandidateBuilt() | e.WorkTaken() if state.options.pipeline:
+        case e.CandidateBuilt() | e.WorkTaken() if state.options.kept.run.pipeline:
             return replace(state, looked=False)
         case _:
             return state

@@ -452,6 +452,19 @@ class Settings(Struct, frozen=True, kw_only=True):
         tests = {TESTS: GateTable(command=self.tests.command, timeout_s=self.tests.timeout_s)}
         return (tests if self.tests.command else {}) | self.gates.tables
 
+    @property
+    def of_project(self) -> "Settings":
+        """Without the sections of the user, which may contain secrets."""
+        fields = (name for name in Settings.__struct_fields__ if name not in USER_SECTIONS)
+        return Settings(**{name: getattr(self, name) for name in fields})
+
+    @property
+    def check_groups(self) -> tuple[tuple[str, ...], ...]:
+        """The names of the checks; those of one group run at the same time."""
+        together = tuple(name for name, table in self.checks.items() if table.parallel)
+        alone = ((name,) for name, table in self.checks.items() if not table.parallel)
+        return (*alone, *([together] if together else []))
+
 
 def set_for_phase(settings: Settings, own: PhaseSettings, *, is_last: bool) -> Settings:
     """The settings with those of a phase; the end of a plan is proven by all tests."""

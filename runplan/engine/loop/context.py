@@ -12,13 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from runplan.adapters.configuration.load import (
-    LoadedSettings,
-    environment,
-    load_settings,
-    settings_from_json,
-    settings_to_json,
-)
+from runplan.adapters.configuration.load import LoadedSettings, environment, load_settings
 from runplan.adapters.configuration.places import repository_file
 from runplan.adapters.git import objects as trees
 from runplan.adapters.git.command import ANY, Git, Stored
@@ -102,23 +96,11 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
         return context.with_landing(run.landing, target=run.target, remote=run.remote)
 
     def for_run(self, started: RunStarted) -> RepositoryContext:
-        context = replace(self, settings=settings_from_json(started.settings)) if started.settings else self
+        context = replace(self, settings=started.settings) if started.settings else self
         return context.landing_like(started)
 
     def record_settings(self, asked: RunStarted) -> RunStarted:
-        run = self.settings.run
-        tests = self.settings.tests
-        agents = self.settings.agents
-        checks = self.settings.checks.items()
-        together = tuple(name for name, table in checks if table.parallel)
-        gates = (*((name,) for name, table in checks if not table.parallel), *([together] if together else []))
-        replans = self.settings.plan.replan and agents.planner in dict(agents.dispatched).values()
-        asked = replace(asked, settings=settings_to_json(self.settings), replans=replans)
-        asked = replace(asked, max_fix_cycles=run.max_fix_cycles, parallel=run.parallel, pipeline=run.pipeline)
-        asked = replace(asked, setup=run.setup, gates=gates, claim=self.settings.issues.claim)
-        trial = self.settings.trial
-        asked = replace(asked, tried=trial.paths if trial.serve else ())
-        return replace(asked, sign_off=run.sign_off, prove=tests.prove, changed=tests.changed, verifiers=agents.judges)
+        return replace(asked, settings=self.settings.of_project)
 
     def committed(self, commit: str = "") -> tuple[str, Stored] | None:
         git = self.git

@@ -114,7 +114,7 @@ def _measure_progress(state: RunState, context: RunContext) -> Progress:
     return Progress(
         may_merge=state.options.auto,
         repairs=state.repairs,
-        max_repairs=state.options.max_fix_cycles,
+        max_repairs=state.options.kept.run.max_fix_cycles,
         updates=state.updates,
         pushed=tuple(
             oid
@@ -306,7 +306,7 @@ def _describe_failure(over: e.RunEnded, state: RunState, context: RunContext) ->
 
 
 def _mark_issues(state: RunState, context: RunContext, text: str, *, is_claimed: bool) -> tuple[str, ...]:
-    claim = state.options.claim if is_claimed or state.claimed else ""
+    claim = state.options.kept.issues.claim if is_claimed or state.claimed else ""
     own = repository_id(context.workspace.common_dir)
     marker = f"runplan-claim {own} {context.plan}" if claim else result_marker(context.plan)
     notes = list[str]()

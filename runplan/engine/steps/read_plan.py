@@ -57,7 +57,7 @@ def _choose_next(state: RunState, context: RunContext) -> e.Event:
     if state.attempt is not None and not state.attempt.cleaned:  # it waits for an answer
         worked[state.attempt.chosen.phase] = state.attempt.chosen.touches
     is_parallel = started.mode is Mode.FINISH and started.auto
-    limit = started.parallel - (count_busy(state) if worked else 0) if is_parallel else 0
+    limit = started.kept.run.parallel - (count_busy(state) if worked else 0) if is_parallel else 0
     startable = list_startable(plan, worked, limit=limit)
     startable = [phase for phase in startable if phase.execution.kind is not ExecutionKind.PLAN_FIRST]
     if worked or len(startable) > 1:
@@ -67,7 +67,8 @@ def _choose_next(state: RunState, context: RunContext) -> e.Event:
         worked |= {phase.id: phase.touches for phase in startable}
         ahead: list[tuple[str, str, str]] = []
         below = {lane.phase: lane.state.after for lane in lanes}
-        for later, after in list_ahead(plan, worked, bases, below, limit=started.pipeline - count_ahead(state)):
+        most = started.kept.run.pipeline - count_ahead(state)
+        for later, after in list_ahead(plan, worked, bases, below, limit=most):
             name = next(names)
             begun.append((name, later.id, later.touches))
             ahead.append((name, after, bases[after]))  # it can begin on a phase that is being proven

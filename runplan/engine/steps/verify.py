@@ -119,7 +119,7 @@ def judge_verdict(action: Action, state: RunState, context: RunContext) -> Itera
         yield e.WorkRefused(reason=Reason.READONLY_VIOLATED, detail=f"the verifier changed {', '.join(touched[:8])}")
         return
     message, answer = reply_of(phase.dispatches.ended.id, context)
-    questions = () if scope else phase.proof.questions_to_verifiers(state.options.changed)
+    questions = () if scope else phase.proof.questions_to_verifiers(state.options.kept.tests.changed)
     ids = [item for item, _ in (final_items(phase, context) if scope else phase.chosen.items)]
     asked = [item for item, _ in questions]
     is_red = any(gate.answer is GateAnswer.FAILED for gate in phase.proof.newest_gates.values())

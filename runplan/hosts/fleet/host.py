@@ -5,11 +5,13 @@ in the queue, now or at a time. So a wait occupies no host.
 """
 
 import contextlib
+import json
 import select
 from collections.abc import Sequence, Set
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from msgspec import to_builtins
 from msgspec.structs import asdict, replace
 
 from runplan.adapters.store.claims import name_owner
@@ -18,6 +20,7 @@ from runplan.adapters.store.location import FleetLocation
 from runplan.adapters.store.postgres import PostgresStore
 from runplan.adapters.supervise.dispatches import Dispatches
 from runplan.domain.checks.secrets import redact_text, secret_values
+from runplan.domain.decoding import convert
 from runplan.domain.errors import PlanUnreadable, RefusedEarly, RunplanError, Unreachable
 from runplan.domain.plan.marks import PhaseSettings
 from runplan.domain.run import events as e
@@ -29,7 +32,7 @@ from runplan.domain.run.requests import RunRequest
 from runplan.domain.run.rows import HeldByOther
 from runplan.domain.run.rules.hosts import awaited_labels
 from runplan.domain.run.state import RunState, list_running, open_states
-from runplan.domain.settings.schema import uses_remote
+from runplan.domain.settings.schema import Settings, uses_remote
 from runplan.domain.times import parse_iso
 from runplan.engine.loop.context import RepositoryContext
 from runplan.engine.loop.leftovers import remove_dropped_logs
@@ -210,7 +213,7 @@ class TargetRules(RunRules):
             raise RefusedEarly(f"a host of a fleet cannot land by {started.landing}; land by direct or pr")
         if started.target != (own := context.settings.run.target):
             raise RefusedEarly(f"run.target on the default branch is {own}, not {started.target}; change and push it")
-        started = replace(started, settings="", given=(), needs=(), remote=REMOTE, daemon=True)
+        started = replace(started, settings=None, given=(), needs=(), remote=REMOTE, daemon=True)
         return replace(request, started=started)
 
     def context_for(self, started: e.RunStarted, context: RepositoryContext) -> RepositoryContext:
@@ -223,7 +226,8 @@ class TargetRules(RunRules):
     def settle(self, asked: e.RunStarted, context: RepositoryContext) -> e.RunStarted:
         started = self.settings_of(replace(asked, settled=self.context_for(asked, context).tip()), context)
         # To show; those of this host may contain keys.
-        return replace(started, settings=redact_text(started.settings, secret_values(context.env)))
+        text = redact_text(json.dumps(to_builtins(started.settings)), secret_values(context.env))
+        return replace(started, settings=convert(json.loads(text), Settings))
 
     def settings_of(self, started: e.RunStarted, context: RepositoryContext) -> e.RunStarted:
         return self.context_for(started, context).record_settings(started)

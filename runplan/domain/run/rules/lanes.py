@@ -41,7 +41,7 @@ def list_independent(plan: Plan) -> list[tuple[str, ...]]:
 def may_begin_ahead(state: RunState) -> bool:
     started = state.options
     is_on = started.auto and started.mode is Mode.FINISH
-    return is_on and count_ahead(state) < started.pipeline and bool(list_bases(state))
+    return is_on and count_ahead(state) < started.kept.run.pipeline and bool(list_bases(state))
 
 
 def list_bases(state: RunState) -> dict[str, str]:

@@ -100,11 +100,11 @@ def _write(started: e.RunStarted, phase: WorkAttempt, first: Decision) -> Decisi
         return _judge_ended(phase, phase.dispatches.ended)
     if (broken := phase.broken) is not None:  # a fixer takes back what the phase does not permit, once
         detail = "; ".join(broken.lines)
-        if phase.breaks > 1 or phase.fixes >= started.max_fix_cycles:
+        if phase.breaks > 1 or phase.fixes >= started.kept.run.max_fix_cycles:
             return fail_phase(broken.reason, _written_at(phase), f"{detail}{broken.remedy}")
         complaint = f"the phase does not permit these changes; take them back: {detail}"
         fixer = e.DispatchStarted(role=Role.FIX, cycle=phase.cycle + 1, tree=broken.tree, complaint=complaint)
-        why = f"{complaint}; fix cycle {phase.fixes + 1} of {started.max_fix_cycles}"
+        why = f"{complaint}; fix cycle {phase.fixes + 1} of {started.kept.run.max_fix_cycles}"
         return _set_up_agents(started, phase) or start_dispatch(fixer, why)
     if phase.revision and phase.delivery.candidate is not None:
         return _send_fixer(started, phase, phase.built, f"a person rejected the change: {phase.revision}")
@@ -125,7 +125,7 @@ def _write(started: e.RunStarted, phase: WorkAttempt, first: Decision) -> Decisi
 
 def _run_baseline(started: e.RunStarted, phase: WorkAttempt, tree: str, *, agents: bool = False) -> Decision | None:
     """The checks on the base, with run.setup before them; with `agents` also in the worktree of the agents."""
-    for group in started.gates:
+    for group in started.kept.check_groups:
         if unknown := tuple(name for name in group if name not in phase.proof.baselines):
             baseline = e.DispatchStarted(role=Role.BASELINE, gates=unknown, cycle=phase.cycle, tree=tree)
             why = f"{_describe_checks(unknown)} on the base first, to know old failures"
@@ -134,7 +134,7 @@ def _run_baseline(started: e.RunStarted, phase: WorkAttempt, tree: str, *, agent
 
 
 def _set_up_agents(started: e.RunStarted, phase: WorkAttempt) -> Decision | None:
-    if not started.setup or phase.setup.agents:
+    if not started.kept.run.setup or phase.setup.agents:
         return None
     setup = e.DispatchStarted(role=Role.SETUP, cycle=phase.cycle)
     return start_dispatch(setup, "run.setup prepares the agent's worktree")
@@ -150,7 +150,7 @@ def _set_up_proof(
     """
     setup = phase.setup
     doubt = setup.doubt or (red if setup.is_reused else "")
-    if not started.setup or (setup.tree == tree and not doubt):
+    if not started.kept.run.setup or (setup.tree == tree and not doubt):
         return None
     if why := next((why for on, why in setup.ran if on == tree and setup.ran.count((on, why)) >= MAX_SETUPS), ""):
         detail = f"run.setup ran {MAX_SETUPS} times on the same tree, and its products could not be used: {why}"
@@ -229,7 +229,7 @@ def _prove_work(started: e.RunStarted, phase: WorkAttempt, work: e.WorkTaken) ->
     if baseline := _run_baseline(started, phase, candidate.onto_tree):
         return baseline
     # Tests on the base's code run while the worktree is prepared for it.
-    is_prepared = started.setup and phase.setup.tree == candidate.onto_tree
+    is_prepared = started.kept.run.setup and phase.setup.tree == candidate.onto_tree
     early = tuple(run for run in candidate.proofs if run.kind is ProofKind.NEW_TESTS) if is_prepared else ()
     return _run_proofs(started, phase, candidate, early) or _run_gates(started, phase, candidate)
 
@@ -239,9 +239,9 @@ def _written_at(phase: WorkAttempt) -> PhaseStep:
 
 
 def _run_gates(started: e.RunStarted, phase: WorkAttempt, candidate: e.CandidateBuilt) -> Decision:
-    if not started.gates and not phase.proof.gates:
+    if not started.kept.check_groups and not phase.proof.gates:
         return perform_action(a.JUDGE_GATE, "there is no test command; that is recorded")
-    for group in started.gates:
+    for group in started.kept.check_groups:
         judged = [phase.proof.newest_gates[name] for name in group if name in phase.proof.newest_gates]
         new = tuple(name for name in group if name not in phase.proof.newest_gates)
         # An unfinished gate counts as red while it may be for products of an earlier set-up.
@@ -289,11 +289,11 @@ def _is_doubtful(gate: e.GateJudged, phase: WorkAttempt) -> bool:
 def _prove_tests(started: e.RunStarted, phase: WorkAttempt, candidate: e.CandidateBuilt) -> Decision:
     if due := _run_proofs(started, phase, candidate, candidate.proofs):
         return due
-    if phase.proof.questions and started.changed == "refuse":
+    if phase.proof.questions and started.kept.tests.changed == "refuse":
         detail = "; ".join(f"{test}" for _, test in phase.proof.questions)
         return _fix_candidate(started, phase, candidate, Reason.TESTS_FAILED, detail)
     proven = phase.proof.newest_runs.get(ProofKind.EMPTIED)
-    if proven is not None and proven.answer is NewTestsAnswer.HOLLOW and started.prove == "require":
+    if proven is not None and proven.answer is NewTestsAnswer.HOLLOW and started.kept.tests.prove == "require":
         detail = f'{describe_proof(proven)} (tests.prove = "require")'
         return _fix_candidate(started, phase, candidate, Reason.TESTS_FAILED, detail)
     if phase.proof.verdict is not None and not phase.proof.verdict.passed:
@@ -301,8 +301,8 @@ def _prove_tests(started: e.RunStarted, phase: WorkAttempt, candidate: e.Candida
         return _fix_candidate(started, phase, candidate, Reason.VERIFICATION_FAILED, why, PhaseStep.VERIFY)
     # One verifier after the other, then one for all phases where the plan ends; the first that fails starts a fix.
     own = phase.chosen.own.verifier
-    verifiers = (own,) if own else started.verifiers or ("",)
-    asked = phase.proof.questions_to_verifiers(started.changed)
+    verifiers = (own,) if own else started.kept.agents.judges
+    asked = phase.proof.questions_to_verifiers(started.kept.tests.changed)
     given = sum(not verdict.scope and verdict.questions == asked for verdict in phase.proof.verdicts)
     verifier = e.DispatchStarted(role=Role.VERIFY, cycle=phase.cycle, tree=candidate.tree)
     again = f"; it is asked once more, because {phase.proof.doubted.why}" if phase.proof.doubted else ""
@@ -331,7 +331,9 @@ def _try_work(
         more = f"; and {counted(len(others), 'other finding')}" if others else ""
         detail = f"the trial found: {first}{more}"
         return _fix_candidate(started, phase, candidate, Reason.VERIFICATION_FAILED, detail, PhaseStep.TRY)
-    is_due = any(matches(pattern, path) for pattern in started.tried for path in phase.changed_files)
+    settings = started.kept.trial
+    tried = settings.paths if settings.serve else ()
+    is_due = any(matches(pattern, path) for pattern in tried for path in phase.changed_files)
     if is_verified or not is_due or proof.trial is not None:
         return None
     again = f"; it is asked once more, because {proof.doubted.why}" if proof.doubted else ""
@@ -366,9 +368,9 @@ def _name_gate(gate: e.GateJudged, line: str) -> str:
 
 
 def list_sign_off(started: e.RunStarted, phase: WorkAttempt) -> tuple[str, ...] | None:
-    asked = [text for _, text in phase.proof.questions if started.changed == "ask"]
+    asked = [text for _, text in phase.proof.questions if started.kept.tests.changed == "ask"]
     files = phase.changed_files
-    is_shown = any(matches(pattern, path) for pattern in started.sign_off for path in files)
+    is_shown = any(matches(pattern, path) for pattern in started.kept.run.sign_off for path in files)
     built = phase.delivery.candidate
     criteria = (*([built.rejected] if built and built.rejected else []), *phase.chosen.sign_off, *asked)
     return (*criteria, *phase.proof.exceptions) if criteria or is_shown else None
@@ -382,9 +384,11 @@ def _fix_candidate(
     detail: str,
     step: PhaseStep = PhaseStep.GATE,
 ) -> Decision:
-    if phase.lands_itself or phase.fixes >= started.max_fix_cycles:
+    if phase.lands_itself or phase.fixes >= started.kept.run.max_fix_cycles:
         return fail_phase(reason, step, detail)
-    return _send_fixer(started, phase, candidate, detail, f"; fix cycle {phase.fixes + 1} of {started.max_fix_cycles}")
+    return _send_fixer(
+        started, phase, candidate, detail, f"; fix cycle {phase.fixes + 1} of {started.kept.run.max_fix_cycles}"
+    )
 
 
 def _send_fixer(
