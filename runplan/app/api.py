@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from runplan.adapters.configuration.load import environment
-from runplan.app.operations import answers, commands, planning, queue, requests, retry, start
+from runplan.app.operations import answers, commands, planning, requests, start
 from runplan.app.operations.model import Answer, Caller, Where
 from runplan.app.views.board import read_queue_here
 from runplan.app.views.changes import ChangeView, ProposalView, read_change
@@ -68,7 +68,7 @@ class Repository:
     def work(self, count: int | None = 1, *, auto: bool = False, landing: str = "", every: str = "") -> Answer:
         """Work on so many ready plans of the queue, one after the other; on all of them if None. By the daemon."""
         words = [str(count or "all"), "auto" * auto, landing, f"every {every}" * bool(every)]
-        return queue.work(self._caller, requests.WorkRequest(options=tuple(filter(None, words))))
+        return start.work(self._caller, requests.WorkRequest(options=tuple(filter(None, words))))
 
     def queue(self) -> tuple[QueueEntry, ...]:
         """The open plans in the order in which `work` takes them; one with a `why` is not ready."""
@@ -95,10 +95,10 @@ class Repository:
         return commands.now(self._caller, requests.NowRequest(plan=plan))
 
     def retry(self, plan: str, phase: str = "", *, fresh: bool = False) -> Answer:
-        return retry.retry(self._caller, requests.RetryRequest(plan=plan, phase=phase, fresh=fresh))
+        return start.retry(self._caller, requests.RetryRequest(plan=plan, phase=phase, fresh=fresh))
 
     def undo(self, plan: str, phase: str) -> Answer:
-        return retry.undo(self._caller, requests.UndoRequest(plan=plan, phase=phase))
+        return start.undo(self._caller, requests.UndoRequest(plan=plan, phase=phase))
 
     def approve(self, plan: str = "", phase: str = "", *, tree: str = "") -> Answer:
         return answers.approve(self._caller, requests.ApproveRequest(plan=plan, phase=phase, tree=tree))

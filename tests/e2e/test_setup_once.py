@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from runplan.engine.steps.setup import describe_change
+from runplan.engine.steps.gates import describe_change
 from tests.support.cli import Project, a_project, work
 from tests.support.repos import init_repo
 

@@ -21,9 +21,9 @@ from runplan.domain.run.decide import decide
 from runplan.domain.run.dispatch import Ending
 from runplan.domain.run.kinds import GateAnswer, Role, WaitKind
 from runplan.domain.run.rows import WaitRow
+from runplan.hosts.background import Reporter
 from runplan.hosts.daemon.state import Known
 from runplan.hosts.foreground import ForegroundHost, Interruption
-from runplan.hosts.reports import Reporter
 from tests.support.builders import started
 from tests.support.cli import a_project
 

@@ -40,8 +40,8 @@ from runplan.domain.run.rows import Command
 from runplan.domain.run.state import RunState
 from runplan.domain.times import iso
 from runplan.engine.loop.advance import advance
+from runplan.hosts.background import Services
 from runplan.hosts.fleet.host import FleetHost
-from runplan.hosts.reports import Services
 from tests.model.simulation import (
     START,
     STEPS,

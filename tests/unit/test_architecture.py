@@ -178,7 +178,7 @@ def test_only_the_zones_make_a_path_from_an_agents_directory() -> None:
     made = r"\b(zone|AgentZone\(.*?\))\.path( /|\.)|workspace\.(lanes|root) /"
     assert {module for module, text in code.items() if re.search(made, text)} == set()
     given = {module for module, text in code.items() if re.search(r"\b(zone|AgentZone\(.*?\))\.path\b", text)}
-    assert given == {"runplan.engine.steps.process", "runplan.engine.steps.commands", "runplan.adapters.git.removal"}
+    assert given == {"runplan.engine.steps.process", "runplan.adapters.git.removal"}
 
 
 def test_the_environment_is_read_in_one_place() -> None:

@@ -1,32 +1,47 @@
-"""Start a plan or an issue, preview it, and watch issues."""
+"""Start a plan, an issue or the ready plans of the queue, preview it, watch issues; retry a run, undo a phase."""
 
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 
 from msgspec.structs import replace
 
 from runplan.adapters.agents import prompts
 from runplan.adapters.agents.invocation import require_agents
 from runplan.adapters.clock import SystemClock
+from runplan.adapters.store.protocol import Store, open_store
 from runplan.app.operations import runs
-from runplan.app.operations.model import Answer, Caller, Declined, Where, operation
-from runplan.app.operations.requests import StartRequest, WatchIssuesRequest
+from runplan.app.operations.model import Accepted, Answer, Caller, Declined, Where, operation
+from runplan.app.operations.requests import (
+    QueueRequest,
+    RetryRequest,
+    StartRequest,
+    UndoRequest,
+    WatchIssuesRequest,
+    WorkRequest,
+)
 from runplan.app.views.plans import read_plans
 from runplan.app.views.status import PlanState, describe_put_off
 from runplan.domain import names
-from runplan.domain.errors import NotFound, RefusedEarly, UsageError
+from runplan.domain.errors import Busy, NotFound, RefusedEarly, UsageError
 from runplan.domain.plan.marks import ExecutionKind, PhaseSettings, PlanStatus, Status
-from runplan.domain.plan.model import Phase, Plan
+from runplan.domain.plan.model import Phase, Plan, parse_plan
 from runplan.domain.plan.tracker import assume_done, describe_hindrance
 from runplan.domain.run.events import ReviewItem, RunStarted
-from runplan.domain.run.kinds import Role
+from runplan.domain.run.kinds import Mode, Role, RunStatus
 from runplan.domain.run.requests import RunRequest
 from runplan.domain.run.rules.lanes import paths_overlap
 from runplan.domain.settings.options import WORDS, Options, in_plan, parse_words
-from runplan.domain.text import counted
+from runplan.domain.standing.queue import PINNED, move_plan
+from runplan.domain.text import command, counted, plain
 from runplan.engine.landing import modes
+from runplan.engine.landing.conversation import find_due, list_comments
 from runplan.engine.loop import issues, preflight
-from runplan.engine.loop.context import RepositoryContext, settings_note
+from runplan.engine.loop.context import RepositoryContext, newest_run, plan_path, settings_note, slug_of
+from runplan.engine.loop.queue import read_queue
+from runplan.engine.loop.runs import describe_busy, describe_success, state_of
 from runplan.engine.report.summary import Outlook, forecast_phases, list_landed
+from runplan.engine.steps.conclude import list_answers
+from runplan.engine.steps.land import landing_to_undo
 from runplan.engine.steps.read_plan import choose_phase
 
 
@@ -226,3 +241,173 @@ def watch_issues(caller: Caller, request: WatchIssuesRequest) -> Answer:
         return runs.submit_run(
             caller, context, RunRequest(started=started), runs.timing_of(asked, context.settings.run)
         )
+
+
+@operation
+def retry(caller: Caller, request: RetryRequest) -> Answer:
+    with caller.open() as context:
+        store, row = newest_run(context, request.plan)
+        last = state_of(store, row).options
+        context = context.for_run(last)
+        here = not last.daemon if caller.where is Where.AS_BEFORE else caller.where is Where.HERE
+        review: tuple[ReviewItem, ...] = ()
+        if request.review:
+            review = _new_comments(caller, context, last, store)
+            if not review:
+                return Declined()
+            last = replace(last, mode=Mode.FINISH, wanted="", auto=False) if last.mode is Mode.UNDO else last
+        elif request.phase:
+            options = (state_of(store, run).options for run in store.list_runs(last.plan))
+            worked = next((started for started in options if started.mode not in (Mode.UNDO, Mode.PLAN)), None)
+            last = replace(worked or replace(last, daemon=True, auto=False), mode=Mode.PHASE, wanted=request.phase)
+        elif row.state == RunStatus.DONE:
+            caller.say(describe_success(row.plan))
+            return Declined()
+        elif last.mode is Mode.UNDO:
+            return _undo_phase(caller, context, row.plan, last.wanted)
+        elif last.mode is Mode.PLAN:
+            again = RunRequest(started=replace(last, command=0, anew=request.fresh), again=True)
+            return (runs.run_here if here else runs.submit_run)(caller, context, again)
+        is_again = not request.phase and not request.review
+        asked = Options(
+            phase=last.wanted, finish=last.mode is Mode.FINISH, auto=last.auto, landing=last.landing, anew=request.fresh
+        )
+        if last.mode is not Mode.PLAN:  # whose model was for the planner
+            asked = replace(asked, model=last.model, effort=last.effort, memory=last.memory)
+        return start_run(caller, context, row.plan, asked, here=here, again=is_again, like=last, review=review)
+
+
+def _new_comments(caller: Caller, context: RepositoryContext, last: RunStarted, store: Store) -> tuple[ReviewItem, ...]:
+    """The comments of reviewers on the plan's open pull request that no run has handled."""
+    if not last.concludes:
+        raise RefusedEarly(f"the last run of {last.plan} landed by {last.landing}; only a pull request has a review")
+    run = context.settings.run
+    forge = modes.open_forge(context.git, run, context.env)
+    text = preflight.committed_plan(context.for_plan(last.plan), last.plan, is_compared=False)
+    plan = parse_plan(text, path=last.plan)
+    pull = next(modes.list_open(forge, context.settings, last.slug, plan), None)  # the lowest one of a stack
+    if pull is None:
+        raise NotFound(f"{last.plan} has no open pull request; see: {command('runplan', 'status', last.plan)}")
+    messages = forge.read_activity(pull.number, pull.head).messages
+    due = find_due(messages, handled=list_answers(store, last.plan), login=forge.own_login, may_write=forge.may_write)
+    if due.strangers:
+        is_shown = "are shown to the agent" if context.settings.issues.trust == "all" else "are left out (issues.trust)"
+        authors = sorted({message.author for message in due.strangers})
+        caller.warn(f"comments of accounts without write access {is_shown}: {', '.join(authors)}")
+    if not due.requests:
+        caller.say(f"no new review comments on {pull.name}; nothing to do")
+        return ()
+    return list_comments(due, with_strangers=context.settings.issues.trust == "all")
+
+
+@operation
+def undo(caller: Caller, request: UndoRequest) -> Answer:
+    with caller.open() as context:
+        return _undo_phase(caller, context, plan_path(context, request.plan), request.phase)
+
+
+def _undo_phase(caller: Caller, context: RepositoryContext, path: str, wanted: str) -> Answer:
+    """Revert the phase in this process, with the landing mode of the plan."""
+    context = context.for_plan(path)
+    runs.complete_landings(caller, context)
+    plan = parse_plan(preflight.committed_plan(context, path, is_compared=False), path=path)
+    left = runs.unfinished_run(context, path)
+    if left is not None and (owner := context.store().get_living_owner(path)):
+        was = left[1].options
+        if (was.mode, was.wanted) != (Mode.UNDO, wanted):
+            raise Busy(describe_busy(path, left[0].id, left[1]))
+        caller.say(runs.describe_owner(path, owner))
+        return Accepted(plan=path)
+    phase = preflight.require_phase(plan, wanted)
+    unfinished = left[1].started if left is not None else None
+    if unfinished is None:
+        if phase.status != "done":
+            raise RefusedEarly(f"phase {phase.id} of {plan.path} is not done; there is nothing to undo")
+        upon = [other.id for other in reversed(plan.phases) if other.status == "done" and phase.id in other.depends]
+        if upon:
+            first = command("runplan", "undo", plan.path, upon[0])
+            depend = f"phase {upon[0]} depends" if len(upon) == 1 else f"phases {', '.join(upon)} depend"
+            raise RefusedEarly(f"{depend} on phase {phase.id}; undo {upon[0]} first: {first}")
+        slug = slug_of(context, plan.path)
+        merged = modes.fetch_merged(context.repository, context.settings, slug, context.env, plan)
+        landing_to_undo(context.tip(), plan, phase, target=context.target_name, objects=context.git, merged=merged)
+    elif (unfinished.mode, unfinished.wanted) != (Mode.UNDO, phase.id):
+        ways = f"continue it: {command('runplan', 'retry', path)}; or end it: {command('runplan', 'stop', path)}"
+        raise RefusedEarly(f"a run of {path} has not ended; {ways}")
+    context = runs.with_landing(context.with_committed_settings().for_plan(path), "")
+    asked = runs.run_started(context, path, plan.title, Options(phase=phase.id, auto=True))
+    return runs.run_here(caller, context, RunRequest(started=context.record_settings(replace(asked, mode=Mode.UNDO))))
+
+
+def _read_count(context: RepositoryContext, request: WorkRequest) -> tuple[str, Options]:
+    """How many plans are asked for, and the words of start."""
+    first = next(iter(request.options), "")
+    is_count = first.lower() == "all" or (first.isascii() and first.isdigit() and len(first) < 5)
+    count, *words = request.options if is_count else ("1", *request.options)
+    asked = parse_words(words)
+    if asked.phase:
+        raise UsageError(f"{asked.phase}: work takes a number of plans or `all` first, then the words of start")
+    if count.strip("0") == "":
+        raise UsageError(f"work {count}: say how many plans to work on, or all")
+    if context.fleet is not None:
+        raise RefusedEarly(
+            "a fleet has no work on the queue, because its hosts take as many plans as they can; "
+            "start each one: runplan start PLAN finish"
+        )
+    return "all" if count.lower() == "all" else str(int(count)), asked
+
+
+def preview_work(caller: Caller, request: WorkRequest) -> str:
+    with caller.open() as context:
+        count, asked = _read_count(context, request)
+        context = runs.with_target_settings(runs.with_landing(context, asked.landing), asked.landing)
+        preflight.require_test_command(context)
+        entries = read_queue(context, context.store())
+    ready = [f"{entry.plan}  {counted(entry.phases, 'open phase')}" for entry in entries if not entry.why]
+    taken = ready if count == "all" else ready[: int(count)]
+    pauses = "where a plan asks for it" if asked.auto else "before each landing"
+    lines = [
+        f"target      {context.target_name}, landing by {context.settings.run.landing}",
+        f"pauses      {pauses}",
+        "",
+        *(taken or ["No plan is ready."]),
+        *(f"{entry.plan}  not ready yet: {entry.why}" for entry in entries if entry.why),
+    ]
+    return "\n".join([*map(plain, lines), "", "Nothing was changed."])
+
+
+@operation
+def work(caller: Caller, request: WorkRequest) -> Answer:
+    with caller.open() as context:
+        count, asked = _read_count(context, request)
+        context = runs.with_landing(context, asked.landing)
+        runs.complete_landings(caller, context)
+        context = runs.with_target_settings(context, asked.landing)
+        preflight.require_test_command(context)
+        runs.admit_agents(caller, context)
+        name = f"{names.QUEUE}{count}"
+        started = runs.run_started(context, name, names.describe_watch(name), replace(asked, finish=True))
+        timing = runs.timing_of(asked, context.settings.run)
+        return runs.submit_run(caller, context, RunRequest(started=started), timing)
+
+
+@operation
+def queue(caller: Caller, request: QueueRequest) -> Answer:
+    with caller.open(lenient=True) as context:
+        order = [entry.plan for entry in read_queue(context, context.store())]
+        plan = names.find_plan(request.plan, order, place=" in the queue")
+        with closing(open_store(context.journal)) as store:
+            places = store.list_places()
+            match request.action:
+                case "pin":
+                    places[plan] = PINNED
+                case "unpin":
+                    places.pop(plan, None)
+                case "move" if request.to is not None and request.to > 0:
+                    places = move_plan(order, places, plan, request.to)
+                case _:
+                    raise UsageError(f"queue: say move {plan} N, pin {plan} or unpin {plan}")
+            store.put_places(places)
+        now = [entry.plan for entry in read_queue(context, context.store())]
+    caller.say(f"{plan} is number {now.index(plan) + 1} of {len(now)} in the queue")
+    return Accepted(plan=plan)

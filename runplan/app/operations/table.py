@@ -5,7 +5,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from runplan.app.operations import answers, commands, planning, queue, requests, retry, start, upkeep
+from runplan.app.operations import answers, commands, planning, requests, start, upkeep
 from runplan.app.operations.model import Answer, Caller, Declined, Operation
 from runplan.domain.errors import Exit, RunplanError, refused_by_system
 from runplan.domain.text import plain
@@ -14,16 +14,16 @@ from runplan.domain.text import plain
 OPERATIONS: dict[str, tuple[Operation[Any], type]] = {
     "start": (start.start, requests.StartRequest),
     "watch-issues": (start.watch_issues, requests.WatchIssuesRequest),
-    "work": (queue.work, requests.WorkRequest),
-    "queue": (queue.queue, requests.QueueRequest),
+    "work": (start.work, requests.WorkRequest),
+    "queue": (start.queue, requests.QueueRequest),
     "plan": (planning.plan, requests.PlanRequest),
     "edit": (planning.edit, requests.EditRequest),
     "stop": (commands.stop, requests.StopRequest),
     "pause": (commands.pause, requests.PauseRequest),
     "resume": (commands.resume, requests.ResumeRequest),
     "now": (commands.now, requests.NowRequest),
-    "retry": (retry.retry, requests.RetryRequest),
-    "undo": (retry.undo, requests.UndoRequest),
+    "retry": (start.retry, requests.RetryRequest),
+    "undo": (start.undo, requests.UndoRequest),
     "approve": (answers.approve, requests.ApproveRequest),
     "reject": (answers.reject, requests.RejectRequest),
     "answer": (answers.answer, requests.AnswerRequest),

@@ -21,8 +21,7 @@ from runplan.domain.standing.actions import describe_actions
 from runplan.domain.text import command, counted
 from runplan.engine.loop.context import RepositoryContext, newest_run
 from runplan.engine.loop.runs import find_awaited, state_of
-from runplan.engine.report.planning import describe_proposal
-from runplan.engine.report.sections import describe_kept_work
+from runplan.engine.report.sections import describe_kept_work, describe_proposal
 from runplan.engine.report.summary import figures_of_run
 
 

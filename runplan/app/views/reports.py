@@ -20,8 +20,7 @@ from runplan.domain.times import iso
 from runplan.engine.loop.context import newest_run, plan_path, slug_of
 from runplan.engine.report import summary, text as report
 from runplan.engine.report.html import commits_in, read_title, render_body, render_inline as render_inline, render_page
-from runplan.engine.report.planning import planning_report
-from runplan.engine.report.sections import failure_sections, newest_pull_request
+from runplan.engine.report.sections import failure_sections, newest_pull_request, planning_report
 
 
 class PlanReport(Struct, frozen=True, kw_only=True):

@@ -16,7 +16,7 @@ from runplan.domain.run.dispatch import GRACE_S
 from runplan.domain.run.events import Event, WorkRefused
 from runplan.domain.run.kinds import Reason, Role
 from runplan.domain.run.state import RunState, list_running, open_states
-from runplan.engine.steps import commands, conclude, gates, land, lease, outcome, planning, process, proof, verify, work
+from runplan.engine.steps import conclude, gates, land, lease, outcome, planning, process, proof, verify, work
 from runplan.engine.steps.context import RunContext
 from runplan.engine.steps.read_plan import read_plan
 
@@ -31,14 +31,14 @@ STEPS: dict[str, Step] = {
     "start-verifier": partial(process.start_dispatch, prepare=verify.prepare_verifier),
     "start-trial": partial(process.start_dispatch, prepare=verify.prepare_trial),
     "start-planner": partial(process.start_dispatch, prepare=planning.prepare_planner),
-    "start-command": commands.start_command,
+    "start-command": process.start_command,
     "await": outcome.await_end,
     "sleep": outcome.sleep,
     "await-host": outcome.await_host,
     "hand-over": work.hand_over,
     "ask-question": work.ask_question,
     "take-work": work.take_work,
-    "take-delegated": commands.take_delegated,
+    "take-delegated": process.take_delegated,
     "judge-baseline": gates.judge_baseline,
     "judge-gate": gates.judge_gate,
     "judge-proof": proof.judge_proof,

@@ -20,7 +20,7 @@ from runplan.domain.run.kinds import ANSWERED, FOR_ANSWER, RunStatus, WaitKind
 from runplan.domain.run.rows import RunRow
 from runplan.domain.run.state import RunState, fold, open_states
 from runplan.domain.standing.actions import NextAction, list_actions
-from runplan.engine.report.planning import describe_proposal
+from runplan.engine.report.sections import describe_proposal
 
 
 class EntryKind(StrEnum):

@@ -23,9 +23,8 @@ from runplan.domain.run.rules.hosts import describe_wait
 from runplan.domain.run.state import RunState
 from runplan.domain.text import in_words
 from runplan.domain.times import busy_ends, iso, limit_ends, parse_iso
-from runplan.engine.steps import setup
 from runplan.engine.steps.context import RunContext
-from runplan.engine.steps.gates import read_content
+from runplan.engine.steps.gates import keep_products, read_content
 from runplan.engine.steps.process import FINGERPRINT, find_removed, sent_at_first, still_running, without_result
 from runplan.engine.steps.verify import reply_of
 
@@ -59,7 +58,7 @@ def await_end(action: Action, state: RunState, context: RunContext) -> Iterator[
         return
     if started.role is Role.SETUP and ended.succeeded:
         try:
-            setup.keep_products(started, state.work, context)
+            keep_products(started, state.work, context)
         except (RunplanError, OSError):
             yield without_result(started, d.Ending.ENDED)
             raise

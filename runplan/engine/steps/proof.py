@@ -24,7 +24,6 @@ from runplan.domain.run.kinds import ProofKind, Role
 from runplan.domain.run.state import RunState
 from runplan.engine.steps import gates
 from runplan.engine.steps.context import RunContext
-from runplan.engine.steps.setup import find_inputs
 
 MOST_TIMES = 5  #: the gate's time that a run may take
 SHORTEST_LIMIT_S = 30.0
@@ -204,7 +203,9 @@ def already_known(action: Start, state: RunState, context: RunContext) -> tuple[
         return ()
     answer, line = _judge_new_tests(phase, context)
     # What run.setup builds from the functions stays as it is.
-    is_built = find_inputs(replace(started, role=Role.SETUP), phase, context) != find_inputs(started, phase, context)
+    is_built = gates.find_inputs(replace(started, role=Role.SETUP), phase, context) != gates.find_inputs(
+        started, phase, context
+    )
     if answer is None and (started.tree == phase.built.tree or is_built):
         why = "run.setup reads what changed" if is_built else "reach no added function that can be emptied"
         answer, line = NewTestsAnswer.NOT_JUDGED, f"{line}, and {why}"

@@ -36,10 +36,9 @@ from runplan.domain.run.state import RunState
 from runplan.domain.text import command
 from runplan.domain.times import FIRST_PARENT_S, delay_s, iso
 from runplan.engine.landing.modes import concludes
-from runplan.engine.steps.commands import fill_files
 from runplan.engine.steps.context import RunContext
 from runplan.engine.steps.gates import known_results, read_content
-from runplan.engine.steps.process import Prepared, launch_agent, write_brief
+from runplan.engine.steps.process import Prepared, fill_files, launch_agent, write_brief
 
 EVIDENCE = 2000  #: characters of evidence that are kept for an item
 LARGEST_KEPT = 5_000_000  #: bytes of a file of a trial

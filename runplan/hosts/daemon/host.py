@@ -11,9 +11,8 @@ from runplan.domain.run.rows import OwnerState, WaitRow
 from runplan.domain.run.state import list_running
 from runplan.domain.times import is_announced, iso, look_s
 from runplan.engine.loop.runs import state_of
-from runplan.hosts.background import BackgroundHost
+from runplan.hosts.background import BackgroundHost, Services
 from runplan.hosts.daemon.state import Known
-from runplan.hosts.reports import Services
 
 Key: TypeAlias = tuple[str, str]  #: repository, plan
 

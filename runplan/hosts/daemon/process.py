@@ -43,12 +43,12 @@ from runplan.engine.loop.repository import open_repository
 from runplan.engine.report.metrics import metrics_text, this_process
 from runplan.engine.report.summary import news_of, of_morning
 from runplan.engine.steps.context import OpenRepository
+from runplan.hosts.background import Services
 from runplan.hosts.daemon import protocol, service, state
 from runplan.hosts.daemon.client import short_address
 from runplan.hosts.daemon.host import ConcurrencyLimit, DaemonHost
 from runplan.hosts.daemon.protocol import ACTING, AnyRequest, Done, Hello, Reply, line_of, peer_of, read_request
 from runplan.hosts.daemon.state import Known
-from runplan.hosts.reports import Services
 
 FOREVER_S = 86400.0  #: between two checks whether the socket is to be closed, which is not needed
 CHECK_S = 60.0  #: interval of the periodic check

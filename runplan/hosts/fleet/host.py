@@ -39,11 +39,10 @@ from runplan.engine.loop.leftovers import remove_dropped_logs
 from runplan.engine.loop.runs import ActiveRun
 from runplan.engine.steps.context import OpenRepository, RunContext
 from runplan.engine.steps.read_plan import choose_execution
-from runplan.hosts.background import BackgroundHost
+from runplan.hosts.background import BackgroundHost, Services
 from runplan.hosts.daemon.state import Known
 from runplan.hosts.fleet.clones import REMOTE
 from runplan.hosts.owner import RunRules
-from runplan.hosts.reports import Services
 
 SHORT_S = 60.0  #: a shorter wait keeps its host
 SOON_S = 5.0  #: between two tries of a worker that has a run in hand

@@ -37,12 +37,12 @@ from runplan.domain.times import iso
 from runplan.engine.loop.context import RepositoryContext, context_at
 from runplan.engine.loop.repository import open_repository
 from runplan.engine.steps.context import OpenRepository
+from runplan.hosts.background import Services
 from runplan.hosts.daemon import service
 from runplan.hosts.daemon.process import CLOSING_S, ENDING_S, NOTIFY_S
 from runplan.hosts.fleet.clones import REMOTE, find_full_disk, find_sickness, open_clone, read_default
 from runplan.hosts.fleet.host import FleetHost
 from runplan.hosts.fleet.queue import JobQueue
-from runplan.hosts.reports import Services
 
 LOG = "worker.log"
 BEATS = 6  #: in the time of a lease

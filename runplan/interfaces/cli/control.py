@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from runplan.app.operations import planning, queue, runs, start
+from runplan.app.operations import planning, runs, start
 from runplan.app.operations.model import Accepted, Answer, Caller, Declined, Where
 from runplan.app.operations.requests import ApproveRequest, EditRequest, RejectRequest
 from runplan.app.operations.table import OPERATIONS
@@ -107,7 +107,7 @@ def _prompt(question: str) -> str | None:
 
 
 #: What shows the effect of a request, for `--dry-run`.
-_PREVIEWS: dict[str, Callable[[Caller, Any], str]] = {"start": start.preview_start, "work": queue.preview_work}
+_PREVIEWS: dict[str, Callable[[Caller, Any], str]] = {"start": start.preview_start, "work": start.preview_work}
 
 
 def run_operation(verb: str, args: argparse.Namespace) -> Exit:

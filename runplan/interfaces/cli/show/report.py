@@ -8,8 +8,8 @@ from pathlib import Path
 from msgspec import to_builtins
 
 from runplan.app.operations.model import Caller
-from runplan.app.operations.queue import queue
 from runplan.app.operations.requests import ForgetRequest, QueueRequest
+from runplan.app.operations.start import queue
 from runplan.app.operations.upkeep import forget, list_lessons
 from runplan.app.views.board import read_queue_here
 from runplan.app.views.reports import News, PlanReport, read_news, read_report
