@@ -20,9 +20,9 @@ import runplan
 from runplan.adapters.agents.prompts import Brief, fix_prompt, implement_prompt, verify_prompt
 from runplan.domain.checks.results import Results
 from runplan.domain.plan.model import parse_plan
-from runplan.domain.run.events import GateJudged, PhaseChosen
+from runplan.domain.run.events import Chosen, GateJudged, PhaseChosen
 from runplan.domain.run.kinds import GateAnswer
-from runplan.engine.steps.read_plan import choose_phase
+from runplan.engine.steps.read_plan import choose_execution
 from runplan.engine.steps.verify import final_items
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def larger_plan() -> str:
     return f"---\ntitle: Rates\nstatus: active\n---\n# Rates\n\n## Progress Tracker\n\n{table}{sections}"
 
 
-def a_brief(path: str, chosen: PhaseChosen) -> Brief:
+def a_brief(path: str, chosen: Chosen) -> Brief:
     return Brief(
         plan=path,
         chosen=chosen,
@@ -130,7 +130,7 @@ def measure() -> dict[str, dict[str, int]]:
     for name, text in (("demo", demo), ("6 items, 4 criteria", larger_plan())):
         plan = parse_plan(text.encode(), path="plans/rates.md")
         for role in ROLES:
-            phases = [choose_phase(phase, tip="") for phase in plan.phases[:2]]
+            phases = [choose_execution(phase, tip="") for phase in plan.phases[:2]]
             if role == "final":
                 phases = [whole_plan(plan, text), whole_plan(plan, text.replace("Phase 1", "Phase one"))]
             first, second = (write(role, a_brief(plan.path, chosen)).encode() for chosen in phases)

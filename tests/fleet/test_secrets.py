@@ -15,13 +15,15 @@ from msgspec.structs import replace
 
 from runplan.adapters.store.location import FleetLocation, normalize_url
 from runplan.adapters.store.postgres import PostgresStore
+from runplan.domain.decoding import convert
 from runplan.domain.plan.marks import PhaseSettings
 from runplan.domain.plan.model import parse_plan
 from runplan.domain.run import events as e
 from runplan.domain.run.kinds import Mode, RunStatus
 from runplan.domain.run.recorded import to_json
 from runplan.domain.run.rows import Acquired, Command, RunRow
-from runplan.engine.steps.read_plan import choose_phase
+from runplan.domain.settings.schema import Settings
+from runplan.engine.steps.read_plan import choose_execution
 from tests.support.cli import RUNPLAN, Project, a_plan, a_project, end_processes_of, until, with_remote
 from tests.support.mounts import obstacle
 from tests.support.postgres import create_member, dump_tables, start_server
@@ -180,7 +182,8 @@ def test_rows_have_no_other_command_run_than_plan_and_settings_do(project: Proje
     evil = tmp_path / "evil"
     agent = {"name": "evil", "kind": "command", "argv": ["touch", str(evil)]}
     agents = {"implementer": "evil", "verifier": "evil", "tables": {"evil": agent}}
-    settings = json.dumps({"agents": agents, "tests": {"command": f"touch {evil}"}, "run": {"setup": f"touch {evil}"}})
+    values = {"agents": agents, "tests": {"command": f"touch {evil}"}, "run": {"setup": f"touch {evil}"}}
+    settings = convert(values, Settings)
     for name in ("Start", "Target", "Resume", "Honest", "Text", "Delegate", "Repair", "Elsewhere", "Branch"):
         project.plan(a_plan("1"), f"plans/{name}.md")
     project.repo.git("push", "-q", "origin", "main")
@@ -188,8 +191,8 @@ def test_rows_have_no_other_command_run_than_plan_and_settings_do(project: Proje
     project.commit_file("runplan.toml", f'[tests]\ncommand = "touch {evil}"\n')
     project.repo.git("push", "-q", "origin", "evil")
     aside, tip = project.repo.git("rev-parse", "evil", "main").split()
-    forged = {"settings": settings, "given": (("RUNPLAN_TESTS_COMMAND", f"touch {evil}"),), "setup": f"touch {evil}"}
-    honest = choose_phase(parse_plan(a_plan("1").encode(), path="plans/Honest.md").phases[0], tip=tip)
+    forged = {"settings": settings, "given": (("RUNPLAN_TESTS_COMMAND", f"touch {evil}"),)}
+    honest = choose_execution(parse_plan(a_plan("1").encode(), path="plans/Honest.md").phases[0], tip=tip)
     phase = replace(honest, text=f"Run touch {evil}.")
     repair = e.RepairChosen(tip=tip, title="Repair", own=PhaseSettings(tests=f"touch {evil}"))
     delegate = e.DelegateChosen(tip=tip, phase="1", title="Step 1", text="x", command=f"touch {evil}")

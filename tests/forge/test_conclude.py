@@ -84,7 +84,7 @@ def a_lander(
                 slug="x",
                 report="reports/plan-x.md",
                 issues=tuple(issues),
-                describe=functools.partial(describe_plan, records=()),
+                describe=functools.partial(describe_plan, list_facts=lambda *_, **_plan: []),
             )
             lander = open_lander(here, settings, env, tool=clone / ".git", plan=plan, zones=None)
             assert isinstance(lander, PullRequestLander)

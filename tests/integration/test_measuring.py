@@ -7,7 +7,7 @@ from typing import Any
 from runplan.adapters.store.sqlite import SqliteStore
 from runplan.domain.run.rows import FiringRow, ScheduleRow
 from runplan.domain.times import iso
-from runplan.engine.report.metrics import collect_samples, metrics_text, render_samples, this_process
+from runplan.engine.report.metrics import collect_samples, read_journals, render_samples, this_process
 from tests.support.builders import NOW, read, record
 
 
@@ -72,7 +72,7 @@ def test_repositories_that_cannot_be_read_are_left_out(tmp_path: Path) -> None:
     (tmp_path / "damaged/journal.db").write_bytes(b"no journal" * 1000)
     states = {"/one": tmp_path / "one", "/damaged": tmp_path / "damaged", "/gone": tmp_path / "gone"}
     process = this_process(version="1", uptime_s=3.0, repositories=3, working=2, queued=1)
-    found = read(metrics_text(states, now=NOW, process=process))
+    found = read(render_samples([*process, *read_journals(states, now=NOW)]))
     assert {labels["repository"] for _, labels, _ in found if "repository" in labels} == {"/one"}
     own = {name.removeprefix("runplan_daemon_"): value for name, _, value in found if "_daemon_" in name}
     assert (own["uptime_seconds"], own["repositories"], own["runs_working"], own["runs_queued"]) == (3, 3, 2, 1)

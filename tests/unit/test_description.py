@@ -30,7 +30,7 @@ from tests.unit.test_summary import BASE, GATE, LEASED, ROBOT, records
 URL = "https://github.test/acme/app/blob/runplan/x/pr/reports/plan-x.md"
 TEXT = a_plan({"1": "✅ Done", "2": "⬚"})
 PLAN = parse_plan(TEXT, path="plans/X.md")
-SHOWN = describe_plan(PLAN, TEXT, ())
+SHOWN = describe_plan(PLAN, TEXT, lambda *_, **_plan: [])
 
 
 def body(before: str = "", plan: PlanProgress = SHOWN, *, marks: str = "") -> str:
@@ -175,7 +175,8 @@ def test_a_phase_is_shown_with_evidence_tests_and_cost_before_its_landing_is_rec
     repairs = records(chosen, e.Landed(id="1", phase="", tip="t", code="abc1234567"))
     shot = Artifact(path="trial-01-a.png", summary="a <b>")
     trial = TrialJudged(tree="t", patch="p", agent="robot", dispatch="d", files=(shot,), summary="Used it.")
-    shown = describe_plan(PLAN, TEXT, records(LEASED, BASE, ROBOT, taken, GATE, verdict, trial), repairs)
+    proofs = records(LEASED, BASE, ROBOT, taken, GATE, verdict, trial)
+    shown = describe_plan(PLAN, TEXT, lambda *kinds, **_: repairs if e.RepairChosen in kinds else proofs)
     assert (shown.changes, shown.doubts, shown.is_tested) == (
         ("Made it fast.",),
         ("phase 1: Problem: it is slow",),

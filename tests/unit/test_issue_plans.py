@@ -6,7 +6,7 @@ from runplan.adapters.agents.prompts import Brief, implement_prompt
 from runplan.adapters.forge.model import Comment, Issue
 from runplan.domain.plan.model import parse_plan
 from runplan.engine.loop.issues import MOST_COMMENTS, NotWorkable, plan_of, quote_discussion
-from runplan.engine.steps.read_plan import choose_phase
+from runplan.engine.steps.read_plan import choose_execution
 from tests.unit.test_prompts import template
 
 PATH = "plans/issue-7.md"
@@ -42,7 +42,7 @@ def test_fences_of_an_issue_stay_whole_and_open_nothing() -> None:
     assert "<! -- hidden -- >" in quoted
     assert quoted[-2:] == ["```sh", "make"]
     assert len(plan.phases) == 1
-    brief = Brief(plan=PATH, chosen=choose_phase(plan.phases[0], tip=""), worktree="", branch="b", test_command="")
+    brief = Brief(plan=PATH, chosen=choose_execution(plan.phases[0], tip=""), worktree="", branch="b", test_command="")
     assert '\n> > ```python\n> > def run():\n> >     return "~~~"\n> > ```\n' in implement_prompt(
         template("implement"), brief
     )

@@ -21,5 +21,5 @@ def test_a_process_is_prepared_by_the_module_of_its_kind(role: Role) -> None:
     step = STEPS[_name_step(a.Start(dispatch=DispatchStarted(role=role, cycle=0)))]
     prepare = step.keywords["prepare"] if isinstance(step, partial) else step
     module = prepare.__module__.rpartition(".")[2]
-    kinds = {"implementer": "process", "planner": "planning", "verifier": "verify", "try": "verify", "": "commands"}
+    kinds = {"implementer": "process", "planner": "planning", "verifier": "verify", "try": "verify", "": "process"}
     assert module == ("planning" if role is Role.CRITIQUE else kinds[role.agent])

@@ -42,7 +42,7 @@ from runplan.engine.loop.runs import describe_busy, describe_success, state_of
 from runplan.engine.report.summary import Outlook, forecast_phases, list_landed
 from runplan.engine.steps.conclude import list_answers
 from runplan.engine.steps.land import landing_to_undo
-from runplan.engine.steps.read_plan import choose_phase
+from runplan.engine.steps.read_plan import choose_execution
 
 
 @operation
@@ -216,7 +216,7 @@ def _describe_phase(context: RepositoryContext, started: RunStarted, phase: Phas
     if phase.execution.kind in (ExecutionKind.PLAN, ExecutionKind.DELEGATE):
         return f"{head}\n  {phase.execution.text}"
     branch = names.branch(context.settings.run.branch_prefix, started.slug, phase.id)
-    read = choose_phase(phase, tip="")
+    read = choose_execution(phase, tip="")
     brief = prompts.Brief(
         plan=started.plan, chosen=read, worktree="", branch=branch, test_command=context.settings.tests.command
     )

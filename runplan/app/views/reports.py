@@ -71,7 +71,7 @@ def read_report(caller: Caller, word: str = "", *, diffs: bool = False) -> PlanR
         text = read_plan(context.git, f"{tip}:{path}", path) if not only else None
         with suppress(PlanUnreadable):
             plan = parse_plan(text, path=path) if text is not None else None
-        recorded = [fact for fact in summary.list_summary_facts(store, path) if only in ("", fact.run)]
+        recorded = [fact for fact in store.list_facts(*summary.KINDS, plan=path) if only in ("", fact.run)]
         owned = bool(store.get_living_owner(path))
         newest = run if only else store.get_newest_run(path)
         facts = summary.summary_of(path, plan, newest, summary.summarise_attempts(recorded), owned=owned)

@@ -87,7 +87,7 @@ class PullRequestLander(RemoteLander):
         self.target = target
         self._plan = plan
         self._settings = settings
-        self._forge = forge
+        self.forge = forge
         self.seen = plan.seen
         self._is_first_look = True
         self._merged_tip: Oid = ""  #: of the branch, when the target has all of its changes in other commits
@@ -106,10 +106,6 @@ class PullRequestLander(RemoteLander):
 
     def of_group(self, group: str) -> "PullRequestLander":
         return self.stack.of(group) if self.stack else self
-
-    @property
-    def target_branch(self) -> str:
-        return self.target.branch
 
     def target_tip(self) -> Oid:
         tip = self.target.tip()
@@ -192,7 +188,7 @@ class PullRequestLander(RemoteLander):
             if self.group or not progress.pushed or self._is_complete(self.target.tip() or ""):
                 return Landed(tip="")
             return self._fail_for_deleted(progress.pushed[-1])
-        forge = self._forge()
+        forge = self.forge()
         pull = self.publish(tip)
         if pull.is_merged:
             return self._finish_merge(pull, pull.merge_commit)
@@ -251,7 +247,7 @@ class PullRequestLander(RemoteLander):
         self, pull: m.PullRequest, checks: Sequence[m.PullCheck], quiet: tuple[bool, bool], progress: Progress
     ) -> Conclusion:
         """Merge by an allowed method, or have the forge merge it when the rules of the target are met."""
-        forge = self._forge()
+        forge = self.forge()
         target = forge.read_target(pull.base, number=pull.number)
         is_stable, is_late = quiet
         workflows = (
@@ -277,7 +273,7 @@ class PullRequestLander(RemoteLander):
         refused += [] if pull.can_rebase else ["rebase"] * MAX_REFUSALS
         open_methods = tuple(method for method in target.methods if refused.count(method) < MAX_REFUSALS)
         method = replace(target, methods=open_methods or target.methods).choose_method(wanted)
-        trailers = self._read_trailers(pull.head)
+        trailers = read_trailers(self._git.commit(pull.head).message)
         if not method and not target.queue:
             why = f"{pull.base} allows no merge method; allow one in its settings: {pull.url}"
             return Waiting(kind=WaitKind.MERGE, why=why)
@@ -318,7 +314,7 @@ class PullRequestLander(RemoteLander):
         return Waiting(kind=WaitKind.ISSUE, why=why, issues=issues)
 
     def read_issues(self, numbers: Sequence[int]) -> Iterator[IssueRead]:
-        return merging.read_issues(self._forge(), numbers)
+        return merging.read_issues(self.forge(), numbers)
 
     def look_at_messages(self, progress: Progress) -> Commanded | NeedsRepair | None:
         """What people ask for on the pull request while phases are worked, by one call; None for nothing to do now."""
@@ -327,10 +323,10 @@ class PullRequestLander(RemoteLander):
         tip = self._git.tip(self.ref)
         if tip is None or not self.seen.number:
             return None
-        activity = self._forge().read_activity(self.seen.number, tip)
+        activity = self.forge().read_activity(self.seen.number, tip)
         if not activity.is_open and not self.publish(tip).is_open:
             return None
-        due = converse(self._forge(), self.seen.number, activity.messages, progress, self.seen)
+        due = converse(self.forge(), self.seen.number, activity.messages, progress, self.seen)
         if due.commands:
             return due.commands[0]
         asked = handle_requests(due, progress, plan=self._plan.path, name="")
@@ -339,7 +335,7 @@ class PullRequestLander(RemoteLander):
     def answer_messages(self, answers: Mapping[str, str]) -> None:
         pull = (self.stack.focus if self.stack else self).find_pull()
         if pull is not None and pull.is_open:
-            forge = self._forge()
+            forge = self.forge()
             answer_handled(forge, pull.number, forge.read_activity(pull.number, pull.head).messages, answers)
 
     def forget(self) -> None:
@@ -348,12 +344,12 @@ class PullRequestLander(RemoteLander):
     def comment(self, text: str) -> None:
         pull = (self.stack.focus if self.stack else self).find_pull()
         if pull is not None and pull.is_open:
-            self._forge().put_comment(pull.number, marker=result_marker(self._plan.path), text=text, is_pull=True)
+            self.forge().put_comment(pull.number, marker=result_marker(self._plan.path), text=text, is_pull=True)
 
     def _cancel_own_merge(self, pull: m.PullRequest) -> None:
         words = pull.merge_message  # those of a person's auto-merge are others, or the messages of all commits
         if pull.auto_merge and f"{PLAN}: " in words and f"{LANDING}: " not in words:
-            self._forge().cancel_merge(pull.number)
+            self.forge().cancel_merge(pull.number)
 
     def list_overlaps(self, touches: Sequence[str]) -> tuple[str, ...]:
         if not touches:
@@ -361,7 +357,7 @@ class PullRequestLander(RemoteLander):
         try:
             pull = self.find_pull()
             own = self.stack.numbers() if self.stack else {pull.number} if pull else set[int]()
-            files = self._forge().list_open_files(self.target.branch)
+            files = self.forge().list_open_files(self.target.branch)
             conflicts = m.open_conflicts(files, touches, own=own)
         except Unreachable as error:
             return (f"other open pull requests were not compared: {error}",)
@@ -396,8 +392,8 @@ class PullRequestLander(RemoteLander):
         failed = merging.failed_checks(checks)
         tip = self.target_tip()
         base = self.merge_base(pull.head, tip) if failed else tip
-        there = self._forge().read_activity(pull.number, tip).checks if failed else ()
-        before = self._forge().read_activity(pull.number, base).checks if base not in ("", tip) else ()
+        there = self.forge().read_activity(pull.number, tip).checks if failed else ()
+        before = self.forge().read_activity(pull.number, base).checks if base not in ("", tip) else ()
         red = self.seen.red | merging.failed_checks(before)
         still = {m.CheckState.PENDING: red, m.CheckState.FAILED: failed}  # one that runs again is not yet mended
         names = frozenset(check.name for check in there if check.name in still.get(check.state, ()))
@@ -416,7 +412,7 @@ class PullRequestLander(RemoteLander):
     def set_status(self, head: Oid, state: m.CheckState, text: str) -> None:
         if state is m.CheckState.PENDING or self.seen.status is None or self.seen.status == (head, text):
             return
-        forge = self._forge()
+        forge = self.forge()
         try:
             forge.set_status(head, state=state, text=text, url=forge.file_url(self._plan.report, head))
             self.seen.status = (head, text)
@@ -430,7 +426,7 @@ class PullRequestLander(RemoteLander):
 
     def publish(self, tip: Oid, *, is_new: bool = False) -> m.PullRequest:
         """Open the pull request, or bring its description up to date; a new branch has no open one."""
-        forge = self._forge()
+        forge = self.forge()
         plan = self._plan.describe(self.read_plan(tip), self._read_text(tip))
         pull = None if is_new else self.find_pull()
         if pull is not None and self._is_over(pull, tip):
@@ -514,14 +510,14 @@ class PullRequestLander(RemoteLander):
             return True
         if pull is not None and pull.is_open and self.seen.people != pull.number:
             try:
-                self.seen.remarks |= dict.fromkeys(self._forge().add_people(pull.number, **wanted))
+                self.seen.remarks |= dict.fromkeys(self.forge().add_people(pull.number, **wanted))
                 self.seen.people = pull.number
             except Unreachable as error:
                 self.seen.remarks[f"labels, assignees or reviewers are missing: {error}"] = None
         return pull is not None and self.seen.people == pull.number
 
     def find_pull(self) -> m.PullRequest | None:
-        number, forge = self.seen.number, self._forge()
+        number, forge = self.seen.number, self.forge()
         find = functools.partial(forge.find_pull_request, branch=self.branch, base=self.target.branch)
         self.seen.last = forge.read_pull_request(number) if number else find()
         return self.seen.last
@@ -543,9 +539,6 @@ class PullRequestLander(RemoteLander):
         if (tip := self.stack.bring_up(self) if self.stack else self.known_tip()) is not None:
             self.publish(tip)
 
-    def retarget(self, pull: m.PullRequest) -> None:
-        self._forge().retarget(pull.number, self.target.branch)
-
     def _is_over(self, pull: m.PullRequest, tip: Oid) -> bool:
         """Whether the pull request was for other commits: phases landed after its merge, or the plan began anew."""
         if pull.is_open or pull.head == tip:
@@ -557,12 +550,9 @@ class PullRequestLander(RemoteLander):
             return self._git.text("log", f"--format=%(trailers:key={LANDING},valueonly)", later, "--").strip() != ""
         return not self._git.is_ancestor(pull.head, tip)
 
-    def _read_trailers(self, oid: Oid) -> dict[str, str]:
-        return read_trailers(self._git.commit(oid).message)
-
     def _finish_merge(self, pull: m.PullRequest, merged: Oid, remarks: Sequence[str] = ()) -> Landed:
         """The local target follows, issues are closed, and last the branch goes: without it nothing is left to do."""
-        forge = self._forge()
+        forge = self.forge()
         notes = [f"{pull.name} is merged: {pull.url}", *remarks, *self._take_remarks()]
         if tip := self.target.tip():
             notes.append(self.target.follow_remote(self.target.prepare(id="", old="", new=tip)))

@@ -12,10 +12,12 @@ from typing import Generic, Protocol, TypeVar
 from msgspec.structs import replace
 
 from runplan.adapters.forge.model import PullRequest
+from runplan.adapters.forge.protocol import Forge
 from runplan.domain.gitfacts import PHASE, Commit, Oid, read_trailers
 from runplan.domain.plan.marks import Status
 from runplan.domain.plan.model import Plan
 from runplan.domain.run import events as e
+from runplan.engine.landing.direct import Direct
 from runplan.engine.landing.lander import Failed, NeedsRepair, Sighting
 
 TOP = ""  #: the group of the plan's own branch
@@ -84,9 +86,9 @@ class Member(Protocol):
     seen: Sighting
     closed: Failed | None
     may_be_ready: bool
+    target: Direct
+    forge: Callable[[], Forge]
 
-    @property
-    def target_branch(self) -> str: ...
     def target_tip(self) -> Oid: ...
     def branch_tip(self) -> Oid | None: ...
     def known_tip(self) -> Oid | None: ...
@@ -95,7 +97,6 @@ class Member(Protocol):
     def find_pull(self) -> PullRequest | None: ...
     def last_pull(self) -> PullRequest | None: ...
     def advance(self, head: Oid, *, old: Oid) -> None: ...
-    def retarget(self, pull: PullRequest) -> None: ...
     def refresh(self) -> None: ...
     def merge_base(self, oid: Oid, other: Oid) -> Oid: ...
 
@@ -173,7 +174,7 @@ class Stack(Generic[L]):
             pull = below.find_pull()
             if (pull is None or pull.is_open) and self.bring_up(below) is not None:
                 return below.branch
-        return lander.target_branch
+        return lander.target.branch
 
     def refresh_below(self, lander: L) -> None:
         """Name a new pull request in the description of the one below it."""
@@ -187,7 +188,7 @@ class Stack(Generic[L]):
         for above in landers[landers.index(lander) + 1 :]:
             pull = above.find_pull()
             if pull is not None and pull.is_open and pull.base == lander.branch:
-                above.retarget(pull)
+                above.forge().retarget(pull.number, above.target.branch)
 
     def numbers(self) -> set[int]:
         landers = map(self.of, self._find_heads(self._top.known_tip()))

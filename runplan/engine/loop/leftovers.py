@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -21,7 +20,6 @@ from runplan.adapters.store.protocol import Store
 from runplan.domain import names
 from runplan.domain.gitfacts import Kept, Removed
 from runplan.domain.run import events as e
-from runplan.domain.run.recorded import Recorded
 from runplan.engine.landing import modes
 from runplan.engine.loop.context import RepositoryContext
 from runplan.engine.loop.preflight import prepare_image
@@ -123,17 +121,11 @@ def _list_dispatches(store: Store, dispatches: Collection[str]) -> Iterator[tupl
     for plan in {row.plan for run in runs if (row := store.get_run(run)) is not None}:
         landed = {record.event.phase: record.seq for record in store.list_facts(e.Landed, plan=plan)}
         phases: dict[tuple[str, str], str] = {}  # by run and lane
-        records: list[Recorded[Any]] = [
-            record
-            for kind in (e.PhaseChosen, e.RepairChosen, e.MergeChosen)
-            for record in store.list_facts(kind, plan=plan)
-        ]
-        records += store.list_facts(e.DispatchStarted, plan=plan)
-        for record in sorted(records, key=lambda record: record.seq):
+        for record in store.list_facts(e.PhaseChosen, e.RepairChosen, e.MergeChosen, e.DispatchStarted, plan=plan):
             lane = (record.run, record.event.lane)
             if isinstance(record.event, e.Chosen):
                 phases[lane] = record.event.phase
-            else:
+            elif isinstance(record.event, e.DispatchStarted):
                 used_by = f"the run {record.run}" if record.run in unfinished else ""
                 yield record.event.id, (used_by, landed.get(phases.get(lane, ""), 0) > record.seq)
 

@@ -35,7 +35,7 @@ from runplan.engine.loop.preflight import (
     settle_lost_landings,
     with_agents_of,
 )
-from runplan.engine.report.summary import describe_plan, list_repair_facts, list_summary_facts
+from runplan.engine.report.summary import describe_plan
 from runplan.engine.steps.context import OpenRepository, RunContext
 
 ENVIRONMENT = "environment"  #: the argument of a command that names the environment of its caller
@@ -91,9 +91,7 @@ def make_run_context(
         slug=started.slug,
         report=names.report_path(context.settings.paths.reports, started.slug),
         issues=started.issues,
-        describe=lambda plan, text: describe_plan(
-            plan, text, list_summary_facts(opened.store, plan.path), list_repair_facts(opened.store, plan.path)
-        ),
+        describe=lambda plan, text: describe_plan(plan, text, opened.store.list_facts),
         seen=seen or Sighting(),
     )
     workspace = opened.workspace

@@ -53,10 +53,6 @@ def collect_samples(store: Store, *, repository: str, now: datetime) -> Iterator
                 yield Sample("runplan_tokens_total", help_, (*who, ("kind", kind)), value)
 
 
-def metrics_text(journals: Mapping[str, Location], *, now: datetime, process: Iterable[Sample] = ()) -> str:
-    return render_samples([*process, *read_journals(journals, now=now)])
-
-
 def read_journals(journals: Mapping[str, Location], *, now: datetime) -> list[Sample]:
     all_samples: list[Sample] = []
     for root, journal in journals.items():

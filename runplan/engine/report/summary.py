@@ -126,14 +126,6 @@ class PlanSummary(Struct, frozen=True, kw_only=True):
     phases: tuple[PhaseRecord, ...]
 
 
-def list_summary_facts(store: Store, plan: str) -> list[Recorded[Any]]:
-    return store.list_facts(*KINDS, plan=plan)
-
-
-def list_repair_facts(store: Store, plan: str) -> list[Recorded[Any]]:
-    return store.list_facts(e.RepairChosen, e.MergeChosen, e.Landed, plan=plan)
-
-
 def summarise_attempts(records: Iterable[Recorded[Any]], *, since: str = "") -> dict[str, PhaseRecord]:
     """The phases that were attempted; only time and agents from `since` on count as spent."""
     phases: dict[str, PhaseRecord] = {}
@@ -260,7 +252,7 @@ def list_landed(store: Store) -> list[PhaseRecord]:
 
 
 def figures_of_run(store: Store, run: RunRow) -> str:
-    records = (record for record in list_summary_facts(store, run.plan) if record.run == run.id)
+    records = (record for record in store.list_facts(*KINDS, plan=run.plan) if record.run == run.id)
     phases = list(summarise_attempts(records).values())
     used = sum_usage(PhaseSpending, (phase.spent for phase in phases))
     if not (used.seconds or used.setup_seconds or used.test_seconds):
@@ -386,8 +378,8 @@ def news_of(journals: Mapping[str, Location], *, since: str) -> list[RepositoryN
             continue
         try:
             with contextlib.closing(open_store(journal, writable=False)) as store:
-                kinds = (e.Landed, e.PhaseFailed, e.DispatchEnded)
-                runs = {record.run for kind in kinds for record in store.list_facts(kind, since=since)}
+                news_facts = store.list_facts(e.Landed, e.PhaseFailed, e.DispatchEnded, since=since)
+                runs = {record.run for record in news_facts}
                 rows = [*(row for run in runs if (row := store.get_run(run))), *store.list_unfinished_runs()]
                 summaries = [_summarise_plan(store, plan, since) for plan in sorted({row.plan for row in rows})]
                 plans = tuple(summary for summary in summaries if summary.phases)
@@ -412,7 +404,7 @@ def news_of(journals: Mapping[str, Location], *, since: str) -> list[RepositoryN
 
 def _summarise_plan(store: Store, plan: str, since: str) -> PlanSummary:
     newest = store.get_newest_run(plan)
-    attempts = summarise_attempts(list_summary_facts(store, plan), since=since)
+    attempts = summarise_attempts(store.list_facts(*KINDS, plan=plan), since=since)
     if newest is not None and newest.is_active and newest.phase:
         attempts.setdefault(newest.phase, PhaseRecord(id=newest.phase))
     titles = {record.event.phase: record.event.title for record in store.list_facts(e.PhaseChosen, plan=plan)}
@@ -495,16 +487,21 @@ LONGEST_GOAL = 1000
 DOUBTS = ("Problem: ", "Next: ")  #: begin the remarks of an agent that a reviewer has to know
 
 
-def describe_plan(
-    plan: Plan, text: bytes, records: Iterable[Recorded[Any]], repairs: Iterable[Recorded[Any]] = ()
-) -> PlanProgress:
+def describe_plan(plan: Plan, text: bytes, list_facts: Callable[..., list[Recorded[Any]]]) -> PlanProgress:
     """The progress from the plan's text and the journal; a phase that another clone worked on has no proof here."""
-    attempts = summarise_attempts(records)
+    attempts = summarise_attempts(list_facts(*KINDS, plan=plan.path))
     goal = escape_inline(bounded(find_goal(text, plan), LONGEST_GOAL))
     phases = tuple(_describe_phase(phase, attempts.get(phase.id)) for phase in plan.phases)
     done = [attempts[phase.id] for phase in plan.phases if phase.status is Status.DONE and phase.id in attempts]
     doubts = [f"phase {seen.id}: no tests ran" for seen in done if seen.after == "skipped"]
     doubts += [f"phase {seen.id}: {line}" for seen in done for line in seen.remarks if line.startswith(DOUBTS)]
+    repairs = list[str]()
+    titles: dict[str, str] = {}  #: of the repair at work, by run
+    for fact in list_facts(e.RepairChosen, e.MergeChosen, e.Landed, plan=plan.path):
+        if not isinstance(fact.event, e.Landed):
+            titles[fact.run] = fact.event.title
+        elif not fact.event.phase and fact.run in titles:
+            repairs.append(f"{_shorten(titles.pop(fact.run))}: {fact.event.code[:7]}")
     return PlanProgress(
         path=plan.path,
         title=plan.title,
@@ -512,19 +509,9 @@ def describe_plan(
         phases=phases,
         changes=tuple(_shorten(seen.summary) for seen in done if seen.summary),
         doubts=tuple(map(_shorten, doubts)),
-        repairs=tuple(_list_repairs(repairs)),
+        repairs=tuple(repairs),
         is_tested=any(seen.after not in ("", "skipped") for seen in done),
     )
-
-
-def _list_repairs(facts: Iterable[Recorded[Any]]) -> Iterator[str]:
-    """The landed repairs of the pull request, from the choices and landings of its runs."""
-    titles: dict[str, str] = {}  #: of the repair at work, by run
-    for fact in facts:
-        if isinstance(fact.event, e.Landed) and not fact.event.phase and fact.run in titles:
-            yield f"{_shorten(titles.pop(fact.run))}: {fact.event.code[:7]}"
-        elif isinstance(fact.event, e.RepairChosen | e.MergeChosen):
-            titles[fact.run] = fact.event.title
 
 
 def _describe_phase(phase: Phase, attempt: PhaseRecord | None) -> PhaseProgress:

@@ -50,9 +50,20 @@ def _pull_request_lander(context: RunContext) -> PullRequestLander:
 def conclude(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
     now = context.clock.now()
     progress = _measure_progress(state, context)
+    lander = _pull_request_lander(context).of_group(TOP)
+    stale: tuple[str, str] | None = None
     try:
         with landing_lock(context.claims.locks):
-            lander, answer = _conclude_lowest(_pull_request_lander(context).of_group(TOP), progress, context)
+            if (stack := lander.stack) is not None:
+                lander = stack.choose_lowest(progress.merged)
+                kinds = (e.RepairChosen, e.MergeChosen, e.Landed, e.Concluded)
+                facts = (fact.event for fact in context.store.list_facts(*kinds, plan=context.plan))
+                stale = find_stale(list_groups(stack.read_plan()), progress.merged, facts)
+            if stack is not None and stale is not None:  # one above it lacks what has landed below
+                lander = stack.of(stale[0])
+                answer: Conclusion = stack.merge_up(*stale)
+            else:
+                answer = lander.conclude(progress, now=now.timestamp())
     except RateLimited as limit:
         yield e.Paused(kind=WaitKind.MERGE, until=iso(datetime.fromtimestamp(limit.until, UTC)), words=str(limit))
         return
@@ -81,21 +92,6 @@ def conclude(action: Action, state: RunState, context: RunContext) -> Iterator[e
             yield e.Concluded(reason=reason, note=why)
         case unreachable:
             assert_never(unreachable)
-
-
-def _conclude_lowest(
-    top: PullRequestLander, progress: Progress, context: RunContext
-) -> tuple[PullRequestLander, Conclusion]:
-    """One step for the pull request; in a stack for the lowest open one, or a merge into one above it."""
-    now = context.clock.now().timestamp()
-    if top.stack is None:
-        return top, top.conclude(progress, now=now)
-    lowest = top.stack.choose_lowest(progress.merged)
-    facts = context.store.list_facts(e.RepairChosen, e.MergeChosen, e.Landed, e.Concluded, plan=context.plan)
-    groups = list_groups(top.stack.read_plan())
-    if stale := find_stale(groups, progress.merged, (fact.event for fact in facts)):
-        return top.stack.of(stale[0]), top.stack.merge_up(*stale)
-    return lowest, lowest.conclude(progress, now=now)
 
 
 def _list_merged(context: RunContext) -> dict[str, tuple[str, str]]:

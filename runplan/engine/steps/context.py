@@ -174,7 +174,7 @@ class RunContext(OpenRepository, frozen=True, kw_only=True):
         landed = {fact.event.id: fact.event.phase for fact in facts(e.Landed, plan=self.plan)}
         first = next((fact.event for fact in facts(e.LandingStarted, plan=self.plan) if fact.event.id in landed), None)
         # What another plan or a command does lands before the row of its phase.
-        chosen = (fact.event for kind in (e.SubplanChosen, e.DelegateChosen) for fact in facts(kind, plan=self.plan))
+        chosen = (fact.event for fact in facts(e.SubplanChosen, e.DelegateChosen, plan=self.plan))
         tips = (event.tip for event in chosen if first and event.phase == landed[first.id])
         base = next(tips, first.old if first else "")
         return base if base and self.objects.tip(base) is not None else attempt.onto

@@ -5,7 +5,6 @@ import os
 from collections.abc import Iterator
 from functools import partial
 from pathlib import PurePath
-from typing import Any
 
 from msgspec import to_builtins
 from msgspec.structs import asdict, replace
@@ -28,7 +27,6 @@ from runplan.domain.run.attempts import PlanningAttempt
 from runplan.domain.run.dispatch import RETURN
 from runplan.domain.run.kinds import Role
 from runplan.domain.run.planning_events import PlanningChosen, ProposalMade, StartQueued, StepJudged
-from runplan.domain.run.recorded import Recorded
 from runplan.domain.run.requests import BY_PERSON, RunRequest
 from runplan.domain.run.rows import Command
 from runplan.domain.run.rules.lanes import list_independent
@@ -74,10 +72,9 @@ def choose_goal(action: Action, state: RunState, context: RunContext) -> Iterato
     is_same = last is not None and (last.event.planning, last.event.before) == (planning, chosen.before)
     if last is None or started.anew or not is_same or any(fact.run == last.run for fact in facts(e.Answered)):
         return
-    steps = [fact for fact in facts(StepJudged) if not fact.event.problems]
-    known: list[Recorded[Any]] = [*steps, *facts(ProposalMade), *facts(e.QuestionAsked), *facts(e.QuestionAnswered)]
-    known.sort(key=lambda fact: fact.seq)
-    yield from (fact.event for fact in known if fact.run == last.run)
+    for fact in facts(StepJudged, ProposalMade, e.QuestionAsked, e.QuestionAnswered):
+        if fact.run == last.run and not (isinstance(fact.event, StepJudged) and fact.event.problems):
+            yield fact.event
 
 
 def prepare_planner(started: e.DispatchStarted, state: RunState, context: RunContext) -> Prepared:

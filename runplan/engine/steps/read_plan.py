@@ -120,32 +120,16 @@ def choose_work(plan: Plan, text: bytes, *, tip: str, wanted: str) -> e.Chosen |
 
 
 def choose_execution(phase: Phase, *, tip: str) -> e.Chosen:
-    chosen = choose_phase(phase, tip=tip)
-    fields = {name: getattr(chosen, name) for name in e.Chosen.__struct_fields__}
-    fields["own"] = replace(chosen.own, tests="")  # what such a phase does is proven by all tests
+    same = {name: getattr(phase, name) for name in ("title", "text", "touches", "allows", "sign_off", "host", "own")}
+    fields = {"tip": tip, "phase": phase.id, "items": tuple((item.id, item.text) for item in phase.items), **same}
+    all_tests = {"own": replace(phase.own, tests="")}  # by which the work of another plan or of a command is proven
     match phase.execution.kind:
         case ExecutionKind.PLAN:
-            return e.SubplanChosen(**fields, subplan=phase.execution.argument)
+            return e.SubplanChosen(**fields | all_tests, subplan=phase.execution.argument)
         case ExecutionKind.DELEGATE:
-            return e.DelegateChosen(**fields, command=phase.execution.argument)
-        case _:
-            return chosen
-
-
-def choose_phase(phase: Phase, *, tip: str) -> e.PhaseChosen:
-    return e.PhaseChosen(
-        tip=tip,
-        phase=phase.id,
-        title=phase.title,
-        text=phase.text,
-        items=tuple((item.id, item.text) for item in phase.items),
-        touches=phase.touches,
-        allows=phase.allows,
-        sign_off=phase.sign_off,
-        host=phase.host,
-        direct=phase.execution.kind is ExecutionKind.DIRECT,
-        own=phase.own,
-    )
+            return e.DelegateChosen(**fields | all_tests, command=phase.execution.argument)
+        case kind:
+            return e.PhaseChosen(**fields, direct=kind is ExecutionKind.DIRECT)
 
 
 def _examine_numbers(plan: Plan, phase: Phase, context: RunContext) -> tuple[str, tuple[str, ...]]:

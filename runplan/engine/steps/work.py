@@ -369,23 +369,19 @@ def clean_up(action: Action, state: RunState, context: RunContext) -> Iterator[e
             has_kept = bool(head) and context.objects.is_ancestor(kept.head, head)
             context.removal.remove_ref(kept.ref, landed=kept.head if has_kept else "")
     if isinstance(attempt, WorkAttempt) and attempt.review and (attempt.delivery.landed or attempt.is_answer):
-        yield _answer_review(attempt, context)
+        message, reply = reply_of(attempt.written, context)
+        if not isinstance(reply, Return):
+            reply = Return(status=ReturnStatus.DONE, summary=context.agents.redacted(message))
+        judged = [row for verdict in attempt.proof.verdicts for row in verdict.items]
+        proven = {item: evidence for item, passed, evidence in judged if passed}
+        commit = attempt.delivery.landed.code[:7] if attempt.delivery.landed else ""
+        comments = attempt.chosen.comments if isinstance(attempt.chosen, e.RepairChosen) else ()
+        answers = write_answers(comments, reply, commit=commit, proven=proven)
+        yield MessagesHandled(review=attempt.review, answers=answers)
     if isinstance(attempt, PlanningAttempt):
         context.proof.remove()
         remove_unused_root(context.workspace.root, context.settings)
     yield e.CleanedUp(phase=attempt.chosen.phase)
-
-
-def _answer_review(attempt: WorkAttempt, context: RunContext) -> MessagesHandled:
-    assert isinstance(attempt.chosen, e.RepairChosen)
-    message, reply = reply_of(attempt.written, context)
-    if not isinstance(reply, Return):
-        reply = Return(status=ReturnStatus.DONE, summary=context.agents.redacted(message))
-    judged = [row for verdict in attempt.proof.verdicts for row in verdict.items]
-    proven = {item: evidence for item, passed, evidence in judged if passed}
-    commit = attempt.delivery.landed.code[:7] if attempt.delivery.landed else ""
-    answers = write_answers(attempt.chosen.comments, reply, commit=commit, proven=proven)
-    return MessagesHandled(review=attempt.review, answers=answers)
 
 
 def finish(action: Finish, state: RunState, context: RunContext) -> e.Event:

@@ -40,7 +40,7 @@ from runplan.domain.text import in_words
 from runplan.domain.times import iso, zone
 from runplan.engine.loop.context import RepositoryContext, context_at
 from runplan.engine.loop.repository import open_repository
-from runplan.engine.report.metrics import metrics_text, this_process
+from runplan.engine.report.metrics import read_journals, render_samples, this_process
 from runplan.engine.report.summary import news_of, of_morning
 from runplan.engine.steps.context import OpenRepository
 from runplan.hosts.background import Services
@@ -243,7 +243,8 @@ class DaemonProcess:
                     working=len(self._limit.working),
                     queued=len(self._limit.waiting),
                 )
-                return protocol.MetricsText(metrics_text(states, now=self._clock.now(), process=process))
+                journals = read_journals(states, now=self._clock.now())
+                return protocol.MetricsText(render_samples([*process, *journals]))
             case protocol.Wake():
                 self._find_host(request.repository).wake(commands=True)
             case protocol.Environment():
