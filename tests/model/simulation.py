@@ -628,7 +628,7 @@ def _conclude(_action: a.Action, state: RunState, context: SimulatedContext) -> 
     match world.choose(["merged", "checks", "review", "repair", "behind", "closed"]):
         case "merged":
             yield e.Concluded(note="merged")
-        case "repair" if state.repairs < state.options.max_fix_cycles:
+        case "repair" if state.repairs < state.options.kept.run.max_fix_cycles:
             yield asks
         case "behind" if state.updates < MAX_MOVES:
             yield e.MergeChosen(tip=asks.tip, title="Merge", text="conflicts", items=asks.items, merge=world.new("c"))

@@ -226,8 +226,8 @@ class Walk(RuleBasedStateMachine):
             if waiting not in ANSWERED or not isinstance(attempt, WorkAttempt):
                 continue
             is_signed = "Sign-off" in attempt.chosen.text or self._is_rejected(attempt.built.patch)
-            is_signed |= bool(state.options.sign_off) and "a.py" in attempt.changed_files
-            is_signed |= state.options.changed == "ask" and bool(attempt.proof.questions)
+            is_signed |= bool(state.options.kept.run.sign_off) and "a.py" in attempt.changed_files
+            is_signed |= state.options.kept.tests.changed == "ask" and bool(attempt.proof.questions)
             assert (waiting is WaitKind.SIGN_OFF) == is_signed, decide(state)
             assert is_signed or not (state.options.auto or state.options.concludes), "nobody has to approve it"
 
