@@ -30,8 +30,7 @@ from runplan.engine.landing import modes
 from runplan.engine.landing.conversation import find_due
 from runplan.engine.landing.lander import DueMessages
 from runplan.engine.loop import issues, runs
-from runplan.engine.loop.context import slug_of
-from runplan.engine.loop.queue import read_queue
+from runplan.engine.loop.context import read_queue, slug_of
 from runplan.engine.loop.runs import state_of
 from runplan.engine.steps.conclude import answer_command, list_answers
 from runplan.hosts.owner import RunOwner

@@ -439,6 +439,11 @@ class RunOwner:
         if revision := runs.requested_revision(active.state, request.started):
             active.journal.append(revision)
             return Answer(run=active.id, fresh=True, resumed=True)
+        waiting = decide(active.state).waiting
+        if not waiting:
+            is_busy = not runs.does_what_is_asked(active.state, request.started) and not request.started.review
+        else:
+            is_busy = not wait_of(waiting).is_for_person and runs.does_other_work(active.state, request.started)
         if request.reply is not None:
             if not runs.is_current(active.state, request.reply):
                 return Answer(declined=True, why=runs.describe_late(plan, request.reply))
@@ -447,7 +452,7 @@ class RunOwner:
             if active.state.pause is not None:  # else the request would wait until the stopped run tries again
                 active.journal.append(e.Woke(kind=active.state.pause.kind))
             return None
-        elif not request.fired and _is_busy(active.state, request.started):
+        elif not request.fired and is_busy:
             return _decline_busy(plan, active.id, active.state)
         elif at_work and not request.started.review:
             return Answer(run=active.id)
@@ -573,14 +578,6 @@ class RunOwner:
             self._end_run(plan)
             raise RefusedEarly(f"{plan}: {why}")
         return active
-
-
-def _is_busy(state: RunState, asked: e.RunStarted) -> bool:
-    """Whether the run, which works or waits for a time, would have to be stopped for the request."""
-    waiting = decide(state).waiting
-    if not waiting:
-        return not runs.does_what_is_asked(state, asked) and not asked.review
-    return not wait_of(waiting).is_for_person and runs.does_other_work(state, asked)
 
 
 def _decline_busy(plan: str, run: str, state: RunState) -> Answer:

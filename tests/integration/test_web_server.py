@@ -15,7 +15,7 @@ import pytest
 
 from runplan.app.operations.model import Caller
 from runplan.domain.errors import RefusedEarly, Unreachable, UsageError
-from runplan.interfaces.web.server import ServerOptions, open_server
+from runplan.interfaces.web.server import open_server
 from tests.support.cli import until
 from tests.support.repos import Repo, init_repo
 from tests.support.tls import make_certificate
@@ -176,14 +176,16 @@ def test_a_form_runs_the_command_and_shows_its_answer(env: dict[str, str], repo:
 def test_another_address_needs_encryption(env: dict[str, str]) -> None:
     with (
         pytest.raises(RefusedEarly, match="use --tls CERT KEY, or --behind-proxy"),
-        open_server(ServerOptions(address="192.0.2.1"), Caller(env=env)),
+        open_server(Caller(env=env), address="192.0.2.1"),
     ):
         pass
 
 
 def test_every_address_needs_a_name(env: dict[str, str]) -> None:
-    options = ServerOptions(address="0.0.0.0", port=0, is_behind_proxy=True)
-    with pytest.raises(RefusedEarly, match="set url"), open_server(options, Caller(env=env)):
+    with (
+        pytest.raises(RefusedEarly, match="set url"),
+        open_server(Caller(env=env), address="0.0.0.0", port=0, is_behind_proxy=True),
+    ):
         pass
     with serving(
         {**env, "RUNPLAN_WEB_URL": "https://pages.example"}, address="0.0.0.0", is_behind_proxy=True
@@ -198,7 +200,7 @@ def test_a_taken_port_is_named(env: dict[str, str]) -> None:
         port = taken.getsockname()[1]
         with (
             pytest.raises(Unreachable, match=f"port {port} of 127.0.0.1: .*--port 0"),
-            open_server(ServerOptions(port=port), Caller(env=env)),
+            open_server(Caller(env=env), port=port),
         ):
             pass
 
@@ -212,11 +214,11 @@ def test_a_certificate_makes_it_https(env: dict[str, str], tmp_path: Path) -> No
         assert entered.headers["set-cookie"].startswith("__Host-runplan-")
         assert "Secure" in entered.headers["set-cookie"]
         assert browser.get("/").status == 200
-    with pytest.raises(UsageError, match="PEM"), open_server(ServerOptions(port=0, tls=(key, key)), Caller(env=env)):
+    with pytest.raises(UsageError, match="PEM"), open_server(Caller(env=env), port=0, tls=(key, key)):
         pass
     with (
         pytest.raises(UsageError, match="No such file"),
-        open_server(ServerOptions(port=0, tls=("gone", key)), Caller(env=env)),
+        open_server(Caller(env=env), port=0, tls=("gone", key)),
     ):
         pass
 

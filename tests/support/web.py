@@ -16,7 +16,7 @@ from runplan.app.operations.model import Caller
 from runplan.hosts.daemon.state import Known, remember_repository
 from runplan.interfaces.web.access import Site, make_form_token
 from runplan.interfaces.web.live import Watcher
-from runplan.interfaces.web.server import ServerOptions, WebServer, open_server
+from runplan.interfaces.web.server import WebServer, open_server
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def serving(
         loops.append(asyncio.get_running_loop())
         await server.serve([server.listener])
 
-    with open_server(ServerOptions(port=0, tls=certificate, **options), Caller(env=env)) as server:
+    with open_server(Caller(env=env), port=0, tls=certificate, **options) as server:
         thread = threading.Thread(target=lambda: asyncio.run(serve(server)))
         thread.start()
         try:

@@ -22,7 +22,7 @@ from runplan.domain.run.kinds import PhaseStep, WaitKind
 from runplan.domain.run.rows import FailureRow, PlanFacts, RunRow, ScheduleRow, Work, WorkProgress
 from runplan.domain.standing.phases import PhaseOutline, PlanOutline
 from runplan.domain.times import iso
-from runplan.engine.loop.queue import parse_outline
+from runplan.engine.loop.context import parse_outline
 from runplan.interfaces.cli.show.status import Page
 from runplan.interfaces.cli.terminal import Style
 from tests.support.cli import a_plan

@@ -36,8 +36,7 @@ from runplan.domain.text import command, counted, plain
 from runplan.engine.landing import modes
 from runplan.engine.landing.conversation import find_due, list_comments
 from runplan.engine.loop import issues, preflight
-from runplan.engine.loop.context import RepositoryContext, newest_run, plan_path, settings_note, slug_of
-from runplan.engine.loop.queue import read_queue
+from runplan.engine.loop.context import RepositoryContext, newest_run, plan_path, read_queue, settings_note, slug_of
 from runplan.engine.loop.runs import describe_busy, describe_success, state_of
 from runplan.engine.report.summary import Outlook, forecast_phases, list_landed
 from runplan.engine.steps.conclude import list_answers

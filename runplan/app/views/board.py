@@ -18,8 +18,7 @@ from runplan.domain.standing.phases import PhaseState
 from runplan.domain.standing.queue import QueueEntry
 from runplan.domain.standing.usage import AgentUsage, sum_usage, usage_of
 from runplan.domain.text import counted, localized
-from runplan.engine.loop.context import RepositoryContext, plan_or_watch
-from runplan.engine.loop.queue import read_queue
+from runplan.engine.loop.context import RepositoryContext, plan_or_watch, read_queue
 from runplan.engine.report.summary import Outlook, forecast_phases, list_landed
 from runplan.hosts.daemon.state import Known
 

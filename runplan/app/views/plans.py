@@ -26,12 +26,13 @@ from runplan.engine.loop.context import (
     RepositoryContext,
     describe_link,
     known_plans,
+    parse_outline,
     plan_or_watch,
     plans_on_target,
     read_checkout,
+    read_outline,
     spec_plans,
 )
-from runplan.engine.loop.queue import parse_outline, read_outline
 from runplan.hosts.daemon.state import read_holder
 
 W = TypeVar("W", bound=Work)

@@ -1,21 +1,25 @@
-"""The context of a command: a repository, its settings, its plans and its journal."""
+"""The context of a command: a repository, its settings, its plans with their queue, and its journal."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from runplan import __version__
 from runplan.adapters.configuration.load import LoadedSettings, environment, load_settings
 from runplan.adapters.configuration.places import repository_file
 from runplan.adapters.git import objects as trees
 from runplan.adapters.git.command import ANY, Git, Stored
+from runplan.adapters.git.objects import read_plan
 from runplan.adapters.git.remote import Remote
 from runplan.adapters.git.repository import Repository, open_repository, require_target
 from runplan.adapters.store.files import first_line, publish
@@ -23,16 +27,18 @@ from runplan.adapters.store.location import FleetLocation, Location, normalize_u
 from runplan.adapters.store.outputs import Outputs
 from runplan.adapters.store.protocol import Store, open_store
 from runplan.domain import names
-from runplan.domain.errors import NotFound, SettingsError, Unreachable, UsageError
+from runplan.domain.decoding import convert, decode_json
+from runplan.domain.errors import NotAPlan, NotFound, PlanUnreadable, SettingsError, Unreachable, UsageError
 from runplan.domain.names import PLAN_FILE, PLAN_PLACES, SPEC_FOLDERS, SUFFIXES
 from runplan.domain.plan.folders import join_files
+from runplan.domain.plan.marks import ExecutionKind
+from runplan.domain.run.events import RunStarted
 from runplan.domain.run.rows import RunRow
 from runplan.domain.settings.schema import FILES, Settings
+from runplan.domain.standing.phases import PlanOutline
+from runplan.domain.standing.queue import QueueEntry, order_queue
 from runplan.domain.text import command, committing
 from runplan.domain.times import iso
-
-if TYPE_CHECKING:  # `status` does without it
-    from runplan.domain.run.events import RunStarted
 
 
 class RepositoryContext(Struct, frozen=True, kw_only=True):
@@ -358,3 +364,44 @@ def settings_note(context: RepositoryContext) -> str:
     if name == committed:
         used = f"{used}. To use yours: {committing(name, 'Settings of runplan')}"
     return f"{committed} in the checkout is not committed on {context.target_name}; {used}"
+
+
+def read_outline(
+    git: Git, blob: str, path: str, stored: tuple[str, str], new: list[tuple[str, str, str]]
+) -> PlanOutline:
+    """The outline that was stored for this blob; one that is made here is added to `new`."""
+    stamp = f"{__version__} {blob}"
+    known, outline = stored
+    if known == stamp:
+        with suppress(msgspec.DecodeError):  # text that is not valid Unicode
+            return decode_json(outline, PlanOutline)
+    text = read_plan(git, blob, path)
+    if text is None:
+        raise Unreachable(f"{path} cannot be read; see: git fsck")
+    plan = parse_outline(text, path)
+    # Not msgspec.json: a text need not be valid Unicode, and json escapes it.
+    new.append((path, stamp, json.dumps(msgspec.to_builtins(plan))))
+    return plan
+
+
+def parse_outline(text: bytes, path: str) -> PlanOutline:
+    from runplan.domain.plan import model, tracker  # slow to import, and most plans are known
+
+    try:
+        plan = model.parse_plan(text, path=path)
+    except PlanUnreadable as error:
+        return PlanOutline(error=str(error), is_page=isinstance(error, NotAPlan))
+    outline = convert(plan, PlanOutline, from_attributes=True)
+    hindrances = [phase.status != "done" and tracker.describe_hindrance(plan, phase) for phase in plan.phases]
+    phases = (replace(phase, hindrance=why or "") for phase, why in zip(outline.phases, hindrances, strict=True))
+    executions = (phase.execution for phase in plan.phases)
+    subplans = (execution.argument for execution in executions if execution.kind == ExecutionKind.PLAN)
+    return replace(outline, phases=tuple(phases), subplans=tuple(subplans))
+
+
+def read_queue(context: RepositoryContext, store: Store) -> Sequence[QueueEntry]:
+    facts = store.read_plan_facts()
+    blobs = plans_on_target(context)
+    stored = {path: facts[path].outline if path in facts else ("", "") for path in blobs}
+    outlines = {path: read_outline(context.git, blob, path, stored[path], []) for path, blob in blobs.items()}
+    return order_queue(outlines, facts, store.list_places())

@@ -17,11 +17,11 @@ from runplan.app.operations.model import Caller
 from runplan.domain.errors import Exit, RunplanError, refused_by_system
 from runplan.interfaces.web import access, actions, live
 from runplan.interfaces.web.access import EntryToken, Site
-from runplan.interfaces.web.pages import board, change, plan, tools
+from runplan.interfaces.web.pages import change, plan, tools
 from runplan.interfaces.web.render import FOLDER, render
 
 #: Each module of pages adds its ROUTES here.
-PAGES = (*board.ROUTES, *plan.ROUTES, *change.ROUTES, *tools.ROUTES, *actions.ROUTES, *live.ROUTES)
+PAGES = (*plan.ROUTES, *change.ROUTES, *tools.ROUTES, *actions.ROUTES, *live.ROUTES)
 
 LARGEST = 64 * 1024  #: bytes of a form
 ENTER = "/enter"

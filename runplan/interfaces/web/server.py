@@ -13,7 +13,6 @@ import time
 from collections.abc import Iterator
 
 import uvicorn
-from msgspec import Struct
 
 from runplan.app.operations.model import Caller
 from runplan.domain.errors import Exit, RefusedEarly, Unreachable, UsageError
@@ -26,16 +25,6 @@ ENDING_S = 0.1  #: for a thread to end
 UVICORN: dict[str, object] = {"loop": "asyncio", "http": "h11", "ws": "none", "lifespan": "off", "log_config": None}
 UVICORN |= dict.fromkeys(("access_log", "proxy_headers", "server_header", "date_header"), False)  # a log has the token
 UVICORN["timeout_graceful_shutdown"] = FINISH_S
-
-
-class ServerOptions(Struct, frozen=True, kw_only=True):
-    """How the pages are served; None for the setting."""
-
-    address: str | None = None
-    port: int | None = None
-    tls: tuple[str, str] | None = None  #: the files of the certificate and its key
-    is_behind_proxy: bool = False
-    is_read_only: bool = False
 
 
 class WebServer(uvicorn.Server):
@@ -80,10 +69,19 @@ class WebServer(uvicorn.Server):
 
 
 @contextlib.contextmanager
-def open_server(options: ServerOptions, caller: Caller) -> Iterator[WebServer]:
+def open_server(
+    caller: Caller,
+    *,
+    address: str | None = None,
+    port: int | None = None,
+    tls: tuple[str, str] | None = None,
+    is_behind_proxy: bool = False,
+    is_read_only: bool = False,
+) -> Iterator[WebServer]:
+    """Listen; None for the setting, `tls` has the files of the certificate and its key."""
     settings = caller.user_settings.web
-    address = options.address or settings.address
-    is_encrypted = bool(options.tls) or options.is_behind_proxy
+    address = address or settings.address
+    is_encrypted = bool(tls) or is_behind_proxy
     if not is_loopback(address) and not is_encrypted:
         raise RefusedEarly(
             f"{address} can be reached from other machines, and http is not encrypted; "
@@ -92,26 +90,26 @@ def open_server(options: ServerOptions, caller: Caller) -> Iterator[WebServer]:
     if is_wildcard(address) and not settings.url:
         where = 'set url = "https://HOST:PORT" in [web] of your settings'
         raise RefusedEarly(f"{address} is no name for a browser; {where}")
-    certificate, key = options.tls or (None, None)
+    certificate, key = tls or (None, None)
     try:
         if certificate:
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
     except OSError as error:  # also of ssl
         why = error.strerror or error
         raise UsageError(f"--tls {certificate} {key}: {why}; give the files in PEM format") from None
-    scheme = "https" if options.tls else "http"
+    scheme = "https" if tls else "http"
     # Browsers send the cookie of 127.0.0.1 to every port of it, as to the server that an agent has started.
-    host = f"{secrets.token_hex(8)}.localhost" if is_loopback(address) and not options.tls else address
-    with _listen(address, settings.port if options.port is None else options.port) as listener:
-        port: int = listener.getsockname()[1]
-        origin = origin_of(scheme, host, port)
+    host = f"{secrets.token_hex(8)}.localhost" if is_loopback(address) and not tls else address
+    with _listen(address, settings.port if port is None else port) as listener:
+        bound: int = listener.getsockname()[1]
+        origin = origin_of(scheme, host, bound)
         site = Site(
             env=caller.env,
             key=secrets.token_bytes(32),
-            origins=list_origins(scheme, address, port, settings.url) | {origin},
-            port=port,
+            origins=list_origins(scheme, address, bound, settings.url) | {origin},
+            port=bound,
             is_secure=is_encrypted,
-            is_read_only=options.is_read_only,
+            is_read_only=is_read_only,
         )
         token = secrets.token_urlsafe(32)
         app = make_app(site, EntryToken(token, time.monotonic()))

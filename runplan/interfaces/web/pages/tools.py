@@ -1,4 +1,4 @@
-"""The pages that run a command when they are asked for: start, reports and health."""
+"""The pages of all repositories: the board, the inbox, schedules, costs, start, reports and health."""
 
 import shlex
 from datetime import UTC, datetime
@@ -13,14 +13,16 @@ from starlette.routing import Route
 from runplan.app.operations.model import Caller
 from runplan.app.operations.start import forecast_open_phases
 from runplan.app.operations.upkeep import list_lessons
-from runplan.app.views.board import find_card, read_board, shorten_roots
+from runplan.app.views.board import GROUPS, find_card, read_board, shorten_roots
 from runplan.app.views.checks import ask_daemon, examine_repository, list_disks, read_plan_file, view_plan_file
+from runplan.app.views.costs import read_costs
 from runplan.app.views.reports import read_news, read_report, render_html
-from runplan.app.views.repositories import find_known, list_with_current
+from runplan.app.views.repositories import find_known, label_of, list_known, list_with_current, read_all_inboxes
 from runplan.domain.errors import RunplanError, UsageError
 from runplan.domain.settings.options import parse_words
 from runplan.domain.settings.schema import LANDINGS
 from runplan.domain.text import command
+from runplan.interfaces.web.drawing import draw_columns
 from runplan.interfaces.web.render import render, route, site_of
 
 ROUTES: list[Route] = []
@@ -126,4 +128,48 @@ def show_health(request: Request) -> Response:
         chosen=chosen,
         examination=examine_repository(chosen, env) if chosen else None,
         lessons=list_lessons(Caller(cwd=Path(chosen.root), env=env)) if chosen else (),
+    )
+
+
+MOST_FINISHED = 12  #: finished plans on the board
+MOST_QUEUED = 20  #: plans of each queue there
+
+
+@route(ROUTES, "/")
+def show_board(request: Request) -> Response:
+    board = read_board(list_with_current(site_of(request).env), datetime.now(UTC))
+    groups = [(word, heading, board.list_group(group)) for group, (word, heading) in GROUPS.items()]
+    most = {"most_finished": MOST_FINISHED, "most_queued": MOST_QUEUED}
+    return render(request, "board.html", live=True, board=board, groups=groups, **most)
+
+
+@route(ROUTES, "/inbox")
+def show_inbox(request: Request) -> Response:
+    env = site_of(request).env
+    known = {label_of(repository): repository for repository in list_with_current(env)}
+    inbox = read_all_inboxes(env)
+    return render(request, "inbox.html", live=True, inbox=inbox, known=known, names=shorten_roots(list(known)))
+
+
+@route(ROUTES, "/schedules")
+def show_schedules(request: Request) -> Response:
+    board = read_board(list_with_current(site_of(request).env), datetime.now(UTC))
+    return render(request, "schedules.html", live=True, board=board)
+
+
+@route(ROUTES, "/costs")
+def show_costs(request: Request) -> Response:
+    known = {repository.root: repository for repository in list_known(site_of(request).env)}
+    costs = read_costs({root: repository.journal for root, repository in known.items()}, today=datetime.now(UTC).date())
+    dollars = [(day.name[5:], day.usd, day.cost) for day in costs.days]
+    tokens = [(day.name[5:], day.tokens, f"{day.token_words} tokens") for day in costs.days]
+    return render(
+        request,
+        "costs.html",
+        live=True,
+        costs=costs,
+        dollars=draw_columns(dollars, title="Dollars by day, the last 30 days", key="dollars", unit="$"),
+        tokens=draw_columns(tokens, title="Tokens by day, the last 30 days", key="tokens"),
+        tables={"Plan": costs.plans, "Agent": costs.agents, "Role": costs.roles},
+        known=known,
     )
