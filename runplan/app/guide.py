@@ -12,7 +12,6 @@ from runplan.app.views.status import PlanState, PlanView
 from runplan.domain.errors import RefusedEarly
 from runplan.domain.plan.marks import PlanStatus
 from runplan.domain.text import command
-from runplan.engine.loop.context import RepositoryContext
 from runplan.engine.loop.preflight import needed_commit
 
 FEW = 3  #: plans of a kind that are named
@@ -33,7 +32,12 @@ def list_steps(caller: Caller) -> tuple[Step, ...]:
         with caller.open(lenient=True) as context:
             views, _ = read_plans(context, "", datetime.now(UTC), warn=caller.warn)
             is_set_up = repository_file(context.root) is not None or context.committed() is not None
-            lacks = _describe_lack(context)
+            agents, limits = context.settings.agents, context.settings.limits
+            lacks = ""  #: why no agent of the settings can work
+            try:
+                require_agents(agents, root=context.root, caller=context.env, in_dollars=limits.in_dollars)
+            except RefusedEarly as error:
+                lacks = str(error)
             opens = [view for view in views if view.state is PlanState.OPEN and view.status == PlanStatus.ACTIVE]
             commits = {view.plan: needed_commit(context, view.plan, view.plan) for view in opens[:FEW]}
     except RefusedEarly as error:  # outside of a repository
@@ -58,16 +62,6 @@ def list_steps(caller: Caller) -> tuple[Step, ...]:
         steps.append(Step(command=commit, why=f"commit {view.title}, before work on it") if commit else start)
     steps.append(Step(command='runplan plan "GOAL"', why="have a plan written, which you approve before any work"))
     return (*steps, Step(command="runplan status", why="all plans"), HELP)
-
-
-def _describe_lack(context: RepositoryContext) -> str:
-    """Why no agent of the settings can work."""
-    settings = context.settings
-    try:
-        require_agents(settings.agents, root=context.root, caller=context.env, in_dollars=settings.limits.in_dollars)
-    except RefusedEarly as error:
-        return str(error)
-    return ""
 
 
 def _describe(view: PlanView) -> str:

@@ -29,8 +29,7 @@ from runplan.engine.loop import runs
 from runplan.engine.loop.advance import advance, record_ends
 from runplan.engine.loop.context import RepositoryContext
 from runplan.engine.loop.repository import Environments, make_run_context
-from runplan.engine.loop.runs import ActiveRun, state_of
-from runplan.engine.loop.subplans import awaited_plan, examine_subplan
+from runplan.engine.loop.runs import ActiveRun, awaited_plan, examine_subplan, state_of
 from runplan.engine.steps.context import OpenRepository, RunContext
 
 

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from runplan.app.views.ending import RunLog
-from runplan.app.views.journal import describe_duration, describe_event
+from runplan.app.views.journal import RunLog, describe_duration, describe_event
 from runplan.domain.run import events as e
 from runplan.domain.run.dispatch import Ending
 from runplan.domain.run.kinds import GateAnswer, Role

@@ -50,7 +50,6 @@ from runplan.engine.loop import context as contexts, preflight
 from runplan.engine.loop.context import RepositoryContext
 from runplan.engine.loop.repository import open_repository
 from runplan.engine.loop.runs import describe_busy, does_what_is_asked, find_awaited, state_of
-from runplan.engine.loop.subplans import require_subplans
 from runplan.hosts.daemon.state import Known, remember_repository, wake_daemon
 from runplan.hosts.daemon.submit import submit_commands
 from runplan.hosts.foreground import ForegroundHost, Interruption
@@ -219,7 +218,7 @@ def resolve_request(caller: Caller, context: RepositoryContext, path: str, asked
     preflight.list_wanted_agents(context.settings.agents, given)
     wanted = [given, *preflight.list_own(context, plan.phases)]
     on_target, context = (preflight.with_agents_of(place, wanted) for place in (on_target, context))
-    require_subplans(on_target, plan)
+    preflight.require_subplans(on_target, plan)
     if unnamed := preflight.require_test_command(context):
         caller.warn(unnamed)
     started = context.record_settings(run_started(context, path, plan.title, asked, issues=plan.issues))

@@ -244,6 +244,15 @@ def proof_of(attempt: Attempt | None) -> Proof:
     return attempt.proof if isinstance(attempt, WorkAttempt) else Proof()
 
 
+def judge_items(attempt: Attempt) -> list[JudgedItem]:
+    """The work items, criteria and questions about tests, with the newest verdict."""
+    verdict = proof_of(attempt).verdict
+    judged = {item: ("pass" if ok else "fail", why) for item, ok, why in verdict.items} if verdict else {}
+    texts = dict((*attempt.chosen.items, *(verdict.questions if verdict else ())))
+    rows = ((id_, texts.get(id_, ""), *judged.get(id_, ("", ""))) for id_ in dict.fromkeys((*texts, *judged)))
+    return [JudgedItem(id=id_, text=text, result=result, evidence=evidence) for id_, text, result, evidence in rows]
+
+
 def view_change(context: RepositoryContext, change: PhaseChange) -> ChangeView | ProposalView:
     attempt = change.attempt
     if isinstance(attempt, PlanningAttempt):
@@ -262,11 +271,9 @@ def view_change(context: RepositoryContext, change: PhaseChange) -> ChangeView |
     is_last = attempt.chosen.ends or (isinstance(attempt, WorkAttempt) and attempt.is_last)
     settings = set_for_phase(context.for_run(started).settings, attempt.chosen.own, is_last=is_last)
     commands = {name: check.command for name, check in settings.checks.items()}
-    texts = dict((*attempt.chosen.items, *proof.questions))
     verdict = None
     if (newest := proof.verdict) is not None:
-        judged = ((item, texts.get(item, ""), "pass" if ok else "fail", why) for item, ok, why in newest.items)
-        items = tuple(JudgedItem(id=item, text=text, result=result, evidence=why) for item, text, result, why in judged)
+        items = tuple(item for item in judge_items(attempt) if item.result)
         verdict = VerdictView(verifier=newest.agent, passed=newest.passed, tree=newest.tree, items=items)
     return ChangeView(
         plan=started.plan,

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from runplan.adapters.store.journal import list_records
 from runplan.adapters.store.outputs import Outputs
 from runplan.app.views.board import Card, make_card
-from runplan.app.views.changes import JudgedItem, list_questions, proof_of
+from runplan.app.views.changes import JudgedItem, judge_items, list_questions, proof_of
 from runplan.app.views.journal import describe_duration, describe_event, event_words, list_steps
 from runplan.app.views.plans import PlanReader
 from runplan.app.views.status import PlanState, PlanView
@@ -111,17 +111,11 @@ class PlanPage(Struct, frozen=True, kw_only=True):
 
     @property
     def items(self) -> list[JudgedItem]:
-        """The work items, criteria and questions about tests, with the newest verdict."""
-        verdict = self.proof.verdict
-        judged = {item: ("pass" if ok else "fail", why) for item, ok, why in verdict.items} if verdict else {}
-        chosen = self.attempt.chosen.items if self.attempt else ()
-        texts = dict((*chosen, *(verdict.questions if verdict else ())))
-        items = []
-        for id_ in dict.fromkeys((*texts, *judged)):
-            result, evidence = judged.get(id_, ("", ""))
-            text = bounded(texts.get(id_, ""), LONGEST_EVIDENCE)
-            items.append(JudgedItem(id=id_, text=text, result=result, evidence=bounded(evidence, LONGEST_EVIDENCE)))
-        return items
+        items = judge_items(self.attempt) if self.attempt else ()
+        return [
+            replace(item, text=bounded(item.text, LONGEST_EVIDENCE), evidence=bounded(item.evidence, LONGEST_EVIDENCE))
+            for item in items
+        ]
 
     @property
     def proof_lines(self) -> list[str]:

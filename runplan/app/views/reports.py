@@ -78,7 +78,9 @@ def read_report(caller: Caller, word: str = "", *, diffs: bool = False) -> PlanR
         old = None if landed is None else landed.decode("utf-8", "surrogateescape")
         if only:
             title = f"{path}, run {only}"
-            sections = [*report.sections_of_run(old or "", only), *failures]
+            listed = re.split(r"^(?=## )", (old or "").replace("\r\n", "\n"), flags=re.MULTILINE)
+            of_run = (section for section in reversed(listed) if f"<!-- runplan: run {only}," in section)
+            sections = [*(f"{section.rstrip()}\n" for section in of_run), *failures]
             whole = report.prepend_sections(None, plan_title=title, sections=sections)
         else:
             whole = report.prepend_sections(old, plan_title=facts.title, sections=failures)

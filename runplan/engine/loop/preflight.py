@@ -6,7 +6,7 @@ import json
 import posixpath
 import shutil
 import tarfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -424,3 +424,42 @@ def missing_program(context: RepositoryContext, line: str) -> str:
     if module and not run.setup and not invocation.has_module(python, module, context.env):
         return f"the module {module} of {python}"
     return ""
+
+
+MAX_DEPTH = 3  #: sub-plans below each other
+
+
+def require_subplans(context: RepositoryContext, plan: Plan) -> None:
+    """Refuse a plan with a sub-plan that is missing, cannot be worked, is nested too deep or waits for the plan."""
+    tip = context.tip()
+
+    def read(path: str) -> Plan:
+        if path == plan.path:
+            return plan
+        text = trees.read_plan(context.git, f"{tip}:{path}", path)
+        if text is None:
+            raise RefusedEarly(f"{path}: no such plan on {context.target_name}")
+        subplan = parse_plan(text, path=path)
+        if subplan.status not in (PlanStatus.ACTIVE, PlanStatus.COMPLETE):
+            raise RefusedEarly(f"{path}: the plan says status: {subplan.status}")
+        require_clear(subplan)
+        require_executions(context, subplan)
+        return subplan
+
+    if why := describe_nesting(read, (plan.path,)):
+        raise RefusedEarly(why)
+
+
+def describe_nesting(read: Callable[[str], Plan], chain: tuple[str, ...]) -> str:
+    """Why the last plan of the chain cannot be worked: it or one below it is in a cycle or too deep; "" if it can."""
+    *above, path = chain
+    shown = " → ".join(chain)
+    if path in above:
+        return f"the plans wait for each other: {shown}; remove one of the lines `Execution: plan …`"
+    if len(above) > MAX_DEPTH:
+        return f"more than {MAX_DEPTH} sub-plans are below each other: {shown}"
+    plan = read(path)
+    is_open = plan.status is PlanStatus.ACTIVE
+    phases = [phase for phase in plan.phases if is_open and phase.status is not Status.DONE]
+    subplans = [phase.execution.argument for phase in phases if phase.execution.kind is ExecutionKind.PLAN]
+    return next(filter(None, (describe_nesting(read, (*chain, subplan)) for subplan in subplans)), "")

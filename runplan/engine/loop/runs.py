@@ -1,6 +1,7 @@
 """A run that a worker owns: decisions about requests for it, and its end after a crash."""
 
 import traceback
+from collections.abc import Container
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -12,19 +13,23 @@ from runplan.adapters.store.journal import Journal, list_records
 from runplan.adapters.store.protocol import Store, open_store
 from runplan.adapters.supervise.dispatches import Dispatches
 from runplan.domain.decoding import convert
-from runplan.domain.errors import Crashed, RefusedEarly, RunplanError, Unreachable, refused_by_system
+from runplan.domain.errors import Crashed, PlanUnreadable, RefusedEarly, RunplanError, Unreachable, refused_by_system
 from runplan.domain.names import HEADS, base_ref
+from runplan.domain.plan.model import Plan
 from runplan.domain.run import actions as a, events as e
 from runplan.domain.run.attempt_parts import StepCrashed
 from runplan.domain.run.attempts import WorkAttempt, open_questions
 from runplan.domain.run.decide import await_retry, decide, pending_answer
 from runplan.domain.run.dispatch import GRACE_S
-from runplan.domain.run.kinds import ANSWERED, FOR_ANSWER, Mode, Reason, RunOutcome
+from runplan.domain.run.kinds import ANSWERED, FOR_ANSWER, Mode, Reason, RunOutcome, WaitKind
 from runplan.domain.run.planning_events import ProposalMade, RevisionRequested
 from runplan.domain.run.requests import Reply
 from runplan.domain.run.rows import RunRow
-from runplan.domain.run.state import RunState, apply, failed_lane, fold, list_running, open_lanes, open_states
+from runplan.domain.run.state import RunState, apply, failed_lane, failure, fold, list_running, open_lanes, open_states
 from runplan.domain.text import command
+from runplan.engine.landing.pull_request import PullRequestLander
+from runplan.engine.loop.context import RepositoryContext, slug_of
+from runplan.engine.loop.preflight import describe_nesting
 from runplan.engine.steps.conclude import release_issues, show_failure
 from runplan.engine.steps.context import RunContext
 
@@ -61,6 +66,57 @@ def state_of(store: Store, row: RunRow) -> RunState:
 def find_awaited(store: Store, row: RunRow) -> RunRow:
     awaited = store.get_newest_run(row.subplan) if row.subplan else None
     return find_awaited(store, awaited) if awaited is not None and awaited.is_active else row
+
+
+def awaited_plan(state: RunState) -> str:
+    is_at_work = state.ended is None and isinstance(state.attempt, WorkAttempt)
+    return state.work.awaited_plan if is_at_work else ""
+
+
+def examine_subplan(
+    active: ActiveRun, state: RunState, *, here: RepositoryContext, owned: Container[str]
+) -> e.Event | None:
+    """An end of the sub-plan to record, or the `RunStarted` or `StopRequested` of its own run; None while it runs."""
+    path = awaited_plan(state)
+    if not path or decide(state).waiting is not WaitKind.SUBPLAN or state.pause is not None:
+        return None
+    store = active.context.store
+    own_runs = [fact.run for fact in store.list_facts(e.RunStarted, plan=path) if fact.event.parent == active.id]
+    own = store.get_run(own_runs[-1]) if own_runs else None
+    if state.stop and own is not None and own.is_active:
+        return e.StopRequested(by=state.stop)
+    if state.stop:  # a run that the parent did not begin continues
+        return e.SubplanEnded(complete=False, run=own.id if own else "", detail=f"{path} was stopped")
+    if path in owned:
+        return None
+    lander = active.context.lander  # a pull request has a branch of its own before the target
+    tip = (lander.target if isinstance(lander, PullRequestLander) else lander).tip() or ""
+
+    def read(name: str) -> Plan:
+        return replace(active.context, plan=name).plan_at(tip)[0]
+
+    try:
+        plan = read(path)
+        nesting = describe_nesting(read, (*state.options.parents, active.context.plan, path))
+    except PlanUnreadable as error:
+        return e.WorkRefused(reason=Reason.BLOCKED, detail=str(error))
+    is_over = own is None or not own.is_active  # else the run was interrupted, and is resumed
+    if plan.complete and is_over:
+        return e.SubplanEnded(complete=True, run=own.id if own else "")
+    if nesting and is_over:
+        return e.WorkRefused(reason=Reason.BLOCKED, detail=nesting)
+    if own is not None and is_over:
+        ended = state_of(store, own)
+        failed = failure(ended)
+        where = f"phase {failed.phase}, " if failed is not None and failed.phase else ""
+        why = f": {ended.ended.detail}" if ended.ended is not None and ended.ended.detail else ""
+        see = command("runplan", "report", path)
+        detail = f"{path} is not complete ({where}{own.reason or own.outcome}){why}; see: {see}"
+        return e.SubplanEnded(complete=False, run=own.id, detail=detail)
+    above = (*state.options.parents, state.options.plan)
+    asked = replace(state.options, review=(), remarks=(), command=0, watch="", parent=active.id, parents=above)
+    asked = replace(asked, plan=plan.path, title=plan.title, slug=slug_of(here, path), issues=plan.issues)
+    return replace(asked, mode=Mode.FINISH, wanted="")
 
 
 def is_current(state: RunState, answer: Reply) -> bool:

@@ -75,11 +75,6 @@ def prepend_sections(report: str | None, *, plan_title: str, sections: Sequence[
     return text
 
 
-def sections_of_run(report: str, run: str) -> list[str]:
-    sections = re.split(r"^(?=## )", report.replace("\r\n", "\n"), flags=re.MULTILINE)
-    return [f"{section.rstrip()}\n" for section in reversed(sections) if f"<!-- runplan: run {run}," in section]
-
-
 def insert_section(text: str, section: str) -> str:
     lines = re.findall(_LINES, text)
     line = _find_heading(lines, "## ")

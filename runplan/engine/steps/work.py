@@ -88,7 +88,16 @@ def take_work(action: Action, state: RunState, context: RunContext) -> e.Event: 
     commits = context.candidates.commits(phase.base, head)
     of_work = commits or (context.objects.commit(head),)
     hidden = () if phase.squash else _find_in_commits(phase, context, of_work, permit)
-    remarks, summary = _read_remarks(phase, context, head)
+    remarks = Remarks()
+    summary = ""
+    answer = reply_of(phase.written, context)[1] if phase.written else None
+    if isinstance(answer, Return):  # a file that it names is looked for, as evidence is
+        made = []
+        for artifact in answer.remarks.artifacts:
+            is_there = is_plain(artifact.path) and context.objects.known(f"{head}:{artifact.path}") is not None
+            made.append(artifact if is_there else replace(artifact, kind="not in the tree"))
+        remarks = replace(answer.remarks, artifacts=tuple(made))
+        summary = bounded(answer.summary, LONGEST_SUMMARY)
     return e.WorkTaken(
         head=head,
         tree=tree,
@@ -99,18 +108,6 @@ def take_work(action: Action, state: RunState, context: RunContext) -> e.Event: 
         remarks=remarks,
         summary=summary,
     )
-
-
-def _read_remarks(phase: WorkAttempt, context: RunContext, head: str) -> tuple[Remarks, str]:
-    """The remarks and the summary of the last writer; a file that it names is looked for, as evidence is."""
-    answer = reply_of(phase.written, context)[1] if phase.written else None
-    if not isinstance(answer, Return):
-        return Remarks(), ""
-    made = []
-    for artifact in answer.remarks.artifacts:
-        is_there = is_plain(artifact.path) and context.objects.known(f"{head}:{artifact.path}") is not None
-        made.append(artifact if is_there else replace(artifact, kind="not in the tree"))
-    return replace(answer.remarks, artifacts=tuple(made)), bounded(answer.summary, LONGEST_SUMMARY)
 
 
 def _wip_subject(phase: WorkAttempt, context: RunContext) -> str:

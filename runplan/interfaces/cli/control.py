@@ -16,7 +16,7 @@ from runplan.app.operations.model import Accepted, Answer, Caller, Declined, Whe
 from runplan.app.operations.requests import ApproveRequest, EditRequest, RejectRequest
 from runplan.app.operations.table import OPERATIONS
 from runplan.app.views.changes import list_pending, view_change, view_planning
-from runplan.app.views.ending import describe_end
+from runplan.app.views.journal import describe_end
 from runplan.domain.decoding import as_json
 from runplan.domain.errors import Exit, Interrupted, RunplanError, UsageError, error_with
 from runplan.domain.standing.actions import actions_of_wait, describe_actions

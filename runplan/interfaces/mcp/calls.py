@@ -11,7 +11,7 @@ from runplan.app.operations.table import try_operation
 from runplan.app.views.board import read_queue_here
 from runplan.app.views.changes import ChangeView, ProposalView, read_change, view_planning
 from runplan.app.views.checks import read_plan_file, view_plan_file
-from runplan.app.views.ending import follow_run
+from runplan.app.views.journal import follow_run
 from runplan.app.views.plans import read_plans
 from runplan.app.views.reports import read_report
 from runplan.app.views.repositories import read_all_inboxes

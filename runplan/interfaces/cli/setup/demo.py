@@ -80,18 +80,13 @@ def run_demo(args: argparse.Namespace) -> Exit:
         if args.keep:
             print(f"\nThe repository is kept: {repository}", flush=True)
     if code is Exit.DONE and not args.keep:
-        name = _name_command()
+        # The words that run this runplan from another directory; a virtual environment need not be on PATH.
+        program = Path(sys.executable).with_name("runplan")
+        own = command(str(program)) if program.is_file() else command(sys.executable, "-m", "runplan")
+        name = "runplan" if shutil.which("runplan") else own
         print(f"\nThe repository was removed; to keep it: {name} demo --keep", flush=True)
         print(f"In one of your own: {name} init", flush=True)
     return code
-
-
-def _name_command() -> str:
-    """The words that run this runplan from another directory."""
-    program = Path(sys.executable).with_name("runplan")  # of a virtual environment that need not be on PATH
-    if shutil.which("runplan"):
-        return "runplan"
-    return command(str(program)) if program.is_file() else command(sys.executable, "-m", "runplan")
 
 
 @contextlib.contextmanager

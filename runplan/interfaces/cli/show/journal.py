@@ -11,8 +11,7 @@ from msgspec.structs import replace
 
 from runplan.app.machine import read_metrics
 from runplan.app.operations.model import Caller
-from runplan.app.views.ending import RunLog
-from runplan.app.views.journal import describe_event, event_words, follow_events, open_run, read_steps
+from runplan.app.views.journal import RunLog, describe_event, event_words, follow_events, open_run, read_steps
 from runplan.app.views.plans import read_plans
 from runplan.app.views.transcript import Transcript
 from runplan.domain.decoding import as_json

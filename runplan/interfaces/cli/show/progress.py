@@ -7,8 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 
-from runplan.app.views.ending import lane_of
-from runplan.app.views.journal import describe_duration, describe_event
+from runplan.app.views.journal import describe_duration, describe_event, lane_of
 from runplan.domain.run import events as e
 from runplan.domain.run.dispatch import Ending
 from runplan.domain.text import elapsed, plain
