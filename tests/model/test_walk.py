@@ -294,6 +294,7 @@ class Walk(RuleBasedStateMachine):
             self.simulation.store.close()
 
 
+@pytest.mark.timeout(0)  # as long as it is asked to walk
 def test_every_walk_keeps_the_promises() -> None:
     run_state_machine_as_test(
         Walk,

@@ -27,8 +27,8 @@ from tests.support.calls import MODULE, ROOT, Tests, load_tests
 MUTATED = ("domain/run", "domain/checks", "engine/loop", "engine/landing", "hosts")  #: folders of the package
 TESTED = ("tests/unit", "tests/contract", "tests/model", "tests/integration", "tests/forge", "tests/e2e")
 NOT_TESTED = ("test_docs.py", "test_make.py")  #: they take long, and test no code
-BUDGET_S = 40.0  #: for the tests of one mutant, by the measured times
-LIMIT_S = 120.0  #: after which a mutant counts as killed
+BUDGET_S = 40.0  #: of processors, for the tests of one mutant as they were measured
+LIMIT_S = 400.0  #: after which a mutant counts as killed
 BAR = 95.0  #: percent
 LARGE = 100  #: such numbers are limits of sizes, in which one more or less makes no difference
 
@@ -169,7 +169,8 @@ def _shorten(text: str, other: str) -> str:
 def tests_of(mutant: Mutant, tests: Tests) -> list[str]:
     """Those that call the function, else one of its module, else one of a module that imports it.
 
-    As many as the time allows; one at least, where there is one.
+    As many as the time allows; one at least, where there is one. Beyond it the walks and nights of the model, and one
+    test through the command line: they see what tests of single functions do not.
     """
     path = mutant.path.removeprefix("runplan/")
     rows = tests.get(f"{path}:{mutant.function}") or tests.get(f"{path}:{MODULE}") or []
@@ -179,7 +180,10 @@ def tests_of(mutant: Mutant, tests: Tests) -> list[str]:
         keys = [f"{file.relative_to(ROOT / 'runplan')}:{MODULE}" for file in importers]
         rows = sorted({row for key in keys for row in tests.get(key, [])})
     spent = list(itertools.accumulate(took_s for took_s, _ in rows))
-    return [test for place, (_, test) in enumerate(rows) if not place or spent[place] < BUDGET_S]
+    chosen = [test for place, (_, test) in enumerate(rows) if not place or spent[place] < BUDGET_S]
+    chosen += [test for _, test in rows if test.startswith("tests/model/")]
+    chosen += [test for _, test in rows if test.startswith("tests/e2e/")][:1]
+    return list(dict.fromkeys(chosen))
 
 
 # --- trying them ------------------------------------------------------------------------------------------
@@ -217,7 +221,7 @@ def is_killed(mutant: Mutant, tests: list[str], tree: Path, number: int) -> bool
     original = (changed.read_bytes(), changed.stat().st_mtime_ns)
     names = tree / "mutant-tests"
     names.write_text("\n".join(tests), encoding="utf-8")
-    words = ["-q", "-x", "--timeout", "30", "-p", "no:cacheprovider", "-p", "no:xdist", f"@{names}"]
+    words = ["-q", "-x", "--timeout", "100", "-p", "no:cacheprovider", "-p", "no:xdist", f"@{names}"]
     env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     changed.write_text(mutant.source, encoding="utf-8")
     os.utime(changed, (number, number))  # never the moment of a compiled file
