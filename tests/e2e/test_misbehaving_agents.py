@@ -23,16 +23,7 @@ class Agent:
     reason: str = ""  #: "" when the phase lands
     says: str = ""  #: part of the messages or the report
     changes: tuple[str, ...] = ()  #: files of the user's repository that differ afterwards; nothing is repaired
-    parks_nothing: bool = False  #: whether the worktree stays because git cannot keep its content
 
-
-#: A tree with one file in a directory, as a commit on the branch.
-ODD_TREE = """
-blob=$(echo x | git hash-object -w --stdin); inner=$(printf "100644 blob $blob\\tpost\\n" | git mktree)
-whole=$( (git ls-tree HEAD; printf "040000 tree $inner\\t.git\\n") | git mktree)
-git update-ref HEAD $(git commit-tree -p HEAD -m Odd $whole)
-"""
-GIT_DIRS = "dir=$(git rev-parse --git-dir); common=$(git rev-parse --git-common-dir); branch=$(git symbolic-ref HEAD)\n"
 
 AGENTS = {
     # --- its own repository ---
@@ -43,16 +34,7 @@ AGENTS = {
         'chmod +x "$h/pre-commit"; git push -q origin HEAD:main; git push -q --force origin main\n'
         "runplan start X auto --foreground; runplan approve X; exit 0\n"
     ),
-    "collects garbage and deletes all refs": Agent(
-        WORK + "git reflog expire --expire=now --all; git gc -q --prune=now; git repack -adq; git worktree prune\n"
-        "git for-each-ref --format='delete %(refname)' | git update-ref --stdin\n"
-    ),
     "commits on main": Agent("git checkout -q main\n" + WORK),
-    "removes its worktree": Agent(WORK + 'git worktree remove -f -f "$PWD"\n'),
-    "removes its repository": Agent(WORK + 'rm -rf "$(git rev-parse --git-common-dir)"\n'),
-    "damages its HEAD and leaves a lock": Agent(
-        GIT_DIRS + WORK + 'echo junk >"$dir/HEAD"; touch "$dir/index.lock"; echo more >2.txt\n'
-    ),
     "starts a new history": Agent(WORK + "git checkout -q --orphan new; git commit -qm All\n"),
     "leaves its work uncommitted": Agent(
         "echo 1 >1.txt; printf x >\"$(printf 'caf\\351.txt')\"; git add .; git stash; git stash pop\n"
@@ -67,10 +49,6 @@ AGENTS = {
         changes=("refs/tags/v3", "config", "hooks/pre-commit"),
     ),
     # --- processes and output ---
-    "leaves processes behind": Agent(
-        "sleep 300 &\nsetsid sh -c 'sleep 300 & sleep 300' &\nenv -i setsid sleep 300 &\n(sleep 300; echo late) &\n"
-        "for i in $(seq 20); do sleep 300 & done\n" + WORK
-    ),
     "floods its output": Agent(
         "head -c 300000 /dev/urandom; head -c 9000000 /dev/zero | tr '\\0' x\n"
         "head -c 9000000 /dev/zero | tr '\\0' y >&2; exec >&- 2>&-\n"
@@ -91,17 +69,10 @@ AGENTS = {
     "names a file like a token": Agent(
         f"{WORK}echo x >>{TOKEN}.txt; git add .; git commit -qm name\n", "tampered", "[redacted].txt: its name contains"
     ),
-    "leaves a repository inside": Agent(
-        "git init -q sub; touch sub/x\n" + WORK, "agent-failed", "sub", parks_nothing=True
-    ),
-    "commits a directory named .git": Agent(ODD_TREE, "agent-failed", "invalid path '.git/post'"),
     "loses the commit of its branch": Agent(
-        f'{GIT_DIRS}{WORK}echo {"1" * 40} >"$common/$branch"\n', "agent-failed", "cannot be read"
-    ),
-    "puts a file where the report goes": Agent(
-        WORK + "echo x >>reports; git add reports; git commit -qm Reports\n",
-        "tampered",
-        "reports: is in the way of reports/plan-x.md",
+        f'{WORK}echo {"1" * 40} >"$(git rev-parse --git-common-dir)/$(git symbolic-ref HEAD)"\n',
+        "agent-failed",
+        "cannot be read",
     ),
     "writes content that a filter refuses": Agent(
         "echo '*.txt filter=f' >.gitattributes; echo bad >1.txt\n", "agent-failed", "clean filter 'f' failed"
@@ -156,7 +127,7 @@ def test_a_misbehaving_agent_has_a_named_outcome_and_the_repository_stays_as_it_
     foreign = {f".git/{name}" for name in agent.changes}
     assert differences(before, standing(project)) == landed_since(project, tip) | foreign, shown
     kept = ("refs/heads/runplan/", "refs/runplan/parked/")
-    assert bool([one for one in project.leftovers() if not one.startswith(kept)]) is agent.parks_nothing
+    assert [one for one in project.leftovers() if not one.startswith(kept)] == []
     project.repo.git("fsck", "--strict")
 
 

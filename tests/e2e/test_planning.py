@@ -115,19 +115,6 @@ def test_the_same_goal_is_planned_once(project: Project) -> None:
 # --- interruptions ----------------------------------------------------------------------------------------
 
 
-def test_a_stop_ends_planning_and_leaves_nothing(project: Project, meanwhile: Meanwhile) -> None:
-    draft = steps(*meanwhile.pause("draft"), phase="*", role="draft")
-    planning_project(project, planner(draft=draft))
-    mine = what_is_the_users(project)
-    assert project.runplan("plan", GOAL, "--quick", "--no-wait").code == 0
-    meanwhile.reached("draft")
-    assert project.runplan("stop", "greet-people").code == 0
-    until_runs_are(project, "stopped", plan=GREET)
-    assert what_is_the_users(project) == mine
-    assert project.leftovers() == []
-    assert project.runplan("inbox").out == "Nothing waits for you.\n"
-
-
 def test_the_same_goal_continues_a_run_whose_daemon_was_killed(project: Project, meanwhile: Meanwhile) -> None:
     draft = steps(*meanwhile.pause("draft"), phase="*", role="draft")
     planning_project(project, planner(draft=draft + said({"plan": PLAN}), critique=CONTENT))
@@ -204,23 +191,16 @@ def test_explorers_work_at_the_same_time_and_one_more_merges_what_they_found(pro
     assert len([id_ for id_ in used if "-" in id_]) == 2
 
 
-@pytest.mark.parametrize("place", ["after DispatchStarted", "before DispatchEnded", "after DispatchEnded"])
-def test_explorers_are_awaited_or_repeated_after_a_kill(project: Project, place: str) -> None:
-    planning_project(project, planner(), "[plan]\nexplorers = 3\n")
-    assert plan(project, TEST_KILL=place).code == -9
-    ran = plan(project)
-    assert (ran.code, len(asked(project))) == (4, 1), ran.err
-    assert prompts(project, "explore")[-1].count("=== begin of exploration") == 3
-
-
-def test_a_stop_ends_all_explorers(project: Project, meanwhile: Meanwhile) -> None:
+def test_a_stop_ends_all_explorers_and_leaves_nothing(project: Project, meanwhile: Meanwhile) -> None:
     waits = steps(*meanwhile.pause("explore"), phase="*", role="explore")
     planning_project(project, planner(explore=waits), "[plan]\nexplorers = 3\n")
+    mine = what_is_the_users(project)
     assert project.runplan("plan", GOAL, "--quick", "--no-wait").code == 0
     meanwhile.reached("explore")
     assert project.runplan("stop", "greet-people").code == 0
     until_runs_are(project, "stopped", plan=GREET)
-    assert project.leftovers() == []
+    assert (what_is_the_users(project), project.leftovers()) == (mine, [])
+    assert project.runplan("inbox").out == "Nothing waits for you.\n"
     assert fields(project, "DispatchEnded", "ending") == ["ended"] * 3
 
 

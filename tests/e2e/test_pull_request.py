@@ -499,15 +499,6 @@ def test_an_issue_is_claimed_until_its_plan_is_complete_and_the_last_commit_fixe
     assert project.repo.git("log", "-1", "--format=%(trailers:key=Fixes,valueonly)", "main") == f"#{issue.number}"
 
 
-def test_a_claim_that_the_forge_does_not_take_is_a_note(project: Project, hub: Hub) -> None:
-    plan = project.show("main:plans/X.md").replace("---\n", "---\nissue: 7\n", 1)
-    set_up(project, plan=plan, settings='[issues]\nclaim = "busy"\n')
-    hub.mirror(project.path)
-    ran = project.start("1", "auto")
-    assert ran.code == 0, ran.err
-    assert "the claim of issue #7 is not up to date on the forge: cannot read the comments of #7: 404" in ran.err
-
-
 # --- pull requests of others -----------------------------------------------------------------------------
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli import Project, a_plan, a_project
+from tests.support.cli import Project, a_project
 from tests.support.daemons import none_left
 from tests.support.mounts import obstacle
 
@@ -168,15 +168,6 @@ def test_checks_that_fail_for_a_hidden_place_name_the_setting_that_shows_it(boxe
     assert boxed.project.start("finish", "auto").code == 0
 
 
-def test_commits_of_a_sandboxed_agent_land_although_it_removes_its_worktree(boxed: Shut) -> None:
-    boxed.scripts(agent='echo 1 >1.txt; git add 1.txt; git commit -qm one; git worktree remove -f -f "$PWD"; true')
-
-    ran = boxed.project.start("1", "auto")
-
-    assert ran.code == 0, ran.err
-    assert boxed.project.landed() == ["1"]
-
-
 def test_a_verifier_cannot_write_its_worktree(boxed: Shut) -> None:
     boxed.scripts(
         judge="(echo x >1.txt) && echo WROTE; (echo x >new) && echo WROTE\n"
@@ -233,27 +224,6 @@ def test_sandbox_bwrap_is_refused_where_bwrap_does_not_work(shut: Shut, without:
     assert 'agents.sandbox = "bwrap" does not work here: bwrap is not on PATH; ' in absent.last
     assert "No permissions to create new namespace; allow user namespaces, e.g. sudo" in forbidden.last
     assert not (project.path / ".git/runplan/journal.db").exists()
-
-
-def test_a_filter_script_that_an_agent_edited_does_no_harm_while_its_work_lands(boxed: Shut) -> None:
-    """Git runs the script in the checkout, before and after the new version of it is there."""
-    project = boxed.project
-    for direction in ("clean", "smudge"):
-        project.repo.git("config", f"filter.up.{direction}", "sh convert.sh")
-    project.repo.commit("Begin", **{"convert.sh": "cat\n", ".gitattributes": "*.txt filter=up\n"})
-    harm = f'touch "{project.path}/harm"; cat'
-    boxed.scripts(agent=f"echo '{harm}' >convert.sh; echo 1 >1.txt")
-    ran = project.start("1", "auto")
-    assert ran.code == 0, ran.err
-    assert project.show("main:convert.sh") == harm
-    assert not (project.path / "harm").exists()
-    project.plan(a_plan("2"))
-    boxed.scripts(agent="echo 2 >1.txt")
-    (project.path / "harm").unlink(missing_ok=True)  # the user's own git may run the script
-    ran = project.start("2", "auto")
-    assert ran.code == 0, ran.err
-    assert (project.path / "1.txt").read_text() == "2\n"
-    assert not (project.path / "harm").exists()
 
 
 @pytest.mark.parametrize("file", ["test.o", "test.sh", "other.up"])

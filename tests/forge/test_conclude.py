@@ -654,11 +654,6 @@ def test_issues_of_the_plan_are_closed_with_a_comment_where_github_does_not_say_
     assert (issue.state, len(issue.comments)) == ("closed", comments)
 
 
-def test_a_renamed_repository_is_followed(conclude: Conclude, hub: Hub) -> None:
-    hub.renamed_from, hub.name = hub.name, "product"
-    merged(conclude(), hub)
-
-
 # --- signing in --------------------------------------------------------------------------------------------
 
 
