@@ -122,18 +122,6 @@ def test_a_document_that_tells_what_was_done_asks(title: str, part: str) -> None
     assert errors(read(text.replace(title, "Results plan").replace(part, "- a"))) == []
 
 
-def test_the_first_entry_below_a_heading_status_is_the_status_of_the_plan() -> None:
-    text = "# P\n## Status\n- Current: `Completed`\n- Next: none\n## Phase 1: A\n- a\n## Phase 2: B\n- b\n"
-    assert errors(read(text)) == ["3: the plan says here that it is done, but not done: 1, 2"]
-    assert errors(read(text.replace("Completed", "M2"))) == []
-
-
-def test_chapters_with_milestones_that_have_statuses_ask() -> None:
-    inner = "### M0 — A ✅\n- a\n### M1 — B\n- b\n### M2 — C\n- c\n"
-    text = f"# P\n## 1. Objective\n| ID | Criterion |\n|---|---|\n| S4 | fast |\n## 2. Milestones\n{inner}"
-    assert any("the sections M0, M1, M2 … of phase 2 have statuses" in error for error in errors(read(text)))
-
-
 def test_an_open_fence_that_hides_phases_asks() -> None:
     hidden = "## Phase 1 — A\n- [ ] a\n```py\nx = 1\n## Phase {} — B\n- [ ] b\n"
     assert errors(read(hidden.format(2))) == [

@@ -216,6 +216,10 @@ def test_boxes_that_say_phase_are_the_phases_also_under_several_headings() -> No
     ]
 
 
+def test_the_boxes_of_a_checklist_are_phases_where_there_are_no_others() -> None:
+    assert read(b"# Plan\n## Goal\nText.\n## Checklist\n- [x] Sow\n- [x] Reap\n").complete
+
+
 def test_more_than_forty_phases_from_boxes_alone_are_a_warning() -> None:
     remarks = [read(b"- [ ] do it\n" * count).remarks for count in (40, 41)]
     assert [[remark.line for remark in found] for found in remarks] == [[], [1]]

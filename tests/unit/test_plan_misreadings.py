@@ -39,6 +39,10 @@ def remarks(plan: Plan) -> list[str]:
         ("1. open\n   - how\n2. close\n### Notes\n1. why\n", "W1 open, W2 close"),
         ("### Work Items\n**WI 1a.1** a\n- how\n\n**WI 1a.n** b\n", "W1 **WI 1a.1** a, W2 **WI 1a.n** b"),
         ("**Steps:**\n1. a\n", "W1 a"),
+        (
+            "Why.\n\n- **T1.1 — A.** text\n- **T1.2 — B.** text\n- note\n",
+            "W1 **T1.1 — A.** text, W2 **T1.2 — B.** text",
+        ),
         ("### Task list\n- a\n", "W1 a"),
         (
             "**Success Criteria:**\n1. fast\n2. safe\n\n**Plans:** 2 plans\nPlans:\n- [ ] 01-01\n- [ ] 01-02\n",
@@ -52,12 +56,6 @@ def remarks(plan: Plan) -> list[str]:
 )
 def test_items_are_what_the_author_lists(body: str, expected: str) -> None:
     assert ", ".join(items(body)) == expected
-
-
-def test_bullets_behind_a_sub_label_are_named() -> None:
-    plan = read("## Phase 1: A\n**Status:** ⬚\n### Work Items\n- a\n\n**Files:**\n\n- b\n- c\n")
-    assert [item.text for item in plan.phases[0].items] == ["a"]
-    assert remarks(plan) == ["6: the list under 'Files' is no item of phase 1 (2); boxes would be"]
 
 
 def test_struck_boxes_are_no_work_and_are_named() -> None:
@@ -513,6 +511,8 @@ OPEN = "## Phase 1: A\n- [ ] a\n## Phase 2: B\n- [ ] b\n"
         ("## Phase 1: A ✅\n## Phase 2 readiness\ntext\n", 2),
         (f"# T\n```\nPhase 1 ─── A ███ ✅\n```\n{OPEN}", 3),
         ("## Phase 1: A\ntext\n## Phase 2: B\ntext\n## State\n### Phase 1\n- [x] a\n### Phase 2\n- [ ] b\n", 1),
+        ("# T\n**Status:** Complete, but B remains\n## Phase 1: A\n- [x] a\n## Phase 2: B\n## Phase 3: C\n", 2),
+        ("## Phase 1: A\n| Id | Status |\n|--|--|\n| T1 | [x] |\n| T2 | [ ] |\n## Phase 2: B\nb\n", 1),
         ("# T\n## What was implemented\n### 1. A\n- a\n### 2. B\n- b\n", 3),
         ("## Phase 1: A\n1. [x] a\n2. b\n## Phase 2: B\n- [ ] c\n", 3),
         (f"## Phases\n| Phase | Status |\n|--|--|\n| 1 | 📋 Pending |\n| 2 | ⬚ |\n{OPEN.replace(': A', ': A ✅')}", 4),
@@ -615,13 +615,11 @@ def test_a_plan_of_done_phases_asks_about_sections_that_may_be_open(rest: str, s
         (OPEN + "## Later\n### Phase 3: C\n- [ ] c\n", "the section 'Phase 3: C'"),
         (OPEN + "### Phase 3: C\n- [ ] c\n", "the section 'Phase 3: C'"),
         (OPEN + "## Final phase\n### Verify\n- c\n", "the section 'Final phase'"),
-        (
-            "# Part 1: X\n# Part 2: Y\n## Phase 2.1: A\n- a\n## Phase 2.2: B\n- b\n# Part 3: Z\n",
-            "the section 'Part 1: X'",
-        ),
-        ("# 1. Goal\n# 2. Set up\n## Step 1: A\n- a\n## Step 2: B\n- b\n# 3. Rules\n", "the section '1. Goal'"),
         ("### M1 · A\n- [ ] a\n### M2 · B\n- b\n### M3 · C\n- c\n", "the section 'M2 · B'"),
         ("## Docs\n- [ ] a\n## Gaps\n| # | Gap | Work state |\n|--|--|--|\n| 2 | b | ⬜ |\n", "the row of 2"),
+        ("## First cut\n- a\n## Phase 2: B\n- b\n## Phase 3: C\n- c\n", "the section 'First cut'"),
+        ("## Overview\n- a\n## Phase 2: B\n- b\n## Phase 3: C\n- c\n", ""),
+        (f"> Historical record of what shipped: the changelog\n{OPEN}", ""),
         ("PHASE 1: A\n  a\nPHASE 2: B\n  b\n## Targets\n- [ ] c\n- [ ] d\n", "the line 'PHASE 1: A'"),
         ("## Chores\n- [ ] a\n- [ ] b\n## 1. A\n- c\n## 2. B\n- d\n", "the section '1. A'"),
         (OPEN + "## Rest\n| Id | Task | Status |\n|--|--|--|\n| T7 | c | open |\n| T8 | d | todo |\n", "the row of T8"),
@@ -738,10 +736,6 @@ def test_a_plan_that_may_be_done_is_refused(text: str, expected: str, line: int)
         ),
         ("## 二、Phase 0：A\n- [x] a\n## 三、Phase 1：B\n- [ ] b\n", "0 done, 1 todo"),
         ("## 38.1 Phase 1: A\n- [x] a\n## IV. Phase 2: B\n- [ ] b\n", "1 done, 2 todo"),
-        (
-            "## Done\n### RM-1 A\n- a\n## In Progress\n- none\n## Planned\n### RM-2 B\n- b\n## Blocked\n### RM-3 C\n",
-            "1 done, 2 todo, 3 blocked",
-        ),
         ("### 第1阶段：A\ntext\n### 第2阶段：B\ntext\n", "1 todo, 2 todo"),
         ("### 第一阶段：A\n- [x] a\n### 阶段十二：B\n- [ ] b\n### 第二十阶段\n- [x] c\n", "1 done, 12 todo, 20 done"),
         ("## ✅ SEMANA 1-2: A (Completado)\n## ⏳ Semana 3: B (Pendiente)\n", "1-2 done, 3 todo"),

@@ -27,6 +27,7 @@ _LABEL = (
 _KEY = r"(?:[-*>+][ \t]+)?(?:\*\*)?([A-Z][a-z]{3,}(?:[ -][a-z]+)?)(?:\*\*:|:\*\*|:)[ \t]+(\S.*)"
 #: An item that is a paragraph: `**WI 3.1** text`, `**WI 1a.n** text`, `4.0 **Title** text`.
 _PARAGRAPH = r"(?i)\*\*(?:WI|Work item)[ \t#-]?[A-Z]?[0-9]|[0-9]{1,3}\.[0-9]{1,3}[ \t]+\*\*"
+_BOLD_ID = r"\*\*[A-Z]{0,3}[0-9]{1,3}\.[0-9]{1,3}\b"  #: `- **T1.2 — Title.** text`
 #: A row of a table of tasks, `| T001 | text |` or `| **1.1** text |`, and its header.
 _ROW = r"\|[ \t]*(?:[*`]*[A-Za-z]{0,6}[-.]?[0-9][\w.-]{0,8}[*`]*[ \t]*\||[*`]*[0-9]{1,3}\.[0-9]{1,3}[*`]*[ \t])"
 _ROW_HEADER = r"(?i)\|[ \t]*\**(?:#|id|no\.?|nr|task(?: id)?)\**[ \t]*\|"
@@ -189,18 +190,6 @@ def _list_entries(body: Body, parts: list[Heading], *, without: set[int]) -> dic
     return entries
 
 
-def list_passed_over(body: Body, items: Iterable[Item]) -> Iterator[tuple[Heading, int]]:
-    """The labels below Work Items or criteria that end their list, and how many bullets below each are no items."""
-    listed = {item.line - 1 for item in items}
-    parts = [part for part in body.parts if re.match(_WORK, part.text) or re.match(_CRITERIA, part.text)]
-    for part in (part for part in parts if not listed.isdisjoint(body.direct_lines(part))):
-        for label in marks_within(body.lines.parts, part.at + 1, body.lines_inside(part).stop):
-            entries = marks_within(body.lines.entries, label.at, body.lines_inside(label).stop)
-            bullets = {entry.at for entry in entries if not entry.indent}
-            if label.level == LABEL > part.level and bullets and bullets.isdisjoint(listed):
-                yield label, len(bullets)
-
-
 def _list_boxes(body: Body, part: range, without: set[int], *, bullets: bool = True) -> dict[int, str]:
     """The boxes of a part that are not below other boxes; its bullets where it has no box."""
     entries = [e for e in marks_within(body.lines.entries, part.start, part.stop) if e.at not in without]
@@ -257,7 +246,8 @@ def _numbered_tasks(body: Body, without: set[int]) -> dict[int, str]:
     stop = next((part.at for part in body.parts if part.level < LABEL), body.whole.stop)
     without = without.union(*(body.lines_inside(part) for part in body.parts if re.search(_NO_WORK, part.text)))
     entries = marks_within(body.lines.entries, body.whole.start, stop)
-    listed = [e for e in entries if not e.indent and e.at not in without and body.lines.texts[e.at][0].isdigit()]
+    tops = (e for e in entries if not e.indent and e.at not in without)
+    listed = [e for e in tops if body.lines.texts[e.at][0].isdigit() or re.match(_BOLD_ID, e.text)]
     return {entry.at: entry_text(body, entry) for entry in listed}
 
 

@@ -3,8 +3,10 @@
 import re
 from bisect import bisect
 from collections.abc import Iterator
+from operator import attrgetter
 
 from runplan.domain.plan import marks
+from runplan.domain.plan.formats.sections import CHAPTER
 from runplan.domain.plan.formats.table import list_status_tables
 from runplan.domain.plan.marks import Status, id_key, read_mark
 from runplan.domain.plan.reading import Place, Reading, Remark, counted_headings
@@ -70,7 +72,6 @@ def list_left_out(lines: Lines, reading: Reading) -> Iterator[Remark]:
         named = [i for i, name in by_line.items() if name and name.unit and name.strong]
         left |= {f"the line {lines.texts[i][:60]!r}": i for i in named if len(named) > 1}
     suspects = [*series.list_missing(lines, inside), *_list_suspects(lines, reading, outside, excused, series)]
-    suspects += _list_siblings(lines, reading)
     left |= {f"the section {heading.text[:60]!r}": heading.at for heading in suspects}
     left |= {f"the row of {id_}": at for at, id_ in _list_rows(lines, inside | excused, series) if not is_closed}
     if left and (is_over or not is_closed):
@@ -146,6 +147,9 @@ def _list_suspects(
     numbered = [h for h in outside if re.search("[0-9]", h.name.id) and h.at not in excused]
     is_boxes = reading.format in ("todo", "checklist") and reading.name != "numbered list"  # which is in a chapter
     counted = numbered if is_boxes and len(numbered) > 1 else []
+    first = min(reading.places, key=attrgetter("first"))
+    leads = [h for h in outside if h.end == first.first and not is_over and not re.search(CHAPTER, h.text)]
+    counted += [h for h in leads if first.id.isdigit() and int(first.id) > 1]  # `MVP` before phase 2
     for heading in outside:
         is_listed = heading.at not in excused and ((is_over and re.search(_LEFT, heading.text)) or heading in counted)
         entries = marks_within(lines.entries, heading.at, heading.end)
@@ -154,18 +158,6 @@ def _list_suspects(
         is_left = has_work and not any(entry.sign for entry in entries) and (is_listed or re.match(final, heading.text))
         if is_left or (heading.at not in excused and not all(series.find_named(heading.text))):
             yield heading
-
-
-def _list_siblings(lines: Lines, reading: Reading) -> Iterator[Heading]:
-    """The sections that count with the only one that has the phases, as `# Part 1` and `# Part 2` with phases 2.1, 2.2.
-    Chapters are numbered, too; they matter only beside the steps of a guide.
-    """
-    firsts = [place.first for place in reading.places]
-    for (_, word), series in counted_headings(lines.headings).items():
-        holding = [heading for heading in series if heading.at < min(firsts) and max(firsts) < heading.end]
-        is_guide = reading.unit in marks.WEAK_UNITS and reading.name != "numbered headings"
-        if holding and (word or is_guide) and len(series) > 2 and not re.match(_PROSE, word):
-            yield from (heading for heading in series if heading not in holding)
 
 
 def _list_rows(lines: Lines, passed: set[int], series: _Series) -> Iterator[tuple[int, str]]:

@@ -54,7 +54,7 @@ RECOGNISERS: dict[Format, Callable[[Lines], Iterator[Reading]]] = {
     "todo": sections.read_todo,
     "checklist": sections.read_checklist,
 }
-_READERS = (*RECOGNISERS.items(), ("headings", plain.read_order), ("checklist", plain.read_steps))
+_READERS = (*RECOGNISERS.items(), ("checklist", plain.read_steps))
 #: Formats that the same evidence may show.
 RIVALS: tuple[tuple[Format, ...], ...] = (("humanlayer", "sections", "kiro", "headings"), ("todo", "checklist"))
 #: The sections of a plan of plansmith, by the beginnings of their headings.
@@ -68,6 +68,8 @@ _PROGRESS_LABEL = (
 #: A title that stands for another: `[PHASE_NAME]`, `{{title}}`, `<Title>`.
 _PLACEHOLDER = r"\[[^\[\]]*\]|\{+[^{}]*\}+|<[\w -]*>"
 _OF_PLAN = r"(?i)status|overview|summary|progress|metadata"  #: chapters that may hold the status of the plan
+#: A note above the phases: `> **Historical document.** It led to …`, not `> Historical record of what shipped: …`.
+_SET_ASIDE_NOTE = rf"{marks.SET_ASIDE}(?<=\w)(?:\W*\Z|[*_]*[.:]| (?:document|plan|roadmap|note|by)\b)"
 NO_PRIORITY = 1_000_000
 _PRIORITIES = {"critical": 0, "high": 1, "medium": 2, "low": 3}
 _LANDING = re.compile(r">[ \t]*\*\*Landing mode:[ \t]*`?(cherry-pick|pr|direct)\b", re.IGNORECASE)
@@ -150,7 +152,6 @@ def parse_plan(text: bytes, *, path: str) -> Plan:
         *_about_rest(lines, reading),
         *list_left_out(lines, reading),
         *_about_bare(lines, reading),
-        *_about_chapters(lines, reading),
     ]
     bodies = {}
     for place in reading.places:
@@ -291,17 +292,6 @@ def _plan_status(lines: Lines, reading: Reading) -> PlanStatus:
     return status or PlanStatus.ACTIVE
 
 
-def _match_status_entry(lines: Lines, index: int) -> re.Match[str] | None:
-    """The label of the first entry below a heading Status: `- Current: Completed`."""
-    heading = lines.heading_above(index)
-    if heading is None or heading.level == 1 or not re.fullmatch(r"(?i)\W*status\W*", heading.text):
-        return None
-    first = marks_within(lines.entries, heading.at, heading.end)[:1]
-    return (
-        re.match(r"[-*+] [\w *]{1,40}[:：]\**[ \t]*", lines.texts[index]) if [e.at for e in first] == [index] else None
-    )
-
-
 def _is_of_part(lines: Lines, line: int) -> bool:
     """Whether a status line is below the heading of a part that counts, and so that of this part."""
     heading = lines.heading_above(line)
@@ -421,9 +411,6 @@ def _about_depends(place: Place, waits: Depends, ids: Iterable[str], lines: Line
 
 
 def _about_body(phase: Phase, body: Body) -> Iterator[Remark]:
-    for label, count in phase_text.list_passed_over(body, phase.items):
-        message = f"the list under {label.text[:60]!r} is no item of phase {phase.id} ({count}); boxes would be"
-        yield Remark(label.at + 1, message)
     for index, sentence in phase_text.list_unknown_keys(body) if phase.status is not Status.DONE else ():
         yield Remark(index + 1, f"phase {phase.id}: {sentence}")
     if not phase.host and (line := body.labels.get("host")):
@@ -494,7 +481,13 @@ def _about_bare(lines: Lines, reading: Reading) -> Iterator[Remark]:
     ends = [0, *accumulate((heading.end for heading in signed), max)]  # of the headings up to each
     doubtful = [p for p in bare if p.first < last or p.first < ends[bisect_left(signed, p.first, key=attrgetter("at"))]]
     orders = (heading for heading in lines.headings if re.search(r"(?i)order\W*\Z", heading.text))
-    is_elsewhere = any(box.ticked for box in lines.boxes)
+    spots = (spots for _, _, rows in table.list_status_tables(lines) for *_, spots in rows if spots)
+    cells = (
+        lines.texts[s.at][s.begin : s.end].strip()
+        for s, *_ in spots
+        if reading.places[0].first < s.at < reading.places[-1].end
+    )
+    is_elsewhere = any(box.ticked for box in lines.boxes) or any(read_mark(c).status is Status.DONE for c in cells)
     if reading.lacks_statuses and (is_elsewhere or any(marks_within(listed, o.at, o.end) for o in orders)):
         doubtful = bare
     parts = [part for part in lines.parts if re.match(marks.TOLD, part.text)]
@@ -511,21 +504,11 @@ def _about_bare(lines: Lines, reading: Reading) -> Iterator[Remark]:
         yield Remark(reading.decided_by + 1, f"no statuses: all {len(bare)} phases count as todo")
 
 
-def _about_chapters(lines: Lines, reading: Reading) -> Iterator[Remark]:
-    """The numbered chapters that were read as phases, where one of them has sections with ids and statuses."""
-    for place in reading.places if reading.name == "numbered headings" else ():
-        inner = counted_headings(marks_within(lines.headings, place.first + 1, place.end))
-        for (_, word), series in inner.items():
-            if word and len(series) > 2 and any(re.search(marks.DONE_TITLE, heading.text) for heading in series):
-                names = ", ".join(heading.name.id for heading in series[:3])
-                message = f"the sections {names} … of phase {place.id} have statuses, so they may be the phases"
-                yield Remark(series[0].at + 1, f"{message}; write 'Phase' before each of their ids", is_error=True)
-
-
 def _about_rest(lines: Lines, reading: Reading) -> Iterator[Remark]:
     """What stands outside of the phases and looks like phases or statuses."""
     inside = {i for place in reading.places for i in (place.at, *range(place.first, place.end))}
     todo = {id_key(place.id) for place in reading.places if place.mark.status is Status.TODO}
+    count = len(todo)
     if reading.format == "todo":  # its phases may have other numbers than their headings
         titles = (marks.read_name(place.title) for place in reading.places if place.mark.status is Status.TODO)
         todo = {id_key(name.id) for name in titles if name and "." in name.id}
@@ -542,17 +525,21 @@ def _about_rest(lines: Lines, reading: Reading) -> Iterator[Remark]:
     for index, text in enumerate(lines.texts):
         if index in inside or lines.inert[index] or not (":" in text or "." in text):
             continue
-        line = marks.STATUS_LINE.match(text) or _match_status_entry(lines, index)
+        line = marks.STATUS_LINE.match(text)
+        value = text[line.end() :] if line else ""
         is_front = text.startswith("status")
         is_of_plan = index < reading.places[0].first and not is_front and not _is_of_part(lines, index)
-        says_done = line and read_mark(text[line.end() :]).status is Status.DONE and not re.search(marks.RESERVED, text)
-        note = text[line.end() :] if line else text if re.match(r"[>*_]", text) else ""
-        if is_of_plan and left and re.match(marks.SET_ASIDE, note):
+        is_done = line is not None and read_mark(value).status is Status.DONE
+        is_aside = re.match(marks.SET_ASIDE, value) if line else re.match(_SET_ASIDE_NOTE, text)
+        if is_of_plan and left and is_aside:
             yield Remark(index + 1, f"the plan says here that it is set aside, but not done: {left}", is_error=True)
-        elif says_done and is_of_plan and left:
-            is_error = all(place.mark.status is Status.TODO for place in reading.places)
-            yield Remark(index + 1, f"the plan says here that it is done, but not done: {left}", is_error=is_error)
-        elif line and is_unwritten and read_mark(text[line.end() :]).status is not Status.DONE:
+        elif is_of_plan and left and is_done:
+            is_whole = not re.search(marks.RESERVED, text)
+            is_most = 2 * count > len(reading.places) and re.match(marks.DONE_START, value) is not None
+            is_error = count == len(reading.places) if is_whole else is_most
+            if is_whole or is_most:
+                yield Remark(index + 1, f"the plan says here that it is done, but not done: {left}", is_error=is_error)
+        elif line and is_unwritten and not is_done:
             message = "the headings say done of every phase, but the plan does not here; correct one of them"
             yield Remark(index + 1, message, is_error=True)
         for path in (*re.findall(_PROGRESS_FILE, text), *re.findall(_PROGRESS_LABEL, text)):

@@ -1,4 +1,4 @@
-"""Plans without boxes: headings that count or name an order above plain lists, and one numbered list of steps.
+"""Plans without boxes: headings that count above plain lists, and one numbered list of steps.
 
 Their statuses are what runplan writes. A text with other signs of finished work is left to a person.
 """
@@ -6,23 +6,15 @@ Their statuses are what runplan writes. A text with other signs of finished work
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
 from runplan.domain.plan import reading
-from runplan.domain.plan.marks import COLON, DONE_LABEL, STATUS_LINE, Mark, Named, Status
+from runplan.domain.plan.marks import COLON, DONE_LABEL, STATUS_LINE, Mark, Status
 from runplan.domain.plan.reading import Place, Reading, Remark, Spot
 from runplan.domain.plan.scan import LABEL, Entry, Heading, Lines, marks_within
 
-#: Headings that name an order: Now, Next, Later; Short-term Goals; High Priority; TODO, Nice to Have.
-_ORDER = (
-    r"(?i)\W*(?:now|next(?: up)?|soon|later|current|future|further|immediate|backlog|planned|pending|in progress"
-    r"|(?:short|near|mid|medium|long)[- ]?(?:er)?[- ]?term|to[ -]?dos?|(?:must|should|could|nice)[- ](?:to[- ])?have"
-    r"|(?:high|medium|mid|low)(?:est|er)?[ -]priority)"
-    rf"(?:[ /]+(?:candidates|features|goals|ideas|improvements|items|plans|priorit\w+|stretch|tasks|work))*"
-    rf"\W*(?:(?:[(（—–-]|{COLON}).*)?"
-)
 #: The heading of the only list of steps.
 STEPS = (
     r"(?:[0-9]++(?:\.[0-9]++)*+\W++)?"
@@ -38,18 +30,6 @@ _OVER = (
 )
 _LEGEND = r"(?i)\W*(?:legend|key|(?:status )?(?:markers|symbols|icons))\W*:.*✅.*[^\w\s✅]"
 _TICK = "✅ "
-
-
-def read_order(lines: Lines) -> Iterator[Reading]:
-    """The headings of one level that name an order, and those of what is done; every other one may be work."""
-    for level in (2, 3) if not lines.boxes else ():
-        headings = [heading for heading in lines.headings if heading.level == level]
-        done = {heading.at for heading in headings if re.fullmatch(DONE_LABEL, heading.text)}
-        groups = [heading for heading in headings if heading.at in done or re.fullmatch(_ORDER, heading.text)]
-        named = [replace(h, name=Named(str(n), h.text, strong=True, unit="")) for n, h in enumerate(groups, 1)]
-        is_order = len(named) > max(1, len(done))
-        if is_order and (places := plain_places(lines, named, headings_beside(lines, named), done)):
-            yield plain_reading("order headings", places)
 
 
 def read_steps(lines: Lines) -> Iterator[Reading]:
@@ -94,9 +74,7 @@ def headings_beside(lines: Lines, sections: Sequence[Heading]) -> list[Heading]:
     return [h for h in above if bisect_left(firsts, h.at) == bisect_left(firsts, h.end)]
 
 
-def plain_places(
-    lines: Lines, sections: Sequence[Heading], others: Iterable[Heading], done: Container[int] = ()
-) -> tuple[Place, ...]:
+def plain_places(lines: Lines, sections: Sequence[Heading], others: Iterable[Heading]) -> tuple[Place, ...]:
     """The sections with their lists as items; none if one has no list, others have some, or work may be done."""
     beside = reading.lines_beside_work(lines)
     others = (other for other in others if other.at not in beside and not reading.is_measure(other.text))
@@ -107,8 +85,8 @@ def plain_places(
     for place, section in zip(reading.section_places(lines, sections), sections, strict=True):
         entries = [e for e in marks_within(lines.entries, place.first, place.end) if e.at not in beside]
         entries = [e for e in entries if e.indent < 2 and not STATUS_LINE.match(lines.texts[e.at])]
-        is_listed = place.first in done or (entries and all(re.match("[✅✔☑]", e.text) for e in entries))
-        is_done = place.mark.status is Status.DONE or (bool(is_listed) and not place.spots)
+        is_listed = bool(entries) and all(re.match("[✅✔☑]", e.text) for e in entries)
+        is_done = place.mark.status is Status.DONE or (is_listed and not place.spots)
         if not entries and not place.spots and not is_done:
             return ()
         inner = marks_within(lines.headings, place.first + 1, place.end)

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from runplan.domain.plan import marks, reading
 from runplan.domain.plan.body import list_task_rows
 from runplan.domain.plan.formats import plain
-from runplan.domain.plan.marks import UNNAMED, Mark, Named, Status, id_key, read_mark, read_name
+from runplan.domain.plan.marks import UNNAMED, Mark, Named, Status, id_key, read_name
 from runplan.domain.plan.reading import Format, Place, Reading, Remark, find_sections, is_measure, section_places
 from runplan.domain.plan.scan import Entry, Heading, Lines, marks_within
 
@@ -35,7 +35,7 @@ _COUNTS_ELSE = (
 )
 _PLAN_TITLE = r"(?i)\bplans?\b|roadmap|to[ -]?do|计划|計画|계획|\bплан\b"
 #: Chapters of a document that only describes the work.
-_CHAPTER = (
+CHAPTER = (
     rf"{marks.NOT_WORK}|goal|objectiv|overview|purpose|scope|background|context|introduc|summary|architect|\bstructure|decision"
     r"|vision|stack|status|appendix|reference|concept|目标|目的|背景|概述|概要|架构|范围|现状|原则|总结|はじめに|まとめ"
     r"|objetivo|resum|alcance|ziel|übersicht|цел[ьи]|обзор|개요|목표"
@@ -110,15 +110,6 @@ def read_headings(lines: Lines) -> Iterator[Reading]:
         if sections and (unit not in marks.WEAK_UNITS or sections[0].level < 3 or _are_work(lines, sections)):
             yield _numbered_reading("headings", f"{unit.title()} headings", lines, sections, unit)
     yield from _read_series(lines)
-    # A board: the headings below columns like `## Done` and `## Planned`, whose titles are their statuses.
-    columns = [heading for heading in lines.headings if heading.level > 1 and re.fullmatch(_COLUMN, heading.text)]
-    inner = [(h, marks_within(lines.headings, h.at + 1, h.end)) for h in columns if not lines.boxes]
-    cards = {card: column for column, below in inner for card in below if card.level == column.level + 1}
-    if len(set(cards.values())) > 1:
-        board = _numbered_reading("headings", "board headings", lines, [*cards], "phase")
-        rows = zip(board.places, (read_mark(column.text) for column in cards.values()), strict=True)
-        places = (replace(p, mark=mark) if p.is_bare and mark.status is not Status.TODO else p for p, mark in rows)
-        yield replace(board, places=tuple(places))
 
 
 def _read_series(lines: Lines) -> Iterator[Reading]:
@@ -165,7 +156,7 @@ def _plain_series(lines: Lines, word: str, sections: Sequence[Heading]) -> tuple
     elif not word and not re.fullmatch(_TASK_LIST, title):
         numbers = [section.name.id for section in sections]
         is_counted = len(numbers) > 2 and numbers == [str(number) for number in range(1, len(numbers) + 1)]
-        has_chapters = any(re.search(_CHAPTER, section.name.title) for section in sections)
+        has_chapters = any(re.search(CHAPTER, section.name.title) for section in sections)
         if has_chapters or not is_counted or not re.search(_PLAN_TITLE, title):
             return ()
     return plain.plain_places(lines, sections, beside)
@@ -256,9 +247,18 @@ def read_checklist(lines: Lines) -> Iterator[Reading]:
     """The boxes that say `Phase <id>` are phases, else all at the left margin; criteria if the front matter says so."""
     if listed := named_boxes(lines):
         yield read_boxes(lines, listed)
-    elif work := _work_boxes(lines) or (_work_boxes(lines, set()) if lines.front_value("format") else []):
+    elif work := _work_boxes(lines) or _list_all_boxes(lines):
         names, remarks = reading.own_or_numbered([(box.at, box.text, read_name(box.text) or UNNAMED) for box in work])
         yield replace(read_boxes(lines, list(zip(work, names, strict=True))), unit="task", remarks=remarks)
+
+
+def _list_all_boxes(lines: Lines) -> list[Entry]:
+    """Those below headings that are no work, if all are below a heading Checklist, or the front matter wants them."""
+    above = {heading.text for box in lines.boxes if (heading := lines.heading_above(box.at))}
+    is_list = bool(above) and all(
+        re.fullmatch(r"(?i)\W*(?:(?:implementation|task) )?checklist\W*", text) for text in above
+    )
+    return _work_boxes(lines, set()) if is_list or lines.front_value("format") else []
 
 
 def read_boxes(lines: Lines, listed: Sequence[tuple[Entry, Named]], sections: Sequence[Heading] = ()) -> Reading:
