@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from runplan.adapters.git.command import Git
 from runplan.domain.errors import GitFailed
 from tests.support.repos import Repo, make_repo
 
@@ -69,6 +70,9 @@ def test_refs_are_resolved_again_and_ids_are_cached(repo: Repo) -> None:
         assert git.blob("refs/heads/main", "a.txt") == b"c\n"
         kept = git.known(f"{first}:a.txt")
         assert kept is git.known(f"{first}:a.txt")
+    with Git(repo.path / ".git", env=repo.env) as git:  # outside of a worktree, where such a path ends git
+        assert [git.known(f"{first}:{path}") for path in ("../a.txt", "./a.txt")] == [None, None]
+        assert git.blob(first, "a.txt") == b"a\n"
 
 
 def test_a_missing_object_is_looked_up_again(repo: Repo) -> None:

@@ -289,7 +289,8 @@ class Git:
 
     def object(self, name: str, *, most: int = sys.maxsize) -> Stored | None:
         """The object that `name` stands for now, or None. A file may not fit into memory: `most` bytes are kept."""
-        if "\n" in name:
+        # Outside of a worktree git ends at a path that is relative to it, as an agent may name one.
+        if "\n" in name or name.partition(":")[2].startswith(("./", "../")):
             return None
         words = self.request(*READER, words=os.fsencode(name) + b"\n").split()
         if len(words) != 3 or not words[2].isdigit():
