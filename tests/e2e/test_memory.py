@@ -6,7 +6,9 @@ import pytest
 
 from tests.support.cli import Project, a_project, fix, steps, work
 
-TAUGHT = 'return = {status = "done", summary = "did it", memory = ["Dates are UTC here."], next_steps = ["Tidy up"]}'
+LEARNED = 'memory = ["Dates are UTC here."], next_steps = ["Tidy up"]'
+TAUGHT = f'return = {{status = "done", summary = "did it", {LEARNED}}}'
+MADE = f'return = {{status = "done", artifacts = ["1.txt", "../x", "./y"], {LEARNED}}}'
 
 
 def lessons(project: Project) -> list[tuple[str, str]]:
@@ -20,11 +22,12 @@ def written(phase: str) -> str:
 @pytest.mark.promise
 def test_the_second_run_is_told_what_the_first_one_learned(tmp_path: Path) -> None:
     project = a_project(tmp_path, "1", "2", "3")
-    project.agent(steps(written("1"), TAUGHT) + fix('append = "1.txt"\ntext = "docs\\n"', TAUGHT) + work(phase="2"))
+    project.agent(steps(written("1"), MADE) + fix('append = "1.txt"\ntext = "docs\\n"') + work(phase="2"))
     assert project.start("1").code == 4
     assert "What earlier runs taught" not in project.prompts("implement")[0]
     shown = project.runplan("diff", "X").out
-    assert "Remarks of the agent:\n  Next: Tidy up\n  To remember: Dates are UTC here.\n" in shown
+    made = ("Made: 1.txt", "Made: ../x (not in the tree)", "Made: ./y (not in the tree)", "Next: Tidy up")
+    assert "\n  ".join(("Remarks of the agent:", *made, "To remember: Dates are UTC here.\n")) in shown
     assert lessons(project) == []  # it has not landed
     assert project.runplan("reject", "X", "-m", "Say it in the docs, too.").code == 4
     assert project.runplan("approve", "X").code == 0
@@ -33,7 +36,8 @@ def test_the_second_run_is_told_what_the_first_one_learned(tmp_path: Path) -> No
         ("rejection", "a person rejected work: Say it in the docs, too."),
     ]
     report = project.show("main:reports/plan-x.md")
-    assert "### Remarks of the Agent\n\n- Next: Tidy up\n- To remember: Dates are UTC here" in report
+    listed = "\n- ".join(("### Remarks of the Agent\n", *made, "To remember: Dates are UTC here"))
+    assert listed in report, "a fixer that has nothing to add leaves them"
 
     assert project.start("2", "auto").code == 0
     (told,) = project.prompts("implement")[-1:]

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from runplan.domain.plan.proposal import strip_front_matter
 from runplan.domain.run import attempt_parts as parts, events as e
 from runplan.domain.run.attempt_parts import LandingRefused
-from runplan.domain.run.dispatch import EndingKind
+from runplan.domain.run.dispatch import EndingKind, Remarks
 from runplan.domain.run.kinds import Beginning, GateAnswer, PhaseStep, Reason, Role
 from runplan.domain.run.planning_events import PlanningChosen, ProposalMade, StartQueued, StepJudged
 from runplan.domain.run.reasons import describe_refused
@@ -107,6 +107,7 @@ class WorkAttempt(Attempt, frozen=True, kw_only=True):
     complaint: str = ""  #: what is wrong with it
     cycles: tuple[str, ...] = ()  #: why each fix cycle began, with the failed items
     work: e.WorkTaken | None = None
+    remarks: Remarks = Remarks()  #: of the last writer that made some
     broken: e.RulesBroken | None = None  #: no fixer was started for it yet
     breaks: int = 0  #: how often rules were broken
     proof: parts.Proof = parts.Proof()
@@ -213,7 +214,8 @@ class WorkAttempt(Attempt, frozen=True, kw_only=True):
             case e.HandedOver():
                 return replace(attempt, handovers=(*attempt.handovers, event))
             case e.WorkTaken():
-                return replace(_add_warnings(_without_candidate(attempt), *event.lines), work=event)
+                attempt = replace(_without_candidate(attempt), work=event, remarks=event.remarks)
+                return _add_warnings(attempt, *event.lines)
             case e.RulesBroken():
                 attempt = _add_warnings(attempt, *(f"a fixer was told: {line}" for line in event.lines))
                 return replace(attempt, broken=event, breaks=attempt.breaks + 1)

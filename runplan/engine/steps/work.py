@@ -88,16 +88,13 @@ def take_work(action: Action, state: RunState, context: RunContext) -> e.Event: 
     commits = context.candidates.commits(phase.base, head)
     of_work = commits or (context.objects.commit(head),)
     hidden = () if phase.squash else _find_in_commits(phase, context, of_work, permit)
-    remarks = Remarks()
-    summary = ""
     answer = reply_of(phase.written, context)[1] if phase.written else None
-    if isinstance(answer, Return):  # a file that it names is looked for, as evidence is
-        made = []
-        for artifact in answer.remarks.artifacts:
-            is_there = is_plain(artifact.path) and context.objects.known(f"{head}:{artifact.path}") is not None
-            made.append(artifact if is_there else replace(artifact, kind="not in the tree"))
-        remarks = replace(answer.remarks, artifacts=tuple(made))
-        summary = bounded(answer.summary, LONGEST_SUMMARY)
+    remarks = answer.remarks if isinstance(answer, Return) else Remarks()
+    remarks = phase.remarks if remarks == Remarks() else remarks  # a fixer may have nothing to add
+    made = []
+    for artifact in remarks.artifacts:  # a file that is named is looked for, as evidence is
+        is_there = is_plain(artifact.path) and context.objects.known(f"{head}:{artifact.path}") is not None
+        made.append(artifact if is_there else replace(artifact, kind="not in the tree"))
     return e.WorkTaken(
         head=head,
         tree=tree,
@@ -105,8 +102,8 @@ def take_work(action: Action, state: RunState, context: RunContext) -> e.Event: 
         files=tuple(change.path for change in changes),
         squash=bool(hidden) or any(commit.message.startswith(_wip_subject(phase, context)) for commit in commits or ()),
         lines=tuple(f"one commit lands instead of single ones, in which {finding}" for finding in hidden[:NAMED]),
-        remarks=remarks,
-        summary=summary,
+        remarks=replace(remarks, artifacts=tuple(made)),
+        summary=bounded(answer.summary, LONGEST_SUMMARY) if isinstance(answer, Return) else "",
     )
 
 
