@@ -141,6 +141,11 @@ def _start(launch: Launch) -> tuple[int, int, list[int]]:
             os.set_blocking(talk, False)
         else:
             stdin = os.open(launch.stdin or os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+            if launch.stdin and sys.platform == "linux":  # a copy: what is open can be opened again, to write
+                with open(stdin, "rb") as prompt:
+                    stdin = os.memfd_create("prompt")
+                    os.write(stdin, prompt.read())
+                os.lseek(stdin, 0, os.SEEK_SET)
         stack.callback(os.close, stdin)
         pipes = []
         for _ in (*STREAMS, *launch.logs):
