@@ -110,6 +110,7 @@ class Place:
         self.git = self.repo.path / ".git"
         self.lanes = self.git / "runplan/lanes"
         self.trees = place / "trees"
+        self.shown = dict[Path, Path]()
         for path in (*self.own, self.lanes / "b.git", self.trees / "b", self.home):
             path.mkdir(parents=True)
 
@@ -126,7 +127,8 @@ class Place:
         is_judge: bool = False,
     ) -> tuple[str, ...]:
         env = {"PATH": os.environ["PATH"], "HOME": str(self.home), **variables}
-        box = Bubblewrap(shutil.which("bwrap") or "", env, (self.linked, self.git, self.trees))
+        needed = (self.linked, self.git, self.trees)
+        box = Bubblewrap(shutil.which("bwrap") or "", env, needed, self.shown, self.git / "runplan")
         scratch = self.own[2].parent / SCRATCH
         for folder in TEMPORARY.values():
             (scratch / folder).mkdir(parents=True, exist_ok=True)
@@ -317,6 +319,48 @@ def test_the_key_of_links_and_the_settings_of_the_user_cannot_be_read(place: Pla
     (keys / "later.key").write_text("secret")
     (place.own[0] / "go").touch()
     assert process.communicate(timeout=PATIENCE_S)[0] == b""
+
+
+def test_a_token_stays_hidden_when_the_user_configures_git_meanwhile(place: Place) -> None:
+    """Git replaces the file by a rename, which takes away what is mounted over it."""
+    place.repo.git("config", "remote.origin.url", "https://u:token@example.org/x")
+    place.shown[place.git / "config"] = place.home / "copy"
+    (place.home / "copy").write_text("[core]\n")
+    wait = "touch made; until test -e go; do sleep 0.01; done"
+    look = f"{wait}; cat '{place.git}/config'; git -C '{place.git}' rev-list --all"
+    process = subprocess.Popen(place.wrap("sh", "-c", look), stdout=subprocess.PIPE, text=True)
+    until((place.own[0] / "made").exists)
+    place.repo.git("config", "user.name", "New")
+    (place.own[0] / "go").touch()
+    assert process.communicate(timeout=PATIENCE_S)[0] == f"[core]\n{place.repo.head()}\n"
+
+
+def test_a_process_can_lock_neither_the_journal_nor_a_lock_of_runplan(place: Place) -> None:
+    """A file that can be read can be locked."""
+    state = place.git / "runplan"
+    for name in ("journal.db", "journal.db-shm", "landing.flock", "locks/x", "dispatch/r1.2/lock", "gitconfig"):
+        (state / name).parent.mkdir(parents=True, exist_ok=True)
+        (state / name).touch()
+    found = place.run(f"cd '{state}' && find . -type f ! -path '*/scratch/*'; ls dispatch")
+    assert found == "./gitconfig\nr1.1\n"
+
+
+def test_a_socket_that_can_be_read_cannot_be_connected_to(place: Place) -> None:
+    connect = f"import socket; socket.socket(socket.AF_UNIX).connect('{place.home}/x/a server')"
+    script = f'{sys.executable} -c "{connect}" 2>/dev/null && echo connected'
+    (place.home / "x").mkdir()
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(place.home / "x/a server"))
+        server.listen()
+        assert place.run(script) == ""
+        assert place.run(script, HomeUse(mounts=(f"{place.home}/x",))) == "connected\n"
+
+
+def test_the_prompt_is_a_copy_that_the_process_may_change(on: Stage) -> None:
+    (on.path / "prompt").write_text("work\n")
+    dispatch = sandboxed_sh(on, "cat; echo other >/proc/self/fd/0", stdin=str(on.path / "prompt"))
+    assert on.outcome(dispatch).code == 0
+    assert (on.path / "prompt").read_text() == "work\n"
 
 
 def test_the_keys_to_the_database_of_a_fleet_cannot_be_read(place: Place) -> None:

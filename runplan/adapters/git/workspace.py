@@ -24,6 +24,7 @@ from runplan.adapters.git.config import (
     read_listing,
 )
 from runplan.adapters.git.repository import COPY, Checkouts, global_files
+from runplan.adapters.sandbox.bubblewrap import GIT_CONFIG
 from runplan.adapters.store.files import DRAFT, file_lock, first_line, make_below, publish, read_file, sweep_leftovers
 from runplan.domain.errors import GitFailed, RefusedEarly
 from runplan.domain.gitfacts import Oid
@@ -36,7 +37,6 @@ KEEP = "runplan"  #: the content of our `.keep` files begins so
 LANDING_KEEP = f"{KEEP} landing"
 MOST_NAMES = 1000
 NO_BRANCH = "ref: refs/heads/none"  #: the HEAD of a bare repository
-GIT_CONFIG = "gitconfig"  #: the global configuration of agents, checks and scripts
 _COPIED = ("shallow", "info/exclude", "info/attributes")
 #: Files of configuration in the common directory: of the repository, its worktrees and submodules, and our copy.
 _CONFIGS = (
@@ -191,6 +191,11 @@ class Workspace:
     def filters(self) -> list[str]:
         keys = (key.removeprefix("filter.") for key, _ in self._config if key.startswith("filter."))
         return sorted({key.rpartition(".")[0] for key in keys})
+
+    @property
+    def filter_commands(self) -> list[tuple[str, str]]:
+        pairs = ((key, value) for key, value in self._config if key.startswith("filter.") and value)
+        return [(key, value) for key, value in pairs if key.endswith((".clean", ".smudge", ".process"))]
 
     def replace_filters(self, command: str) -> dict[str, str]:
         """Variables with which git runs `command` instead of them, in a repository that has none; {} is the number."""

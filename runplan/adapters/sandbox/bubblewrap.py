@@ -14,7 +14,7 @@ from runplan.adapters.sandbox import forward
 from runplan.adapters.sandbox.home import HomeMounts, list_programs
 from runplan.adapters.sandbox.proxy import SOCKET
 from runplan.adapters.sandbox.view import HomeUse, Obstacle, Sandbox, View, is_below
-from runplan.adapters.store.files import make_below, remove_directory
+from runplan.adapters.store.files import make_below, read_file, remove_directory
 from runplan.domain.run.dispatch import TEMPORARY
 from runplan.domain.text import counted
 
@@ -34,6 +34,8 @@ _BASE = (
     *(("--ro-bind", "/proc/sys", "/proc/sys") if os.geteuid() == 0 else ()),  # settings of the kernel
     *("--size", str(SHARED_MEMORY), "--tmpfs", "/dev/shm"),  # noqa: S108
 )
+MADE = ("lanes", "proof", "lent", "seen", "handover")  #: folders in runplan's own directory that may be made later
+GIT_CONFIG = "gitconfig"  #: there, the global configuration of git for agents, checks and scripts
 COPIED = "/run/copied-"  #: the originals of files that a program replaces
 #: Makes links (-s) and copies (-p) that are not there, then executes a command. An empty file is an old mount point.
 #: The first argument is a home, or "": the files there were left by set-up, and are removed.
@@ -58,6 +60,7 @@ class Bubblewrap(Sandbox, frozen=True):
     env: Mapping[str, str]
     needed: tuple[Path, ...] = ()  #: places that stay readable wherever they lie: repository, checkouts, worktrees
     shown: Mapping[Path, Path] = {}  #: files that hold a secret, with the copy without it that is shown instead
+    state: Path | None = None  #: runplan's own directory
 
     def wrap(self, command: Sequence[str], view: View) -> tuple[str, ...]:
         program = str(view.cwd / command[0]) if "/" in command[0] else command[0]
@@ -78,15 +81,16 @@ class Bubblewrap(Sandbox, frozen=True):
         below = dict(enumerate(resolve_paths(view.layers), 1))
         if view.drops_home and view.home:
             below[0] = os.path.realpath(view.home / "home")
-        if not below:
-            return _call(self.program, words)
-        namespace = _find_namespace()  # in which the layers are made
-        how = "overlay" if namespace and not view.is_copy else "copy"
+        namespace = _find_namespace()  # in which the layers are made; later mounts of the machine do not get into it
         # In a user namespace of its own the process would be root.
         ids = ("--unshare-user", "--uid", str(os.geteuid()), "--gid", str(os.getegid())) if "-r" in namespace else ()
+        sockets = list_sockets((*TEMPORARY, *view.uses.mounts)) if namespace else ()
+        if not below:
+            return (*namespace, *_call(self.program, (*ids, *words), sockets=sockets))
+        how = "overlay" if namespace and not view.is_copy else "copy"
         pairs = (word for number, path in below.items() for word in (str(number), path))
         layers = str(_layer(view, 0).parents[1])
-        return (*namespace, *_call(self.program, (*ids, *words), layers, how, *pairs))
+        return (*namespace, *_call(self.program, (*ids, *words), layers, how, *pairs, sockets=sockets))
 
     def _private(self, entries: HomeMounts, view: View) -> Iterator[tuple[str, ...]]:
         """Temporary files, and the private home with what is readable of the real one mounted into it."""
@@ -142,10 +146,12 @@ class Bubblewrap(Sandbox, frozen=True):
             yield ("--bind", str(_layer(view, number)), place)
         for name in entries.shared:
             yield ("--bind-try", os.path.realpath(entries.path / name), str(Path(home) / name))
-        for file, copy in self.shown.items():
-            yield ("--ro-bind-try", str(copy), os.path.realpath(file))
+        parts = dict(list_parts(self.shown, self.state, view))
+        for path, source in parts.items():
+            yield ("--ro-bind-try", source, path) if source else ("--tmpfs", path)
         for path in (*entries.hidden, *entries.list_below(shown)):
             yield ("--tmpfs", path) if Path(path).is_dir() else ("--ro-bind", EMPTY_FILE, path)
+        yield from (("--remount-ro", path) for path, source in parts.items() if not source)
 
     def _variables(self) -> Iterator[str]:
         yield from ("--unsetenv", "TMPDIR", "--setenv", "XDG_RUNTIME_DIR", "/run")
@@ -188,10 +194,16 @@ def describe_view(env: Mapping[str, str], tests: HomeUse) -> tuple[str, ...]:
     )
 
 
-#: Makes layers, then executes bubblewrap. Arguments: rules of seccomp; for layers their directory, overlay or copy, the
-#: number and the directory below each; "--", the program and its arguments. A descriptor that is open is a log.
+#: Hides sockets, makes layers, then executes bubblewrap. Arguments: rules of seccomp, an empty file, the sockets, "--";
+#: for layers their directory, overlay or copy, the number and the directory below each; "--", the program and its
+#: arguments. A descriptor that is open is a log.
 _CALL = """
-rules=$1; shift
+rules=$1 empty=$2; shift 2
+while [ "$1" != -- ]; do
+    command -p mount --bind "$empty" "$1" 2>/dev/null
+    shift
+done
+shift
 [ "$1" = -- ] || { place=$1 how=$2; shift 2; }
 while [ "$1" != -- ]; do
     command -p mkdir -p "$place/$1" && cd "$place/$1" && command -p mkdir upper work merged || exit 1
@@ -213,8 +225,15 @@ def _layer(view: View, number: int) -> Path:
     return view.scratch / "layers" / str(number) / "merged"
 
 
-def _call(program: str, words: Sequence[str], *layers: str) -> tuple[str, ...]:
-    return ("/bin/sh", "-c", _CALL, "sh", _RULES, *layers, "--", program, *words)
+def _call(program: str, words: Sequence[str], *layers: str, sockets: Iterable[str] = ()) -> tuple[str, ...]:
+    return ("/bin/sh", "-c", _CALL, "sh", _RULES, EMPTY_FILE, *sockets, "--", *layers, "--", program, *words)
+
+
+def list_sockets(without: Iterable[str]) -> list[str]:
+    """The sockets of servers on this machine. A process could connect to one that it can only read."""
+    lines = (read_file(Path("/proc/net/unix")) or b"").splitlines()[1:]
+    paths = {os.fsdecode(line.split(None, 7)[7]) for line in lines if line.count(b" /")}
+    return sorted(path for path in paths if path.startswith("/") and not is_below(path, without))
 
 
 @cache
@@ -224,6 +243,30 @@ def _find_namespace() -> tuple[str, ...]:
     command = (unshare, *([] if os.geteuid() == 0 else ["-r"]), "-m")
     works = unshare and run_program((*command, "/bin/true"), {}, within_s=PROBE_S)[0] == 0
     return command if works else ()
+
+
+def list_parts(shown: Mapping[Path, Path], state: Path | None, view: View) -> Iterator[tuple[str, str]]:
+    """Places in git's directory with what is mounted there, "" for memory: copies of `shown`; no journal, no locks.
+
+    A mount over a file vanishes when a program outside replaces the file, so its folder is put together from its other
+    entries. A process that reads the journal or a lock could lock it, and nobody else could.
+    """
+    copies = {os.path.realpath(file): str(copy) for file, copy in shown.items()}
+    if state is None or not state.is_dir():
+        yield from copies.items()
+        return
+    hidden = ("locks", "dispatch") if view.scratch else ("locks",)  # a script writes files of a dispatch to a worktree
+    own, common_dir = os.path.realpath(state), os.path.realpath(state.parent)
+    yield from ((file, copy) for file, copy in copies.items() if not is_below(file, [common_dir]))
+    folders = {os.path.realpath(Path(file).parent) for file in copies if is_below(file, [common_dir])}
+    for folder in sorted({*folders, own}):
+        yield folder, ""
+        for entry in os.scandir(folder):
+            is_needed = entry.is_dir() and entry.name not in hidden if folder == own else not Path(entry).is_socket()
+            if is_needed or entry.name == GIT_CONFIG or entry.path in copies:
+                yield entry.path, copies.get(entry.path, entry.path)
+    for place in (*(state / name for name in MADE), *((view.scratch.parent,) if view.scratch else ())):
+        yield str(place), str(place)
 
 
 def resolve_paths(paths: Iterable[Path]) -> tuple[str, ...]:

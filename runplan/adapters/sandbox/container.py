@@ -16,7 +16,15 @@ from msgspec import Struct
 
 from runplan.adapters import processes
 from runplan.adapters.sandbox import forward
-from runplan.adapters.sandbox.bubblewrap import COPIED, EMPTY_FILE, KEPT, SHARED_MEMORY, prepare_home, resolve_paths
+from runplan.adapters.sandbox.bubblewrap import (
+    COPIED,
+    EMPTY_FILE,
+    KEPT,
+    SHARED_MEMORY,
+    list_parts,
+    prepare_home,
+    resolve_paths,
+)
 from runplan.adapters.sandbox.home import HomeMounts
 from runplan.adapters.sandbox.proxy import SOCKET
 from runplan.adapters.sandbox.view import Sandbox, View
@@ -31,7 +39,7 @@ MOST_PROCESSES = 32768  #: that podman lets a container have
 MOST_FILES = 1 << 20  #: that the kernel lets a process have open, usually
 _LABEL = "runplan"  #: of a container; its value is the repository's directory of private homes
 _KERNEL = {"podman": "{{.Host.Kernel}}", "docker": "{{.KernelVersion}}"}
-#: Runs the engine. Arguments: engine, host, and the folder of /run; the place and the copy of each directory that is
+#: Runs the engine. Arguments: engine, host, and a folder for FIFOs; the place and the copy of each directory that is
 #: copied; "--", and the further words of `run`. The container gets the variables of this process, except for those that
 #: describe this machine. A log is a FIFO in it, since not every engine passes descriptors on.
 _RUN = rf"""
@@ -47,12 +55,13 @@ names=$(command -p env | command -p sed -n '/^PATH=/d; /^SHELL=/d; /^TMPDIR=/d; 
 number=0 inside=
 for log in ${LOGS}; do
     number=$((number + 1)) inside="$inside /run/log-$number"
-    command -p mkfifo "$folder/log-$number" || exit 1
-    command -p cat "$folder/log-$number" >"$log" &
+    command -p mkfifo "$folder/$number" || exit 1
+    command -p cat "$folder/$number" >"$log" &
+    set -- "--volume=$folder/$number:/run/log-$number" "$@"
 done
 "$engine" ${{host:+-H "$host"}} run $names --env="{LOGS}=$inside" "$@"
 code=$?
-while [ "$number" -gt 0 ]; do : <>"$folder/log-$number"; number=$((number - 1)); done # one that nobody has opened
+while [ "$number" -gt 0 ]; do : <>"$folder/$number"; number=$((number - 1)); done # one that nobody has opened
 wait
 exit $code
 """
@@ -87,6 +96,7 @@ class Container(Sandbox, frozen=True):
     owner: str = ""  #: of its containers: the directory of the private homes
     needed: tuple[Path, ...] = ()  #: places that are readable: repository, checkouts, worktrees
     shown: Mapping[Path, Path] = {}  #: files that hold a secret, with the copy without it that is shown instead
+    state: Path | None = None  #: runplan's own directory
 
     def wrap(self, command: Sequence[str], view: View) -> tuple[str, ...]:
         entries = HomeMounts(self.env, view.uses)
@@ -121,7 +131,7 @@ class Container(Sandbox, frozen=True):
         if not isinstance(view.network, str):
             inside += ("python3", "-I", "-S", forward.__file__, f"/run/{SOCKET}", ",".join(view.network))
         inside += command
-        folder = str(view.scratch / TEMPORARY["/run"]) if view.scratch else ""
+        folder = str(view.scratch) if view.scratch else ""
         pairs = (word for pair in copies.items() for word in pair)
         first = ("/bin/sh", "-c", _RUN, "sh", self.engine.program, self.engine.host, folder, *pairs, "--")
         return (*first, *words, "--entrypoint=/bin/sh", self.image, "-c", _INIT, "sh", *inside)
@@ -175,8 +185,9 @@ class Container(Sandbox, frozen=True):
             yield target or source, (source, f":{mode or 'ro'}")
         for number, place in enumerate(resolve_paths(view.layers), 1):
             yield place, self._drop(place, number, view, copies)
-        for file, copy in self.shown.items():
-            yield os.path.realpath(file), (str(copy), ":ro")
+        for place, source in list_parts(self.shown, self.state, view):
+            if not source or Path(source).exists():
+                yield place, (source, ":ro" if source else "")
         for path in entries.list_below(needed):
             yield path, ("", "") if Path(path).is_dir() else (EMPTY_FILE, ":ro")
         yield from ((path, (path, "")) for path in resolve_paths(view.writable))

@@ -19,6 +19,7 @@ class Places(Struct, frozen=True):
     needed: tuple[Path, ...]  #: readable wherever they lie: repository, checkout, worktrees
     shown: Mapping[Path, Path] = {}  #: files that hold a secret, with the copy without it that is shown instead
     image: str = ""  #: the id of the image of containers
+    state: Path | None = None  #: runplan's own directory, whose journal and locks are absent
 
 
 def is_used(mode: str, env: Mapping[str, str]) -> bool:
@@ -28,9 +29,10 @@ def is_used(mode: str, env: Mapping[str, str]) -> bool:
 def open_sandbox(mode: str, env: Mapping[str, str], places: Places, settings: ContainerSettings) -> Sandbox:
     if mode == CONTAINER:
         owner = str(places.homes)
-        return Container(find_engine(settings, env), places.image, settings, env, owner, places.needed, places.shown)
+        own = (env, owner, places.needed, places.shown, places.state)
+        return Container(find_engine(settings, env), places.image, settings, *own)
     if is_used(mode, env):
-        return Bubblewrap(find_program(env) or "bwrap", env, places.needed, places.shown)
+        return Bubblewrap(find_program(env) or "bwrap", env, places.needed, places.shown, places.state)
     return Sandbox()
 
 

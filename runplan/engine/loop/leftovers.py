@@ -43,7 +43,8 @@ def collect_leftovers(
     workspace.prepare()
     try:
         needed = (context.root, context.common_dir, workspace.root)
-        places = Places(workspace.homes, needed, workspace.hide_secrets(), prepare_image(context, may_be_old=True))
+        image = prepare_image(context, may_be_old=True)
+        places = Places(workspace.homes, needed, workspace.hide_secrets(), image, context.state)
         agents = Agents(context.settings.agents, root=root, plan="", run="", caller=context.env, places=places)
         removal = Removal(Zones(workspace, agents.confine, env=agents.script_env), targets=context.targets)
         active = set(_in_use(store, str(context.root), context.state))

@@ -104,7 +104,7 @@ def make_run_context(
         caller=context.env,
         tests=context.settings.tests,
         trial=context.settings.trial,
-        places=Places(workspace.homes, needed, workspace.hide_secrets(), prepare_image(context)),
+        places=Places(workspace.homes, needed, workspace.hide_secrets(), prepare_image(context), context.state),
         git_config=workspace.agent_config,
     )
     agents.remove_leftovers(opened.dispatches.list_live)
