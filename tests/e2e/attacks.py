@@ -178,6 +178,9 @@ PROGRAMS = {
     'for k in filter.x.clean filter.x.smudge core.sshCommand core.fsmonitor; do git config $k "$evil"; done',
     "edits the script of a filter": WORK
     + 'printf \'touch "%s/pwned"; cat\\n\' "$user" >tools/filter.sh; echo b >a.dat; git add .; git commit -qm Filter',
+    "edits the script of a filter that changes what lands beside": WORK
+    + "printf 'for f in %s/.git/runplan-swap/new/*.txt; do test ! -f $f || echo x >>$f; done; cat\\n' \"$user\" \\\n"
+    + "  >tools/filter.sh; echo '* filter=rel' >.gitattributes; git add .; git commit -qm Filter",
     "sets core.hooksPath": WORK + 'mkdir "$HOME/h"; cp "$evil" "$HOME/h/post-index-change"\n'
     'cp "$evil" "$HOME/h/pre-auto-gc"; git config core.hooksPath "$HOME/h"',
     "includes a configuration": WORK
@@ -508,6 +511,7 @@ NEEDS_SANDBOX = frozenset(
         *DIRECT,
         *HOME,
         "edits the script of a filter",
+        "edits the script of a filter that changes what lands beside",
         "lands a program git in a directory on PATH",
         "plans and writes the user's checkout",
         "reads tokens from processes",

@@ -145,11 +145,13 @@ def test_an_attack_has_no_effect_outside_and_an_honest_start_lands(project: Proj
         return
 
     play(project, WORK)
+    (project.path / "pwned").unlink(missing_ok=True)  # the user's own git may run the filter
     anew = ("retry", "X", "1", "--fresh") if attack.command[0] == "start" else START
     honest = project.start("2", "auto") if is_landed else project.runplan(*anew)
 
     assert honest.code == 0, honest.err
     assert not (project.path / "pwned").exists()
+    assert project.repo.git(*plain, "--no-optional-locks", "status", "--porcelain") == ""
     assert project.landed()[-1] == ("2" if is_landed else "1")
     project.repo.git("fsck", "--strict")
 

@@ -9,6 +9,7 @@ directory away. No process of an agent may live during these calls.
 
 import os
 import re
+import shlex
 import subprocess
 import threading
 import time
@@ -29,6 +30,7 @@ from runplan.adapters.git.command import (
     Env,
     Git,
     borrowing,
+    configured,
     is_readable,
     one_line,
     scrubbed,
@@ -207,27 +209,42 @@ class Zones:
         with process, CALLS.bounded(process, state=self.workspace.state):
             yield SandboxScript(process)
 
-    def converting(self, cwd: Path, box: Path, *, writable: Sequence[Path] = (), git_dir: Path | None = None) -> Git:
-        """Git for files of the user's, or of a worktree of ours; `box` is for temporary files."""
-        # A filter that converts them may be a script that an agent has edited, so it runs in the sandbox. git-lfs reads
-        # the user's large files through an alternate.
-        user, store = self.workspace.user, self.workspace.lfs_store
-        if not self.workspace.filters:
+    def converting(self, cwd: Path, box: Path, *, git_dir: Path | None = None) -> Git:
+        """Git for a checkout of the user's, or for a worktree and one filter; `box` is for temporary files."""
+        # A filter may be a script that an agent has edited, so it runs in the sandbox. For a checkout, whose files,
+        # index and refs git has to write, each filter has a sandbox of its own and can write none of them.
+        user, filters = self.workspace.user, self.workspace.filters
+        if not filters:
             return user.at(cwd)
-        lender = box / "lender/objects"
-        lender.mkdir(parents=True)
-        if store is not None:
-            lender.with_name("lfs").symlink_to(store.parent)
+        if git_dir:
+            return Git(
+                user.cwd,  # beside which no git is taken
+                env={**self.env, **self.workspace.agent_config},
+                options=(f"--git-dir={git_dir}", f"--work-tree={cwd}"),
+                confine=lambda argv: self._confine_filter(argv, cwd, box),
+            )
+        options = list[str]()
+        for number, (key, line) in enumerate(self.workspace.filter_commands):
+            script = box / f"filter-{number}.sh"
+            file = "" if key.endswith(".process") else " %f"
+            if file:  # git replaces %f by a quoted path
+                line = line.replace("%%", "\0").replace("%f", '"$1"').replace("\0", "%")
+            words = self._confine_filter(("/bin/sh", "-c", line, "sh"), cwd, script.with_suffix(""))
+            script.write_text(f'exec {shlex.join(words)} "$@"\n', encoding="utf-8", errors="surrogateescape")
+            named = shlex.quote(str(script))
+            options += ("-c", f"{key}=/bin/sh {named.replace('%', '%%') if file else named}{file}")
         selected = {name: user.env[name] for name in CONFIGURING if name in user.env}
-        own = (f"--git-dir={git_dir}", f"--work-tree={cwd}") if git_dir else ()
-        prefix = ("/usr/bin/env", *(f"{name}={value}" for name, value in borrowing(lender).items()))
-        return Git(
-            cwd,
-            env={**self.env, **(self.workspace.agent_config if git_dir else selected)},
-            options=(*own, "-c", f"lfs.storage={box / 'lfs'}", "-c", "lfs.skipdownloaderrors=true"),
-            confine=lambda argv: self.confine([*prefix, *argv], cwd, (box, *writable)),
-            common_dir=None if git_dir else user.common_dir,
-        )
+        return Git(cwd, env={**self.env, **selected}, options=options, common_dir=user.common_dir)
+
+    def _confine_filter(self, argv: Sequence[str], cwd: Path, box: Path) -> Sequence[str]:
+        lender = box / "lender/objects"  # git-lfs reads the user's large files through an alternate
+        if not lender.exists():
+            lender.mkdir(parents=True)
+            if (store := self.workspace.lfs_store) is not None:
+                lender.with_name("lfs").symlink_to(store.parent)
+        env = borrowing(lender) | configured(f"lfs.storage={box / 'lfs'}", "lfs.skipdownloaderrors=true")
+        words = ("/usr/bin/env", *(f"{name}={value}" for name, value in env.items()), *argv)
+        return self.confine(words, cwd, (box,))
 
     def hurry(self) -> None:
         """Let no hand-over delay the end of a run that is stopped; the files stay in the worktree."""

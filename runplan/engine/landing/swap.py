@@ -281,7 +281,7 @@ class Swap:
         self._box.path.mkdir()
         (self._files / "new").mkdir(parents=True)
         if self._zones:
-            self._converting = self._zones.converting(self._root, self._box.path, writable=(self._files,))
+            self._converting = self._zones.converting(self._root, self._box.path)
         if self._index.exists():
             # With its times: git checks the content of a file that is as young as the index.
             shutil.copy2(self._index, self._box.index)
