@@ -14,7 +14,7 @@ from msgspec import Struct
 from runplan.adapters.git.command import ANY, CALLS, Git, Ran, configured
 from runplan.adapters.git.repository import pull_command, remove_stale_lock
 from runplan.adapters.store.files import lock_descriptor, make_below
-from runplan.domain.errors import GitFailed, RefusedEarly, Unreachable
+from runplan.domain.errors import GitFailed, RefusedEarly, TokenRefused, Unreachable
 from runplan.domain.gitfacts import Oid
 from runplan.domain.names import HEADS
 from runplan.domain.text import bounded, command, plain
@@ -160,9 +160,11 @@ class Remote:
                     remove_stale_lock(self.common_dir / lock, since_ns=os.fstat(fd).st_mtime_ns)
             os.pwrite(fd, b"running\n", 0)
             # With mirror on, git would push every ref by force.
-            sign_in = (f"remote.{self.name}.mirror=false", *(self._sign_in() if self._sign_in else ()))
+            sign_in = self._sign_in() if self._sign_in else ()
             env = {name: self._caller[name] for name in PASSED if name in self._caller}
-            env |= configured(*(f"include.path={file}" for file in included), *_SETTINGS, *sign_in)
+            env |= configured(
+                *(f"include.path={file}" for file in included), *_SETTINGS, f"remote.{self.name}.mirror=false", *sign_in
+            )
             if not self._has_own_ssh:
                 env["GIT_SSH_COMMAND"] = SSH
             ran = git.run(*args, env=env, ok=ANY, timeout_s=self._timeout_s, fds=(fd,), among=CALLS)
@@ -175,6 +177,8 @@ class Remote:
                 path.unlink(missing_ok=True)
                 with suppress(OSError):
                     path.parent.rmdir()
+        if ran.code and sign_in and re.search(_CREDENTIALS, ran.err):
+            raise TokenRefused(f"cannot run git {args[0]} on {self.name}: the token has expired or was revoked (401)")
         return ran
 
 
