@@ -163,7 +163,8 @@ def test_the_conversation_is_read_with_threads_and_without_what_was_withdrawn(fo
     hub.review(1, "Please rename it.")
     hub.review(1, "No.", state="DISMISSED")
     hub.review(1, "Soon.", state="PENDING")
-    first = hub.review(1, "Why?", path="b.txt", line=1)
+    first = hub.review(1, "Why?", path="b.txt", line=3)
+    hub.pulls[1].comments[-1]["start_line"] = 1
     hub.review(1, "Yes, why?", thread=first, by="bob")
     hub.review(1, "Old.", path="b.txt")
     hub.pulls[1].comments[-1]["user"] = None  # of an account that was deleted
@@ -171,8 +172,8 @@ def test_the_conversation_is_read_with_threads_and_without_what_was_withdrawn(fo
     found = [(one.author, one.place, one.thread, one.text) for one in forge.read_activity(1, hub.tip("work")).messages]
     assert found == [
         ("reviewer", "", "", "Please rename it."),
-        ("reviewer", "b.txt:1", str(first), "Why?"),
-        ("bob", "b.txt:1", str(first), "Yes, why?"),
+        ("reviewer", "b.txt:1-3", str(first), "Why?"),
+        ("bob", "b.txt:1-3", str(first), "Yes, why?"),
         ("ghost", "b.txt", str(first + 2), "Old."),
     ]
 

@@ -47,7 +47,7 @@ query(
       reviewThreads(first: 100, after: $reviewThreads) {
         pageInfo { hasNextPage endCursor }
         nodes {
-          isResolved path line
+          isResolved path startLine line
           root: comments(first: 1) { nodes { fullDatabaseId } }
           comments(last: 100) { nodes { fullDatabaseId state body createdAt author { login } } }
         }
@@ -236,7 +236,8 @@ def to_messages(pages: Sequence[Node]) -> tuple[m.PullMessage, ...]:
         if review["state"] not in WITHDRAWN and not is_empty:
             messages.append(_to_message("review", review, is_approval=review["state"] == "APPROVED"))
     for thread in (node for pull in pulls for node in list_nodes(pull, "reviewThreads") if not node["isResolved"]):
-        place = f"{thread['path']}:{thread['line']}" if thread["line"] else thread["path"]  # the line may have changed
+        first = f"{thread['startLine']}-" if thread["startLine"] else ""
+        place = f"{thread['path']}:{first}{thread['line']}" if thread["line"] else thread["path"]  # it may have changed
         roots = [node["fullDatabaseId"] for node in list_nodes(thread, "root")]
         comments = (node for node in list_nodes(thread, "comments") if node["state"] not in WITHDRAWN)
         messages += [_to_message("line", node, place=place, thread=f"{roots[0]}") for node in comments]

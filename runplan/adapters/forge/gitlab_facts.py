@@ -72,12 +72,13 @@ def to_messages(
         position = note.get("position") or {}
         path = position.get("new_path") or position.get("old_path") or ""
         line = position.get("new_line") or position.get("old_line")
+        first = ((position.get("line_range") or {}).get("start") or {}).get("new_line") or line
         message = m.PullMessage(
             id=f"{'line' if path else 'comment'} {note['id']}",
             author=user_name(note["author"]),
             text=note["body"] or "",
             changed=to_seconds(note["updated_at"]),
-            place=f"{path}:{line}" if line else path,
+            place=f"{path}:{line if first == line else f'{first}-{line}'}" if line else path,
             thread=thread if path else "",
         )
         shown.append(message)

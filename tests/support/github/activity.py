@@ -54,6 +54,7 @@ def _threads(hub: Hub, pull: Pull) -> list[dict[str, Any]]:
             {
                 "isResolved": root["id"] in pull.resolved,
                 "path": root["path"],
+                "startLine": root.get("start_line"),  # docs.github.com/en/graphql/reference/objects
                 "line": root["line"] or None,
                 "root": {"nodes": [{"fullDatabaseId": f"{root['id']}"}]},
                 "comments": {"nodes": [_said(hub, one) | {"state": "SUBMITTED"} for one in said[-PAGE:]]},
