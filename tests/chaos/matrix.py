@@ -1,7 +1,7 @@
 """The kill matrix: every kind of kill point that the scenes pass, once for each runner and way of landing.
 
-A point is a journal transaction, a git child, a ref update, a rename of the landing or the start of a dispatch, before
-and after it happens. Two points are of the same kind when the step and the call site are the same.
+A point is a journal transaction, a git child, a ref update, a rename of the landing, a write to a forge or the start of
+a dispatch, before and after it happens. Two points are of the same kind when the step and the call site are the same.
 """
 
 import queue

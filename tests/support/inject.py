@@ -1,8 +1,8 @@
 """Kill points, holds, faults and a clock for a started command, set from outside of the product's code.
 
-A point is a journal transaction, a git child, a ref update, a rename of the landing or the start of a dispatch, each
-before and after it happens. Python's audit events, the SQLite connection and `subprocess.Popen` announce them. The
-product contains no test hook, and new code is watched like the rest.
+A point is a journal transaction, a git child, a ref update, a rename of the landing, a write to a forge or the start of
+a dispatch, each before and after it happens. Python's audit events, the SQLite connection, `subprocess.Popen` and the
+HTTP connection announce them. The product contains no test hook, and new code is watched like the rest.
 
 `python -c RUN ARGUMENTS…` is the installed command with what the environment asks for.
 """
@@ -20,6 +20,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from http.client import HTTPConnection
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -47,7 +48,7 @@ _CHANGED = re.compile(r"(?:INSERT INTO|UPDATE|DELETE FROM) (\w+)")
 #: Modules through which every call goes; the caller is the call site.
 _SHARED = (
     *("git/command", "store/sql", "store/postgres", "store/journal", "store/files"),
-    *("landing/swap.put", "loop/advance"),
+    *("landing/swap.put", "loop/advance", "forge/retry", "forge/github_calls"),
 )
 
 
@@ -211,6 +212,7 @@ class _Points:
             self._watch_fleet()
         self._watch_children()
         self._watch_syncs()
+        self._watch_forge()
 
     def passed(self, when: str, kind: str, what: str, child: int = 0) -> str:
         if getattr(self._own, "busy", False) or os.getpid() != self._pid:
@@ -331,6 +333,27 @@ class _Points:
 
         subprocess.Popen._execute_child = execute_child  # type: ignore[attr-defined]
         subprocess.Popen._handle_exitstatus = handle_exitstatus  # type: ignore[attr-defined]
+
+    def _watch_forge(self) -> None:
+        points = self
+        put, read = HTTPConnection.putrequest, HTTPConnection.getresponse
+        at = threading.local()
+
+        def put_request(self: Any, method: str, url: str, *more: Any, **named: Any) -> None:
+            parts = (part for part in url.partition("/repos/")[2].split("/")[2:] if part.replace("_", "").isalpha())
+            at.what = "" if method == "GET" else f"{method} {'/'.join(parts) or 'graphql'}"
+            if at.what and _called_from("forge/"):
+                points.fail_at("call", at.what)
+            put(self, method, url, *more, **named)
+
+        def get_response(self: Any) -> Any:
+            answer = read(self)
+            if at.what and _called_from("forge/"):
+                points.passed("after", "call", at.what)
+            return answer
+
+        HTTPConnection.putrequest = put_request  # type: ignore[method-assign]
+        HTTPConnection.getresponse = get_response  # type: ignore[method-assign]
 
     def _watch_syncs(self) -> None:
         fsync = os.fsync
