@@ -494,7 +494,7 @@ def look_for_retry(row: WaitRow, owner: RunOwner, now: datetime) -> Answer | boo
     plan = parse_plan(context.git.blob(context.tip(), row.plan) or b"", path=row.plan) if is_stack else None
     pull = None
     due = DueMessages()
-    for pull in modes.list_open(forge, context.settings, started.slug, plan):
+    for _, pull in modes.list_open(forge, context.settings, started.slug, plan):
         messages = forge.read_activity(pull.number, pull.head).messages
         due = find_due(messages, handled=answers, login=forge.own_login, may_write=forge.may_write, since=since)
         if due.commands:

@@ -246,7 +246,7 @@ def test_a_reviewer_of_an_auto_run_is_answered_by_a_commit_and_asked_again(proje
     assert [(answer["in_reply_to_id"], answer["body"].split("\n\n<!--")[0]) for answer in pull.comments[4:]] == [
         (threads[0], f"Changed in {code}:\n\n> It has the new name."),
         (threads[1], "No change:\n\n> The order does not matter."),
-        (threads[2], f"Verified in {code}:\n\n> 1.txt"),
+        (threads[2], f"The agent did not answer this; the check of {code} found it handled:\n\n> 1.txt"),
     ]
     assert any("bob:\n> It is for the shop." in prompt for prompt in project.prompts())
     assert (hub.git("show", f"{BRANCH}:1.txt"), pull.review_requests) == ("1\nrenamed", ["reviewer"])
@@ -299,7 +299,10 @@ def test_people_are_heard_between_two_phases(project: Project, hub: Hub, meanwhi
     assert project.dispatched() == ["implement", "verify", "implement", "verify", "fix", "verify"], ran.err
     said = [comment["body"].partition("\n\n")[2] for comment in hub.pulls[1].comments[1:]]
     code = hub.git("log", "--format=%h", "--abbrev=7", "-1", "--grep", "Rename", BRANCH)
-    assert [text.split(". ")[0].splitlines()[0] for text in said] == [f"Verified in {code}:", "Stopped"]
+    assert [text.split(". ")[0].splitlines()[0] for text in said] == [
+        f"The agent did not answer this; the check of {code} found it handled:",
+        "Stopped",
+    ]
 
 
 # --- people ----------------------------------------------------------------------------------------------

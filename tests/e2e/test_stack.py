@@ -5,7 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli import Project, a_project, end_processes_of, fix, set_up, work
+from tests.support.cli import (
+    Meanwhile,
+    Project,
+    a_plan,
+    a_project,
+    end_processes_of,
+    ended,
+    fix,
+    set_up,
+    until,
+    work,
+)
 from tests.support.github.hub import Hub
 from tests.support.github.server import StandIn
 from tests.support.gitlab.server import on_gitlab
@@ -47,7 +58,7 @@ def test_a_stack_is_merged_from_below_by_squash(project: Project, server: StandI
     assert project.leftovers() == []
     table = "| #1 | Step 1 | merged |\n| #2 | Step 2 | merged |\n|  | Step 3 | you are here |"
     assert table in hub.pulls[3].body
-    assert "| #3 | Step 3 | draft |" in hub.pulls[1].body
+    assert "|  | Step 1 | you are here |\n| #2 | Step 2 |  |\n| #3 | Step 3 |  |" in hub.pulls[1].body
     assert "pull request #3 is merged" in ran.err
     ran = project.runplan("undo", "X", "2")
     assert ran.code == 0, ran.err
@@ -87,6 +98,88 @@ def test_a_repair_of_a_lower_one_is_merged_into_those_above(project: Project, hu
     assert hub.git("ls-tree", "--name-only", "main").split()[0] == "1.txt"
     assert "fixed.txt" in hub.git("diff", "--name-only", "main~3", "main~2")
     assert list(hub.branches()) == ["main"]
+
+
+def rename(answer: str) -> str:
+    """A fixer that handles a review."""
+    said = f'return = {{status = "done", items = [{{item = "R1", result = "pass", evidence = "{answer}"}}]}}'
+    return fix('append = "1.txt"\ntext = "renamed\\n"', 'commit = "Rename"', said, phase="")
+
+
+def test_a_review_of_each_one_is_handled_before_any_is_merged(project: Project, hub: Hub) -> None:
+    """Those above get the change by a merge, and a rebase by the forge loses nothing."""
+    project.extra["RUNPLAN_PULL_REQUEST_METHOD"] = "rebase"
+    set_up(project, agent=work() + work(phase="2") + work(phase="3") + rename("It has the new name."))
+    hub.mirror(project.path)
+    hub.reviews, hub.allow_auto_merge = 1, False
+    hub.on_push = lambda branch, sha: hub.check(sha) if "/pr" in branch else None
+    assert project.runplan("start", "X", "finish", "auto", "pr").code == 0
+    until(lambda: ", looks again " in project.runplan("status", "X").out)
+    for number in (2, 1):
+        hub.review(number, "Please rename it.", path="1.txt", line=1)
+        until(lambda: len(hub.pulls[number].comments) == 2)  # noqa: B023
+        assert "It has the new name." in hub.pulls[number].comments[1]["body"]
+    branches = ("runplan/x/pr-1", "runplan/x/pr-2", "runplan/x/pr")
+    assert [hub.git("show", f"{branch}:1.txt").count("renamed") for branch in branches] == [1, 1, 1]
+    assert project.dispatched() == ["implement", "verify"] * 3 + ["verify"] + ["fix", "verify"] * 2
+    shown = project.runplan("status", "X").out
+    assert [f"Open: #{number} https://github.test/acme/app/pull/{number}" in shown for number in (1, 2, 3)] == [
+        True
+    ] * 3
+    for number in (1, 2, 3):
+        hub.approve(number)
+    until(lambda: project.rows("SELECT 1 FROM runs WHERE state='done'"))
+    assert [(pull.merged, pull.base) for pull in hub.pulls.values()] == [(True, "main")] * 3
+    assert "Open:" not in project.runplan("status", "X").out
+    assert hub.git("show", "main:1.txt") == "1\nrenamed"
+    assert hub.git("ls-tree", "--name-only", "main").split()[:3] == ["1.txt", "2.txt", "3.txt"]
+
+
+def test_a_review_of_a_lower_one_reaches_the_phases_after_it(project: Project, hub: Hub, tmp_path: Path) -> None:
+    """Its change is merged into the branches above before the next phase begins on them."""
+    meanwhile = Meanwhile(tmp_path)
+    third = work(*meanwhile.pause("here"), phase="3")
+    agent = work() + work(phase="2") + third + work(phase="4") + rename("Done.")
+    set_up(project, agent=agent, plan=a_plan("1", "2", "3", "4"))
+    hub.mirror(project.path)
+    hub.on_push = lambda branch, sha: hub.check(sha) if "/pr" in branch else None
+    with project.running("start", "X", "finish", "auto", "pr", "--foreground") as running:
+        meanwhile.reached("here")
+        hub.review(1, "Please rename it.", by="bob", state="CHANGES_REQUESTED")
+        assert "| #2 | Step 2 |  |" in hub.pulls[1].body
+        meanwhile.let_on("here")
+        until(lambda: len(hub.pulls) == 4)
+        hub.review(1, "", by="bob", state="APPROVED")
+        ran = ended(running)
+    assert ran.code == 0, ran.err
+    assert project.dispatched() == ["implement", "verify"] * 3 + ["fix", "verify"] + ["implement", "verify"] + [
+        "verify"
+    ]
+    assert hub.git("show", f"{hub.git('log', '--format=%H', '-1', '--grep', 'Write 4', 'main')}:1.txt") == "1\nrenamed"
+    assert (hub.merges, [pull.merged for pull in hub.pulls.values()]) == (4, [True] * 4)
+    assert "Done." in hub.pulls[1].comments[0]["body"]
+    assert "| #3 | Step 3 |" in hub.pulls[1].body
+    assert list(hub.branches()) == ["main"]
+
+
+def test_an_undo_while_all_are_open_goes_to_the_highest_one(project: Project, hub: Hub) -> None:
+    """Without `auto` a person asks for the repairs, and the command finds the pull request that has comments."""
+    set_up(project, agent=work() + work(phase="2") + work(phase="3") + rename("Done."))
+    hub.mirror(project.path)
+    assert project.start("finish", "pr").code == 4
+    hub.review(2, "Please rename it.")
+    ran = project.runplan("retry", "X", "--review")
+    assert (ran.code, project.dispatched().count("fix")) == (4, 1), ran.err
+    branches = ("runplan/x/pr-1", "runplan/x/pr-2", "runplan/x/pr")
+    assert [hub.git("show", f"{branch}:1.txt").count("renamed") for branch in branches] == [0, 1, 1]
+    assert "no new review comments on pull request #1, pull request #2, pull request #3" in (
+        project.runplan("retry", "X", "--review").err
+    )
+    assert project.runplan("stop", "X").code == 0
+    ran = project.runplan("undo", "X", "2")
+    assert ran.code == 0, ran.err
+    assert [hub.git("ls-tree", "--name-only", branch).count("2.txt") for branch in branches] == [0, 1, 0]
+    assert [pull.state for pull in hub.pulls.values()] == ["open"] * 3
 
 
 def test_neighbours_of_one_name_share_a_merge_request_of_gitlab(project: Project, tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """From the landed phases to the merged pull request, against a stand-in of GitHub, without a run."""
 
-import functools
 import os
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -15,7 +14,7 @@ from runplan.adapters.forge.access import find_forge
 from runplan.adapters.forge.model import STATUS
 from runplan.adapters.git.command import Git
 from runplan.adapters.git.repository import Repository
-from runplan.domain.errors import RateLimited, RefusedEarly, Unreachable
+from runplan.domain.errors import RateLimited, RefusedEarly, TokenRefused, Unreachable
 from runplan.domain.gitfacts import PLAN, RUN, read_trailers
 from runplan.domain.run.kinds import Reason
 from runplan.domain.settings.schema import PullRequestSettings, RunSettings, Settings
@@ -84,7 +83,7 @@ def a_lander(
                 slug="x",
                 report="reports/plan-x.md",
                 issues=tuple(issues),
-                describe=functools.partial(describe_plan, list_facts=lambda *_, **_plan: []),
+                describe=lambda plan, text, group: describe_plan(plan, text, lambda *_, **_plan: [], group),
             )
             lander = open_lander(here, settings, env, tool=clone / ".git", plan=plan, zones=None)
             assert isinstance(lander, PullRequestLander)
@@ -465,7 +464,14 @@ def test_requests_beyond_the_limit_are_answered_once(a_lander: Callable[[], Pull
     pull = hub.create(BRANCH, "main", "X", "")
     asked = hub.review(1, "Why?", path="1.txt", line=1)
     progress = Progress(
-        may_merge=True, repairs=0, max_repairs=2, updates=0, reviews=2, max_reviews=2, pushed=(pull.sha,), began=1.0
+        may_merge=True,
+        repairs=0,
+        max_repairs=2,
+        updates=0,
+        reviews=("", ""),
+        max_reviews=2,
+        pushed=(pull.sha,),
+        began=1.0,
     )
     for _ in range(3):
         waits(a_lander().conclude(progress, now=LATE), "review")
@@ -491,7 +497,7 @@ def test_a_request_comes_before_the_merge_and_a_command_before_both(
     assert isinstance(needed, NeedsRepair)
     assert [item.thread for item in needed.comments] == ["review 1"]
     assert needed.complaint.endswith("R1 reviewer:\n> Rename it.")
-    assert "max_reviews = 1" in waits(a_lander().conclude(replace(progress, reviews=1), now=LATE), "review")
+    assert "max_reviews = 1" in waits(a_lander().conclude(replace(progress, reviews=("",)), now=LATE), "review")
     id_ = f"comment {hub.comment(1, '/runplan retry', by='reviewer')}"
     assert a_lander().conclude(progress, now=LATE) == Commanded(id=id_, by="reviewer", is_stop=False)
     merged(a_lander().conclude(replace(progress, answers={"review 1": "", id_: ""}), now=LATE), hub)
@@ -655,6 +661,12 @@ def test_issues_of_the_plan_are_closed_with_a_comment_where_github_does_not_say_
 
 
 # --- signing in --------------------------------------------------------------------------------------------
+
+
+def test_a_token_that_git_finds_expired_is_named_as_that(conclude: Conclude, hub: Hub) -> None:
+    hub.tokens = {"newer"}
+    with pytest.raises(TokenRefused, match="cannot run git fetch on origin: the token has expired or was revoked"):
+        conclude()
 
 
 @pytest.mark.parametrize(

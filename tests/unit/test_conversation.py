@@ -99,8 +99,8 @@ ASKED = due(message("line 1", place="a.py:3"), message("line 2", "Me too.", auth
     ("progress", "expected"),
     [
         (progress(), ("line 1",)),
-        (progress(reviews=2, shows_strangers=True), ("line 2", "line 1")),
-        (progress(reviews=3), None),
+        (progress(reviews=("", "", "a"), shows_strangers=True), ("line 2", "line 1")),
+        (progress(reviews=("",) * 3), None),
         (progress(max_reviews=0), None),
         (progress(may_merge=False), None),
     ],
@@ -151,7 +151,7 @@ def test_each_item_is_answered_with_its_own_words() -> None:
         ("line 1", "Changed in abc1234:\n\n> I renamed it, see #\u200b1."),
         ("line 2", "Changed in part in abc1234:\n\n> The test is missing."),
         ("line 3", "No change:\n\n> It is right, @\u200bann.\n> <! -- x -->"),
-        ("line 4", "Verified in abc1234:\n\n> a.py:3"),
+        ("line 4", "The agent did not answer this; the check of abc1234 found it handled:\n\n> a.py:3"),
         ("line 5", "Not done."),
     )
 

@@ -31,6 +31,7 @@ URL = "https://github.test/acme/app/blob/runplan/x/pr/reports/plan-x.md"
 TEXT = a_plan({"1": "✅ Done", "2": "⬚"})
 PLAN = parse_plan(TEXT, path="plans/X.md")
 SHOWN = describe_plan(PLAN, TEXT, lambda *_, **_plan: [])
+HOW = REVIEWING.format("phase by phase; each has its own commits, and the evidence")
 
 
 def body(before: str = "", plan: PlanProgress = SHOWN, *, marks: str = "") -> str:
@@ -39,7 +40,7 @@ def body(before: str = "", plan: PlanProgress = SHOWN, *, marks: str = "") -> st
 
 def test_the_description_links_the_report_lists_the_phases_and_closes_the_issues() -> None:
     text = body()
-    assert text.startswith(f"{BEGIN}\n{REVIEWING}\n\n**1 of 2 phases** of `plans/X.md` · [report]({URL})\n")
+    assert text.startswith(f"{BEGIN}\n{HOW}\n\n**1 of 2 phases** of `plans/X.md` · [report]({URL})\n")
     assert "- [x] 1" in text
     assert "- [ ] 2" in text
     assert text.endswith(f"\n\n{FOOTER}\n{END}\n\nFixes #7")
@@ -49,7 +50,7 @@ def test_the_description_says_what_changed_why_and_what_is_uncertain() -> None:
     plan = replace(
         SHOWN, goal="Be quick.", changes=("Made it fast. See @bob. More.",), doubts=("phase 1: no tests ran",)
     )
-    lines = ["**What changed:** Made it fast. See @\u200bbob.", "**Why:** Be quick.", REVIEWING]
+    lines = ["**What changed:** Made it fast. See @\u200bbob.", "**Why:** Be quick.", HOW]
     assert describe_change(plan) == [
         *(text for line in lines for text in (line, "")),
         *("**Uncertain:**", "", "- phase 1: no tests ran", ""),
@@ -92,7 +93,7 @@ def test_lines_of_files_are_links_and_repairs_are_listed() -> None:
     plan = replace(SHOWN, phases=(phase,), repairs=("Handle the review: abc1234",))
     text = body_of("", plan, report=URL, fixes=(), link=lambda path, line: f"/{path}#L{line}" if path == "a.py" else "")
     assert "do it — [a.py:3](/a.py#L3); b.py:4; `a.py:3`; x::y" in text
-    assert "\n\nRepairs:\n\n- Handle the review: abc1234\n" in text
+    assert "\n\n**Changed afterwards:**\n\n- Handle the review: abc1234\n" in text
 
 
 def test_only_the_marked_block_is_replaced() -> None:

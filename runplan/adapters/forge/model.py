@@ -110,6 +110,10 @@ class PullRequest(Struct, frozen=True, kw_only=True):
         """As the forge and its users call it: `pull request #7`, `merge request !7`."""
         return f"{self.noun} {self.sign}{self.number}"
 
+    @property
+    def place(self) -> str:
+        return f"{self.sign}{self.number} {self.url}"
+
 
 class PullCheck(Struct, frozen=True, kw_only=True):
     """One check run or commit status of a pushed commit."""

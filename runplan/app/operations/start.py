@@ -277,26 +277,29 @@ def retry(caller: Caller, request: RetryRequest) -> Answer:
 
 
 def _new_comments(caller: Caller, context: RepositoryContext, last: RunStarted, store: Store) -> tuple[ReviewItem, ...]:
-    """The comments of reviewers on the plan's open pull request that no run has handled."""
+    """The comments on the plan's open pull request, or one of its stack, that no run has handled."""
     if not last.concludes:
         raise RefusedEarly(f"the last run of {last.plan} landed by {last.landing}; only a pull request has a review")
     run = context.settings.run
     forge = modes.open_forge(context.git, run, context.env)
     text = preflight.committed_plan(context.for_plan(last.plan), last.plan, is_compared=False)
     plan = parse_plan(text, path=last.plan)
-    pull = next(modes.list_open(forge, context.settings, last.slug, plan), None)  # the lowest one of a stack
-    if pull is None:
+    pulls = list(modes.list_open(forge, context.settings, last.slug, plan))
+    if not pulls:
         raise NotFound(f"{last.plan} has no open pull request; see: {command('runplan', 'status', last.plan)}")
-    messages = forge.read_activity(pull.number, pull.head).messages
-    due = find_due(messages, handled=list_answers(store, last.plan), login=forge.own_login, may_write=forge.may_write)
-    if due.strangers:
-        is_shown = "are shown to the agent" if context.settings.issues.trust == "all" else "are left out (issues.trust)"
-        authors = sorted({message.author for message in due.strangers})
-        caller.warn(f"comments of accounts without write access {is_shown}: {', '.join(authors)}")
-    if not due.requests:
-        caller.say(f"no new review comments on {pull.name}; nothing to do")
-        return ()
-    return list_comments(due, with_strangers=context.settings.issues.trust == "all")
+    handled = list_answers(store, last.plan)
+    is_shown = context.settings.issues.trust == "all"
+    for group, pull in pulls:
+        messages = forge.read_activity(pull.number, pull.head).messages
+        due = find_due(messages, handled=handled, login=forge.own_login, may_write=forge.may_write)
+        if due.strangers:
+            how = "are shown to the agent" if is_shown else "are left out (issues.trust)"
+            authors = sorted({message.author for message in due.strangers})
+            caller.warn(f"comments of accounts without write access {how}: {', '.join(authors)}")
+        if due.requests:
+            return list_comments(due, with_strangers=is_shown, group=group)
+    caller.say(f"no new review comments on {', '.join(pull.name for _, pull in pulls)}; nothing to do")
+    return ()
 
 
 @operation

@@ -51,6 +51,7 @@ class ReviewItem(Struct, frozen=True, array_like=True):
     path: str = ""
     line: int = 0
     id: str = ""  #: R1…
+    group: str = ""  #: of a stack, whose pull request has the comment
 
     @property
     def heading(self) -> str:
@@ -591,3 +592,4 @@ class Concluded(Event, frozen=True, kw_only=True):
     note: str = ""
     group: str = ""  #: of a stack, whose pull request alone is merged; "" for the whole
     merged: tuple[str, str] = ("", "")  #: the head of that pull request, and its commit on the target
+    pull: str = ""  #: number and address of the merged pull request

@@ -31,6 +31,7 @@ class RunState(Struct, frozen=True, kw_only=True):
     usage: AgentUsage = AgentUsage()  #: of agents that have ended
     near: tuple[str, ...] = ()  #: limits that were nearly used up when its newest agent began
     landed: tuple[e.Landed, ...] = ()
+    pulls: tuple[str, ...] = ()  #: number and address of each open pull request
     leased: bool = False  #: the run has a worktree
     labels: tuple[str, ...] | None = None  #: of the host that owns the run; None without a fleet
     pause: e.Paused | None = None
@@ -55,7 +56,7 @@ class RunState(Struct, frozen=True, kw_only=True):
     claimed: bool = False  #: the forge shows that the run works on its issues
     claim_at: str = ""  #: when a claim that met a rate limit is shown
     repairs: int = 0  #: fixes of failed checks on the forge
-    reviews: int = 0  #: repairs for messages on the pull request
+    reviews: tuple[str, ...] = ()  #: repairs for messages on a pull request, by its group of a stack
     updates: int = 0  #: merges of the target into the branch
     revision: e.Planning | None = None  #: of the plan, that a person wants before the next phase
     revisions: int = 0  #: of the plan, in a run of its phases
@@ -196,7 +197,7 @@ def _apply_to_lane(state: RunState, name: str, event: e.Event) -> RunState:
             free = {lane.name: replace(lane.state, pause=None) for lane in state.lanes if lane.name in waits}
             return _change_lanes(state, lambda lane: free.get(lane.name, lane.state))
         case e.Landed():
-            return replace(state, landed=(*state.landed, event))
+            return _record_landing(state, event)
         case e.RunEnded() | e.QuestionAsked() | e.ApprovalAsked():  # further phases may start
             return replace(state, looked=False, no_work=None)
         case e.CandidateBuilt() | e.WorkTaken() if state.options.kept.run.pipeline:
@@ -300,13 +301,19 @@ def _apply_to_run(state: RunState, event: e.Event) -> RunState:
         case e.RunEnded():
             return replace(state, ended=event)
         case e.Concluded():  # the next pull request of a stack has its own limits
-            next_one = replace(state, repairs=0, reviews=0, updates=0, waits=0)
-            return next_one if event.group else replace(state, concluded=event)
+            pulls = tuple(pull for pull in state.pulls if pull != event.pull)
+            next_one = replace(state, repairs=0, updates=0, waits=0, pulls=pulls)
+            return next_one if event.group else replace(next_one, concluded=event)
         case e.LandingMoved() if isinstance(state.chosen, e.CompletionChosen | e.SubplanChosen):
             return replace(state, no_work=None, attempt=None)  # only the plan was to be marked; it is read again
         case _:
             state = _count_usage(state, event)
             return _apply_to_attempt(state, event)
+
+
+def _record_landing(state: RunState, event: e.Landed) -> RunState:
+    pulls = dict.fromkeys((*state.pulls, *([event.pull] if event.pull else [])))
+    return replace(state, landed=(*state.landed, event), pulls=tuple(pulls))
 
 
 def _apply_to_attempt(state: RunState, event: e.Event) -> RunState:
@@ -321,8 +328,9 @@ def _begin_attempt(state: RunState, chosen: e.Chosen) -> RunState:
         case PlanningChosen(planning=planning):
             state = replace(state, revision=None, revisions=state.revisions + 1)
             return _change_lanes(state, lambda lane: replace(lane.state, revision=planning))
-        case e.RepairChosen(review=review):
-            return replace(state, repairs=state.repairs + (not review), reviews=state.reviews + bool(review), review=())
+        case e.RepairChosen(review=review, group=group):
+            reviews = (*state.reviews, group) if review else state.reviews
+            return replace(state, repairs=state.repairs + (not review), reviews=reviews, review=())
         case _:
             return state
 
@@ -346,7 +354,7 @@ def _count_usage(state: RunState, event: e.Event) -> RunState:
             state = replace(state, host=host, home=home)
             return replace(state, labels=labels, pause=None if is_over else state.pause)
         case e.Landed():
-            return replace(state, landed=(*state.landed, event), no_work=None, waits=0, crashes=0)
+            return replace(_record_landing(state, event), no_work=None, waits=0, crashes=0)
         case e.Leased():
             return replace(state, leased=True)
         case e.DispatchStarted():
@@ -368,7 +376,7 @@ def _resume_run(state: RunState, event: e.RunResumed) -> RunState:
     if event.daemon:  # a foreground run belongs to the daemon once the daemon was asked to resume it
         started = replace(started, daemon=True, needs=event.needs)
     state = replace(_apply_to_attempt(state, event), pause=None, waits=0, halted="", missing=())
-    state = replace(state, repairs=0, reviews=0, crashes=0)
+    state = replace(state, repairs=0, reviews=(), crashes=0)
     handled = state.chosen.review if isinstance(state.chosen, e.RepairChosen) else ()
     known = {id_ for landed in state.landed for id_ in landed.review}.union(handled)
     review = tuple(item for item in event.review if item.thread not in known) or state.review

@@ -25,10 +25,7 @@ TEMPLATE_FOLDERS = (".github/", TEMPLATE_FOLDER, TEMPLATE_FOLDER.upper().replace
 SUMMARIES = ("summary", "description", "overview", "why", "motivation", "motivation and context")
 TESTS = ("tests", "testing", "test plan", "how was this tested", "how has this been tested")
 TESTED = ("tests pass", "tests passed", "tests are passing", "all tests pass", "all tests passed")
-REVIEWING = (
-    "**How to review:** phase by phase; each has its own commits, and the evidence is below. Commits that change only "
-    "the plan and its report are bookkeeping."
-)
+REVIEWING = "**How to review:** {} is below. Commits that change only the plan and its report are bookkeeping."
 FOOTER = (
     "<sub>Written by runplan, which keeps the text between its marks up to date. In the first line of a comment, "
     "`/runplan stop` stops it and `/runplan retry` has it try again.</sub>"
@@ -107,7 +104,8 @@ def describe_change(plan: PlanProgress) -> list[str]:
     what = " ".join(sentence if sentence[-1:] in ".!?" else f"{sentence}." for sentence in shown)
     lines = [f"**What changed:** {_quiet(what)}", ""] if what else []
     lines += [f"**Why:** {_quiet(plan.goal)}", ""] if plan.goal else []
-    lines += [REVIEWING, ""]
+    evidence = "phase by phase; each has its own commits, and the evidence" if len(plan.phases) > 1 else "the evidence"
+    lines += [REVIEWING.format(evidence), ""]
     if plan.doubts:
         lines += ["**Uncertain:**", "", *(f"- {_quiet(doubt)}" for doubt in plan.doubts[:MOST_DOUBTS]), ""]
     return lines
@@ -145,7 +143,9 @@ def body_of(
         for phase in plan.phases
     ]
     top = [f"{BEGIN}{marks}", *_draw_table(stack), *describe_change(plan), head, ""]
-    repairs = ["", "Repairs:", "", *(f"- {_quiet(repair)}" for repair in plan.repairs)] if plan.repairs else []
+    repairs = (
+        ["", "**Changed afterwards:**", "", *(f"- {_quiet(repair)}" for repair in plan.repairs)] if plan.repairs else []
+    )
     bottom = [*repairs, "", FOOTER, END]
     space = LONGEST_BODY - len(re.sub(_BLOCK, "", around, count=1))
     left = space - sum(len(line) + 1 for line in (*top, *bottom))

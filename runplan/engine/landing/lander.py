@@ -62,7 +62,7 @@ class Progress(Struct, frozen=True, kw_only=True):
     updates: int
     pushed: tuple[Oid, ...] = ()  #: the tips that runplan made for this plan, the newest last
     pushed_at: float = 0.0  #: of the newest one, in seconds since the epoch
-    reviews: int = 0  #: repairs for messages on the pull request
+    reviews: tuple[str, ...] = ()  #: the group of each repair for messages on a pull request
     max_reviews: int = 0
     answers: dict[str, str] = {}  #: to the messages that were handled, by their ids; "" for none
     shows_strangers: bool = False  #: to agents, with a request of an account that may write
@@ -124,6 +124,7 @@ class Sighting:
         self.forge: Forge | None = None
         self.groups: dict[str, Sighting] = {}  #: of a stack
         self.focus = ""  #: the group of the stack whose pull request is worked on
+        self.turn = 0  #: counts the looks at pull requests above the lowest
         self.listed: str | None = None  #: the lowest group when the descriptions of the stack were brought up to date
         self.number = 0  #: of the pull request
         self.last: PullRequest | None = None  #: as it was when it was read last, open or not

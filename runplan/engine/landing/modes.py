@@ -181,17 +181,18 @@ def fetch_branch(here: Repository, run: RunSettings, slug: str, env: Mapping[str
     return tip
 
 
-def list_branches(settings: Settings, slug: str, plan: Plan | None) -> list[str]:
-    """The branches of a plan's pull requests, the lowest of a stack first."""
+def _list_branches(settings: Settings, slug: str, plan: Plan | None) -> dict[str, str]:
+    """The branches of a plan's pull requests by group, the lowest of a stack first."""
     groups = list_groups(plan) if plan and settings.pull_request.stack else [TOP]
-    return [names.pull_branch(settings.run.branch_prefix, slug, group) for group in groups]
+    return {group: names.pull_branch(settings.run.branch_prefix, slug, group) for group in groups}
 
 
-def list_open(forge: Forge, settings: Settings, slug: str, plan: Plan | None) -> Iterator[PullRequest]:
-    for branch in list_branches(settings, slug, plan):
+def list_open(forge: Forge, settings: Settings, slug: str, plan: Plan | None) -> Iterator[tuple[str, PullRequest]]:
+    """The open pull requests of a plan, with their groups."""
+    for group, branch in _list_branches(settings, slug, plan).items():
         pull = forge.find_pull_request(branch=branch, base=settings.run.target)
         if pull is not None and pull.is_open:
-            yield pull
+            yield group, pull
 
 
 def fetch_merged(
@@ -203,7 +204,8 @@ def fetch_merged(
         return ()
     forge = open_forge(here.git, run, env)
     there = own_branch(here, run, slug, env)
-    pulls = [pull for branch in reversed(list_branches(settings, slug, plan)) for pull in forge.list_merged(branch)]
+    branches = reversed(_list_branches(settings, slug, plan).values())
+    pulls = [pull for branch in branches for pull in forge.list_merged(branch)]
     fetch = there.fetch_ref
     return tuple(pull for pull in pulls if here.git.known(pull.head) or fetch(f"{pull.refs}/{pull.number}/head"))
 

@@ -41,6 +41,7 @@ from runplan.engine.landing.direct import Direct, RemoteLander
 from runplan.engine.landing.lander import (
     Commanded,
     Conclusion,
+    DueMessages,
     Failed,
     Landed,
     Landing,
@@ -65,7 +66,7 @@ class PlanPlace(Struct, frozen=True, kw_only=True):
     slug: str
     report: str
     issues: tuple[int, ...]
-    describe: Callable[[Plan, bytes], description.PlanProgress]
+    describe: Callable[[Plan, bytes, str], description.PlanProgress]  #: of a group, with the text of the whole plan
     seen: Sighting = field(default_factory=Sighting)
 
 
@@ -167,7 +168,7 @@ class PullRequestLander(RemoteLander):
             owner = self.stack.choose_owner(landing.new) if self.stack and is_lower else self
             known = None if is_new or owner.is_description_due(landing.new) else owner.seen.pull
             pull = known or owner.publish(landing.new, is_new=is_new and owner is self and not self.stack)
-            self.pull = f"{pull.sign}{pull.number} {pull.url}"
+            self.pull = pull.place
             done = (m.CheckState.PASSED, undo) if undo else description.status_of(owner.read_plan(landing.new))
             owner.set_status(landing.new, *done)
         except Unreachable as error:
@@ -203,11 +204,7 @@ class PullRequestLander(RemoteLander):
             return held
         self.set_status(pull.head, *description.status_of(self.read_plan(pull.head)))
         checks = activity.checks
-        asked = handle_requests(due, progress, plan=self._plan.path, name=pull.name)
-        if asked is not None and progress.may_merge:
-            self._cancel_own_merge(pull)
-            if isinstance(asked, Waiting):
-                tell_limit(forge, pull.number, due, activity.messages, progress, plan=self._plan.path)
+        asked = self._handle_requests(due, pull, activity, progress)
         red = self._look_at_target(pull, checks)
         step = asked if isinstance(asked, NeedsRepair) else merging.next_step(pull, checks, progress, red)
         if asked is not None and (step is None or isinstance(step, Waiting)):
@@ -317,20 +314,28 @@ class PullRequestLander(RemoteLander):
         return merging.read_issues(self.forge(), numbers)
 
     def look_at_messages(self, progress: Progress) -> Commanded | NeedsRepair | None:
-        """What people ask for on the pull request while phases are worked, by one call; None for nothing to do now."""
-        if self.stack and self.stack.focus is not self:
-            return self.stack.focus.look_at_messages(progress)
+        """What people ask for on the open pull request, by one call; None for nothing to do now."""
         tip = self._git.tip(self.ref)
-        if tip is None or not self.seen.number:
+        pull = self.last_pull() if tip is not None else None
+        if tip is None or pull is None or not pull.is_open:
             return None
-        activity = self.forge().read_activity(self.seen.number, tip)
+        forge = self.forge()
+        activity = forge.read_activity(pull.number, tip)
         if not activity.is_open and not self.publish(tip).is_open:
             return None
-        due = converse(self.forge(), self.seen.number, activity.messages, progress, self.seen)
-        if due.commands:
-            return due.commands[0]
-        asked = handle_requests(due, progress, plan=self._plan.path, name="")
-        return asked if isinstance(asked, NeedsRepair) else None
+        due = converse(forge, pull.number, activity.messages, progress, self.seen)
+        asked = due.commands[0] if due.commands else self._handle_requests(due, pull, activity, progress)
+        return None if isinstance(asked, Waiting) else asked
+
+    def _handle_requests(
+        self, due: DueMessages, pull: m.PullRequest, activity: m.Activity, progress: Progress
+    ) -> NeedsRepair | Waiting | None:
+        asked = handle_requests(due, progress, plan=self._plan.path, name=pull.name, group=self.group)
+        if asked is not None and progress.may_merge:
+            self._cancel_own_merge(pull)
+            if isinstance(asked, Waiting):
+                tell_limit(self.forge(), pull.number, due, activity.messages, progress, plan=self._plan.path)
+        return asked
 
     def answer_messages(self, answers: Mapping[str, str]) -> None:
         pull = (self.stack.focus if self.stack else self).find_pull()
@@ -427,7 +432,7 @@ class PullRequestLander(RemoteLander):
     def publish(self, tip: Oid, *, is_new: bool = False) -> m.PullRequest:
         """Open the pull request, or bring its description up to date; a new branch has no open one."""
         forge = self.forge()
-        plan = self._plan.describe(self.read_plan(tip), self._read_text(tip))
+        plan = self._plan.describe(self.read_plan(tip), self._read_text(tip), self.group)
         pull = None if is_new else self.find_pull()
         if pull is not None and self._is_over(pull, tip):
             pull = None
@@ -572,7 +577,8 @@ class PullRequestLander(RemoteLander):
             self.stack.retarget_above(self)
         notes.append(self.delete_branch(pull.head))
         self._git.run("update-ref", "-d", self._parked_ref(pull.head))
-        return Landed(tip=merged or self.target_tip(), note="; ".join(filter(None, notes)), head=pull.head)
+        note = "; ".join(filter(None, notes))
+        return Landed(tip=merged or self.target_tip(), note=note, head=pull.head, pull=pull.place)
 
     def _park_tip(self, tip: Oid) -> str:
         ref = self._parked_ref(tip)

@@ -18,7 +18,7 @@ from runplan.domain.plan.marks import Status
 from runplan.domain.plan.model import Plan
 from runplan.domain.run import events as e
 from runplan.engine.landing.direct import Direct
-from runplan.engine.landing.lander import Failed, NeedsRepair, Sighting
+from runplan.engine.landing.lander import Commanded, Failed, NeedsRepair, Progress, Sighting
 
 TOP = ""  #: the group of the plan's own branch
 
@@ -66,11 +66,11 @@ def find_stale(groups: list[str], merged: Collection[str], facts: Iterable[e.Eve
         match event, chosen:
             case e.RepairChosen() | e.MergeChosen(), _:
                 chosen = event
-            case e.Landed(), e.RepairChosen(group=group) if group in groups:
+            case e.Landed(phase=""), e.RepairChosen(group=group) if group in groups:
                 stale.update(groups[groups.index(group) + 1 :])
                 chosen = None
-            case e.Landed(), e.MergeChosen(group=group):
-                stale.discard(group)
+            case e.Landed(phase=""), e.MergeChosen(group=group):
+                stale = stale - {group} if group else set()  # while phases are worked, the newest group has this branch
                 chosen = None
             case e.Concluded(group=""), _:
                 stale.clear()
@@ -98,6 +98,7 @@ class Member(Protocol):
     def last_pull(self) -> PullRequest | None: ...
     def advance(self, head: Oid, *, old: Oid) -> None: ...
     def refresh(self) -> None: ...
+    def look_at_messages(self, progress: Progress) -> Commanded | NeedsRepair | None: ...
     def merge_base(self, oid: Oid, other: Oid) -> Oid: ...
 
 
@@ -156,6 +157,43 @@ class Stack(Generic[L]):
         lander.advance(head, old=tip or "")
         return head
 
+    def list_begun(self) -> list[L]:
+        """The landers of the groups with phases that have landed, the lowest first."""
+        return list(map(self.of, self._find_heads(self._top.known_tip())))
+
+    def find_stale(self, merged: Collection[str], facts: Iterable[e.Event]) -> NeedsRepair | None:
+        """The next merge of a branch with a repair into the one above, which is worked on then."""
+        begun = self.list_begun()
+        stale = find_stale([*(lander.group for lander in begun[:-1]), TOP], merged, facts)
+        if stale is None:
+            return None
+        self._top.seen.focus = stale[0]
+        return self._merge_up(*stale)
+
+    def look(self, landers: Iterable[L], progress: Progress) -> Commanded | NeedsRepair | None:
+        """What people ask for on these pull requests, commands first; that pull request is worked on then."""
+        asked = [(lander, answer) for lander in landers if (answer := lander.look_at_messages(progress)) is not None]
+        asked.sort(key=lambda pair: isinstance(pair[1], NeedsRepair))
+        if not asked:
+            return None
+        self._top.seen.focus = asked[0][0].group
+        return asked[0][1]
+
+    def look_above(self, lowest: L, progress: Progress) -> Commanded | NeedsRepair | None:
+        """The same for one of the pull requests above the lowest, another one each time."""
+        begun = self.list_begun()
+        above = begun[begun.index(lowest) + 1 :] if lowest in begun else []
+        seen = self._top.seen
+        answer = self.look(above[seen.turn % len(above) :][:1], progress) if above else None
+        seen.turn += answer is None  # after a repair the same one gets its answers
+        return answer
+
+    @property
+    def worked(self) -> L:
+        """The lander of the branch on which a repair of that pull request lands: the plan's own for the newest one."""
+        begun = self.list_begun()
+        return self._top if begun and self.focus is begun[-1] else self.focus
+
     def _find_heads(self, tip: Oid | None) -> dict[str, Oid]:
         if tip is None:
             return {}
@@ -177,10 +215,10 @@ class Stack(Generic[L]):
         return lander.target.branch
 
     def refresh_below(self, lander: L) -> None:
-        """Name a new pull request in the description of the one below it."""
-        below = next((below for below in self._below(lander) if below.known_tip() is not None), None)
-        if below is not None:
-            below.refresh()
+        """Name a new pull request in the descriptions of those below it."""
+        for below in self._below(lander):
+            if below.known_tip() is not None:
+                below.refresh()
 
     def retarget_above(self, lander: L) -> None:
         """Lead the pull requests on this branch to the target, before the branch goes: a forge would close them."""
@@ -191,10 +229,9 @@ class Stack(Generic[L]):
                 above.forge().retarget(pull.number, above.target.branch)
 
     def numbers(self) -> set[int]:
-        landers = map(self.of, self._find_heads(self._top.known_tip()))
-        return {pull.number for lander in landers if (pull := lander.last_pull()) is not None}
+        return {pull.number for lander in self.list_begun() if (pull := lander.last_pull()) is not None}
 
-    def merge_up(self, upper: str, lower: str) -> NeedsRepair:
+    def _merge_up(self, upper: str, lower: str) -> NeedsRepair:
         below = self.of(lower)
         title = f"Merge {below.branch} into {self.of(upper).branch}"
         tip = self.bring_up(below) or below.target_tip()
@@ -217,8 +254,7 @@ class Stack(Generic[L]):
 
 
 def describe_state(pull: PullRequest | None) -> str:
-    if pull is None:
-        return "not open yet"
-    if not pull.is_open:
-        return "merged" if pull.is_merged else "closed"
-    return "draft" if pull.draft else "open"
+    """What stays true where nobody changes the description again."""
+    if pull is None or pull.is_open:
+        return ""
+    return "merged" if pull.is_merged else "closed"

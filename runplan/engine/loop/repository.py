@@ -91,7 +91,7 @@ def make_run_context(
         slug=started.slug,
         report=names.report_path(context.settings.paths.reports, started.slug),
         issues=started.issues,
-        describe=lambda plan, text: describe_plan(plan, text, opened.store.list_facts),
+        describe=lambda plan, text, group: describe_plan(plan, text, opened.store.list_facts, group),
         seen=seen or Sighting(),
     )
     workspace = opened.workspace

@@ -487,7 +487,9 @@ LONGEST_GOAL = 1000
 DOUBTS = ("Problem: ", "Next: ")  #: begin the remarks of an agent that a reviewer has to know
 
 
-def describe_plan(plan: Plan, text: bytes, list_facts: Callable[..., list[Recorded[Any]]]) -> PlanProgress:
+def describe_plan(
+    plan: Plan, text: bytes, list_facts: Callable[..., list[Recorded[Any]]], group: str = ""
+) -> PlanProgress:
     """The progress from the plan's text and the journal; a phase that another clone worked on has no proof here."""
     attempts = summarise_attempts(list_facts(*KINDS, plan=plan.path))
     goal = escape_inline(bounded(find_goal(text, plan), LONGEST_GOAL))
@@ -496,12 +498,13 @@ def describe_plan(plan: Plan, text: bytes, list_facts: Callable[..., list[Record
     doubts = [f"phase {seen.id}: no tests ran" for seen in done if seen.after == "skipped"]
     doubts += [f"phase {seen.id}: {line}" for seen in done for line in seen.remarks if line.startswith(DOUBTS)]
     repairs = list[str]()
-    titles: dict[str, str] = {}  #: of the repair at work, by run
+    chosen: dict[str, e.RepairChosen | e.MergeChosen] = {}  #: the repair at work, by run
     for fact in list_facts(e.RepairChosen, e.MergeChosen, e.Landed, plan=plan.path):
         if not isinstance(fact.event, e.Landed):
-            titles[fact.run] = fact.event.title
-        elif not fact.event.phase and fact.run in titles:
-            repairs.append(f"{_shorten(titles.pop(fact.run))}: {fact.event.code[:7]}")
+            chosen[fact.run] = fact.event
+        elif not fact.event.phase and fact.run in chosen and (repair := chosen.pop(fact.run)).group == group:
+            commit = fact.event.tip if isinstance(repair, e.MergeChosen) else fact.event.code
+            repairs.append(f"{_shorten(repair.title)}: {commit[:7]}")
     return PlanProgress(
         path=plan.path,
         title=plan.title,

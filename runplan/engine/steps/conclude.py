@@ -26,7 +26,7 @@ from runplan.engine.landing.conversation import result_marker, to_repair
 from runplan.engine.landing.lander import Commanded, Conclusion, Failed, Landed, NeedsRepair, Progress, Waiting
 from runplan.engine.landing.modes import open_forge
 from runplan.engine.landing.pull_request import PullRequestLander
-from runplan.engine.landing.stack import TOP, find_stale, list_groups
+from runplan.engine.landing.stack import TOP, Stack
 from runplan.engine.report.sections import describe_kept_work
 from runplan.engine.report.text import indent_block
 from runplan.engine.steps.context import RunContext
@@ -51,19 +51,16 @@ def conclude(action: Action, state: RunState, context: RunContext) -> Iterator[e
     now = context.clock.now()
     progress = _measure_progress(state, context)
     lander = _pull_request_lander(context).of_group(TOP)
-    stale: tuple[str, str] | None = None
     try:
         with landing_lock(context.claims.locks):
-            if (stack := lander.stack) is not None:
-                lander = stack.choose_lowest(progress.merged)
-                kinds = (e.RepairChosen, e.MergeChosen, e.Landed, e.Concluded)
-                facts = (fact.event for fact in context.store.list_facts(*kinds, plan=context.plan))
-                stale = find_stale(list_groups(stack.read_plan()), progress.merged, facts)
-            if stack is not None and stale is not None:  # one above it lacks what has landed below
-                lander = stack.of(stale[0])
-                answer: Conclusion = stack.merge_up(*stale)
-            else:
-                answer = lander.conclude(progress, now=now.timestamp())
+            stack = lander.stack
+            lander = stack.choose_lowest(progress.merged) if stack else lander
+            # A pull request above it may lack what has landed below, or have a review.
+            needed = _find_stale(stack, progress, context) if stack else None
+            answer: Conclusion = needed or lander.conclude(progress, now=now.timestamp())
+            asked = stack.look_above(lander, progress) if stack and isinstance(answer, Waiting) else needed
+            if stack and asked:
+                lander, answer = stack.focus, asked
     except RateLimited as limit:
         yield e.Paused(kind=WaitKind.MERGE, until=iso(datetime.fromtimestamp(limit.until, UTC)), words=str(limit))
         return
@@ -72,9 +69,9 @@ def conclude(action: Action, state: RunState, context: RunContext) -> Iterator[e
         raise
     context = replace(context, lander=lander)
     match answer:
-        case Landed(note=note, tip=tip, head=head):
+        case Landed(note=note, tip=tip, head=head, pull=pull):
             merged = (head, tip) if lander.group else ("", "")
-            yield e.Concluded(note=note, group=lander.group, merged=merged)
+            yield e.Concluded(note=note, group=lander.group, merged=merged, pull=pull)
             if lander.group:  # the next look follows a wait, however short
                 yield e.Paused(kind=WaitKind.MERGE, until=iso(now), words="the next pull request of the stack follows")
         case Waiting(kind=kind, why=why, issues=issues):
@@ -92,6 +89,11 @@ def conclude(action: Action, state: RunState, context: RunContext) -> Iterator[e
             yield e.Concluded(reason=reason, note=why)
         case unreachable:
             assert_never(unreachable)
+
+
+def _find_stale(stack: Stack[PullRequestLander], progress: Progress, context: RunContext) -> NeedsRepair | None:
+    facts = context.store.list_facts(e.RepairChosen, e.MergeChosen, e.Landed, e.Concluded, plan=context.plan)
+    return stack.find_stale(progress.merged, (fact.event for fact in facts))
 
 
 def _list_merged(context: RunContext) -> dict[str, tuple[str, str]]:
@@ -157,14 +159,20 @@ def look_at_review(state: RunState, context: RunContext) -> Iterator[e.Event]:
     lander = context.lander
     if not isinstance(lander, PullRequestLander) or not state.landed or state.is_lane:
         return
+    progress = _measure_progress(state, context)
+    stack = lander.stack
+    answer: Commanded | NeedsRepair | None = None
     try:
-        answer = lander.look_at_messages(_measure_progress(state, context))
+        if stack is None:
+            answer = lander.look_at_messages(progress)
+        else:
+            answer = stack.look(stack.list_begun(), progress) or _find_stale(stack, progress, context)
     except (Unreachable, RefusedEarly):
         return
     if isinstance(answer, Commanded):
         yield from _heed_command(answer, state, context)
     elif isinstance(answer, NeedsRepair) and not open_lanes(state):
-        yield _choose_repair(answer, context)
+        yield _choose_repair(answer, replace(context, lander=stack.worked if stack else lander))
 
 
 def _heed_command(command: Commanded, state: RunState, context: RunContext) -> Iterator[e.Event]:
@@ -184,10 +192,10 @@ def answer_command(plan: str, *, is_stop: bool) -> str:
 
 def review(action: Action, state: RunState, context: RunContext) -> e.Event:  # noqa: ARG001
     """The comments are quoted: they describe a problem, and give runplan no instructions."""
-    lander = _pull_request_lander(context).of_group(TOP)
-    if lander.stack is not None:
-        lander = lander.stack.choose_lowest(_list_merged(context))
-    return _choose_repair(to_repair(state.review), replace(context, lander=lander))
+    top = _pull_request_lander(context).of_group(TOP)
+    if top.stack is not None:
+        top.seen.focus = state.review[0].group
+    return _choose_repair(to_repair(state.review), replace(context, lander=top.stack.worked if top.stack else top))
 
 
 def list_answers(store: Store, plan: str) -> dict[str, str]:

@@ -441,10 +441,14 @@ class Hub:
         return new
 
     def rebased(self, head: str, onto: str) -> str:
-        """The commits of a branch, made again on another one."""
-        for commit in self.git("rev-list", "--reverse", f"{onto}..{head}").split():
+        """The commits of a branch without merges, made again on another one, unless they conflict there."""
+        # docs.github.com/en/pull-requests/collaborating-with-pull-requests/incorporating-changes-from-a-pull-request/
+        # about-pull-request-merges#rebasing-and-merging
+        for commit in self.git("rev-list", "--reverse", "--no-merges", f"{onto}..{head}").split():
             ours = self.git("commit-tree", f"{onto}^{{tree}}", "-p", f"{commit}~", "-m", "temporary")
-            tree = self.git("merge-tree", "--write-tree", ours, commit).splitlines()[0]
+            tree, *conflicts = self.git("merge-tree", "--write-tree", ours, commit, ok=(0, 1)).splitlines()
+            if conflicts:
+                raise Answer(405, "This branch can't be rebased")
             onto = self.git("commit-tree", tree, "-p", onto, "-m", self.git("log", "-1", "--format=%B", commit))
         return onto
 
