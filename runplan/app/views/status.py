@@ -69,6 +69,7 @@ class RunView(Work, frozen=True, kw_only=True):
     lanes: tuple[Work, ...]
     questions: tuple[str, ...]
     near: tuple[str, ...] = ()  #: limits that are nearly used up
+    pulls: tuple[str, ...] = ()  #: number and address of each open pull request
     stuck: Stuck | None = None  #: None after its end
 
     @property

@@ -57,6 +57,7 @@ class RunRow(Work, frozen=True, kw_only=True):
     lanes: tuple[Work, ...] = ()  #: open and failed lanes
     questions: tuple[str, ...] = ()  #: ids of the open ones
     near: tuple[str, ...] = ()  #: limits that are nearly used up
+    pulls: tuple[str, ...] = ()  #: number and address of each open pull request
 
     @property
     def is_active(self) -> bool:

@@ -14,6 +14,7 @@ from runplan.app.views.status import (
     Level,
     PlanState,
     PlanView,
+    RunView,
     ScheduleView,
     count_plans,
     describe_schedule,
@@ -176,7 +177,7 @@ class Page:
         used = [f"attempt {run.attempt}" if run.attempt > 1 else "", usage_of(run).words]
         if not run.is_active:
             ended = ", ".join(filter(None, [f"{self._age_words(run.since)} ago", *used]))
-            return [f"Last run {run.id}: {run.words} {ended}"]
+            return [f"Last run {run.id}: {run.words} {ended}", *_list_pulls(run)]
         lines = [run.words, *filter(None, [run.warning])]
         for lane in run.lanes:
             if lane.failed:
@@ -193,6 +194,7 @@ class Page:
         about = ", ".join(filter(None, [agent, *used]))
         host, slash, _ = view.claim.owner.partition("/") if view.claim and view.claim.alive else ("", "", "")
         lines.append(f"Run {run.id}{f' on {host}' if slash else ''}" + (f": {about}" if about else ""))
+        lines += _list_pulls(run)
         return [*lines, f"The daemon waits: {run.about}"] if run.waiting_for is WaitKind.CLAIM else lines
 
     def _age_words(self, since: str) -> str:
@@ -200,6 +202,10 @@ class Page:
 
     def _local_time(self, moment: str) -> str:
         return clock(datetime.fromisoformat(moment), None, now=self._now)
+
+
+def _list_pulls(run: RunView) -> list[str]:
+    return [f"Open: {pull}" for pull in run.pulls]
 
 
 class NextView(ScheduleView, frozen=True, kw_only=True):
