@@ -75,7 +75,7 @@ def _follow_command(started: e.RunStarted, phase: WorkAttempt) -> Decision:
     if phase.delivery.moves > MAX_MOVES:
         return fail_phase(Reason.TARGET_MOVING, PhaseStep.LAND, f"the target moved {phase.delivery.moves} times")
     if candidate is not None:
-        return _run_baseline(started, phase, candidate.onto_tree) or _run_gates(started, phase, candidate)
+        return _run_baseline(started, phase, candidate.onto_tree) or _run_gates(started, phase)
     if phase.work is not None:
         return fail_phase(Reason.NO_COMMITS, PhaseStep.DELEGATE, "the command did not move the target")
     command = e.DispatchStarted(role=Role.DELEGATE, cycle=phase.cycle)
@@ -107,7 +107,7 @@ def _write(started: e.RunStarted, phase: WorkAttempt, first: Decision) -> Decisi
         why = f"{complaint}; fix cycle {phase.fixes + 1} of {started.kept.run.max_fix_cycles}"
         return _set_up_agents(started, phase) or start_dispatch(fixer, why)
     if phase.revision and phase.delivery.candidate is not None:
-        return _send_fixer(started, phase, phase.built, f"a person rejected the change: {phase.revision}")
+        return _send_fixer(started, phase, f"a person rejected the change: {phase.revision}")
     if phase.work is not None:
         return _prove_work(started, phase, phase.work)
     kept = phase.leased.kept
@@ -231,14 +231,15 @@ def _prove_work(started: e.RunStarted, phase: WorkAttempt, work: e.WorkTaken) ->
     # Tests on the base's code run while the worktree is prepared for it.
     is_prepared = started.kept.run.setup and phase.setup.tree == candidate.onto_tree
     early = tuple(run for run in candidate.proofs if run.kind is ProofKind.NEW_TESTS) if is_prepared else ()
-    return _run_proofs(started, phase, candidate, early) or _run_gates(started, phase, candidate)
+    return _run_proofs(started, phase, early) or _run_gates(started, phase)
 
 
 def _written_at(phase: WorkAttempt) -> PhaseStep:
     return PhaseStep.FIX if phase.cycle > 1 else PhaseStep.IMPLEMENT
 
 
-def _run_gates(started: e.RunStarted, phase: WorkAttempt, candidate: e.CandidateBuilt) -> Decision:
+def _run_gates(started: e.RunStarted, phase: WorkAttempt) -> Decision:
+    tree = phase.built.tree
     if not started.kept.check_groups and not phase.proof.gates:
         return perform_action(a.JUDGE_GATE, "there is no test command; that is recorded")
     for group in started.kept.check_groups:
@@ -255,22 +256,22 @@ def _run_gates(started: e.RunStarted, phase: WorkAttempt, candidate: e.Candidate
             if unfinished.code is None:
                 return fail_phase(Reason.TESTS_UNFINISHED, PhaseStep.GATE, detail)
             # The work may have broken it.
-            return _fix_candidate(started, phase, candidate, Reason.TESTS_UNFINISHED, detail)
+            return _fix_candidate(started, phase, Reason.TESTS_UNFINISHED, detail)
         repeated = [gate for gate in failed if gate.time < _count_runs(gate, phase)]
         is_third = not new and any(gate.time > 1 for gate in repeated)
         which = "second run failed, too" if is_third else "first run failed"
         again = f"the {which}: {'; '.join(gate.line for gate in failed)}" if repeated and not new else ""
         if due := new or tuple(gate.name for gate in repeated):
-            gate = e.DispatchStarted(role=Role.GATE, gates=due, cycle=phase.cycle, tree=candidate.tree, again=again)
+            gate = e.DispatchStarted(role=Role.GATE, gates=due, cycle=phase.cycle, tree=tree, again=again)
             gate = replace(gate, why="all tests, with a fresh set-up") if is_third else gate
             times = "a third time" if is_third else "a second time"
             why = f"{_describe_checks(due)} {f'{times}, because {again}' if again else 'on the exact tree'}"
             is_last = all(gate.time + 1 == _count_runs(gate, phase) for gate in repeated)
-            return _set_up_proof(started, phase, candidate.tree, again if is_last else "") or start_dispatch(gate, why)
+            return _set_up_proof(started, phase, tree, again if is_last else "") or start_dispatch(gate, why)
         if failed:
             detail = "; ".join(_name_gate(gate, f"the checks failed: {gate.line}") for gate in failed)
-            return _fix_candidate(started, phase, candidate, Reason.TESTS_FAILED, detail)
-    return _prove_tests(started, phase, candidate)
+            return _fix_candidate(started, phase, Reason.TESTS_FAILED, detail)
+    return _prove_tests(started, phase)
 
 
 def _count_runs(gate: e.GateJudged, phase: WorkAttempt) -> int:
@@ -286,65 +287,61 @@ def _is_doubtful(gate: e.GateJudged, phase: WorkAttempt) -> bool:
     return phase.setup.is_reused or phase.setup.renewed == gate.tree
 
 
-def _prove_tests(started: e.RunStarted, phase: WorkAttempt, candidate: e.CandidateBuilt) -> Decision:
-    if due := _run_proofs(started, phase, candidate, candidate.proofs):
+def _prove_tests(started: e.RunStarted, phase: WorkAttempt) -> Decision:
+    if due := _run_proofs(started, phase, phase.built.proofs):
         return due
     if phase.proof.questions and started.kept.tests.changed == "refuse":
         detail = "; ".join(f"{test}" for _, test in phase.proof.questions)
-        return _fix_candidate(started, phase, candidate, Reason.TESTS_FAILED, detail)
+        return _fix_candidate(started, phase, Reason.TESTS_FAILED, detail)
     proven = phase.proof.newest_runs.get(ProofKind.EMPTIED)
     if proven is not None and proven.answer is NewTestsAnswer.HOLLOW and started.kept.tests.prove == "require":
         detail = f'{describe_proof(proven)} (tests.prove = "require")'
-        return _fix_candidate(started, phase, candidate, Reason.TESTS_FAILED, detail)
+        return _fix_candidate(started, phase, Reason.TESTS_FAILED, detail)
     if phase.proof.verdict is not None and not phase.proof.verdict.passed:
         why = phase.proof.verdict.why
-        return _fix_candidate(started, phase, candidate, Reason.VERIFICATION_FAILED, why, PhaseStep.VERIFY)
+        return _fix_candidate(started, phase, Reason.VERIFICATION_FAILED, why, PhaseStep.VERIFY)
     # One verifier after the other, then one for all phases where the plan ends; the first that fails starts a fix.
     own = phase.chosen.own.verifier
     verifiers = (own,) if own else started.kept.agents.judges
     asked = phase.proof.questions_to_verifiers(started.kept.tests.changed)
     given = sum(not verdict.scope and verdict.questions == asked for verdict in phase.proof.verdicts)
-    verifier = e.DispatchStarted(role=Role.VERIFY, cycle=phase.cycle, tree=candidate.tree)
+    verifier = e.DispatchStarted(role=Role.VERIFY, cycle=phase.cycle, tree=phase.built.tree)
     again = f"; it is asked once more, because {phase.proof.doubted.why}" if phase.proof.doubted else ""
     is_clean_merge = isinstance(phase.chosen, e.MergeChosen) and not phase.rebuilt  # no agent has changed anything
     is_verified = is_clean_merge or isinstance(phase.chosen, e.SubplanChosen)  # by its own run
     if not is_verified and given < len(verifiers):
         verify = replace(verifier, agent=verifiers[given])
         why = f"an independent verifier judges the exact tree{again}"
-        return _set_up_proof(started, phase, candidate.tree) or start_dispatch(verify, why)
+        return _set_up_proof(started, phase, phase.built.tree) or start_dispatch(verify, why)
     if phase.is_last and not any(verdict.scope for verdict in phase.proof.verdicts):
         final = replace(verifier, agent=verifiers[0], scope="final")
         why = f"the plan ends with this phase; a verifier judges all phases together{again}"
-        return _set_up_proof(started, phase, candidate.tree) or start_dispatch(final, why)
-    return _try_work(started, phase, candidate, is_verified=is_verified) or land_candidate(
+        return _set_up_proof(started, phase, phase.built.tree) or start_dispatch(final, why)
+    return _try_work(started, phase, is_verified=is_verified) or land_candidate(
         started, phase, sign_off=list_sign_off(started, phase)
     )
 
 
-def _try_work(
-    started: e.RunStarted, phase: WorkAttempt, candidate: e.CandidateBuilt, *, is_verified: bool
-) -> Decision | None:
+def _try_work(started: e.RunStarted, phase: WorkAttempt, *, is_verified: bool) -> Decision | None:
     """Have an agent use the work, if it changes files of try.paths; a finding starts a fix."""
     proof = phase.proof
     if proof.trial is not None and proof.trial.findings:
         first, *others = proof.trial.findings  # the fixer gets all of them as items
         more = f"; and {counted(len(others), 'other finding')}" if others else ""
         detail = f"the trial found: {first}{more}"
-        return _fix_candidate(started, phase, candidate, Reason.VERIFICATION_FAILED, detail, PhaseStep.TRY)
+        return _fix_candidate(started, phase, Reason.VERIFICATION_FAILED, detail, PhaseStep.TRY)
     settings = started.kept.trial
     tried = settings.paths if settings.serve else ()
     is_due = any(matches(pattern, path) for pattern in tried for path in phase.changed_files)
     if is_verified or not is_due or proof.trial is not None:
         return None
     again = f"; it is asked once more, because {proof.doubted.why}" if proof.doubted else ""
-    trial = e.DispatchStarted(role=Role.TRY, cycle=phase.cycle, tree=candidate.tree)
+    trial = e.DispatchStarted(role=Role.TRY, cycle=phase.cycle, tree=phase.built.tree)
     start = start_dispatch(trial, f"the change touches try.paths; an agent tries it in use{again}")
-    return _set_up_proof(started, phase, candidate.tree) or start
+    return _set_up_proof(started, phase, phase.built.tree) or start
 
 
-def _run_proofs(
-    started: e.RunStarted, phase: WorkAttempt, candidate: e.CandidateBuilt, runs: Sequence[e.ProofRun]
-) -> Decision | None:
+def _run_proofs(started: e.RunStarted, phase: WorkAttempt, runs: Sequence[e.ProofRun]) -> Decision | None:
     for run in runs:
         judged = phase.proof.newest_runs.get(run.kind)
         if judged is None or (judged.promises and judged.time < GATE_RUNS):
@@ -352,7 +349,7 @@ def _run_proofs(
             proof = e.DispatchStarted(role=Role.PROVE, gates=(e.TESTS,), cycle=phase.cycle, tree=run.tree)
             proof = replace(proof, scope=run.kind, again=again)
             # Only tests or bodies of functions differ, so the products of run.setup are those of the code under test.
-            tree = candidate.onto_tree if run.kind is ProofKind.NEW_TESTS else candidate.tree
+            tree = phase.built.onto_tree if run.kind is ProofKind.NEW_TESTS else phase.built.tree
             return _set_up_proof(started, phase, tree, again) or start_dispatch(proof, PROOFS[run.kind])
     return None
 
@@ -377,25 +374,18 @@ def list_sign_off(started: e.RunStarted, phase: WorkAttempt) -> tuple[str, ...] 
 
 
 def _fix_candidate(
-    started: e.RunStarted,
-    phase: WorkAttempt,
-    candidate: e.CandidateBuilt,
-    reason: Reason,
-    detail: str,
-    step: PhaseStep = PhaseStep.GATE,
+    started: e.RunStarted, phase: WorkAttempt, reason: Reason, detail: str, step: PhaseStep = PhaseStep.GATE
 ) -> Decision:
-    if phase.lands_itself or phase.fixes >= started.kept.run.max_fix_cycles:
+    most = started.kept.run.max_fix_cycles
+    if phase.lands_itself or phase.fixes >= most:
         return fail_phase(reason, step, detail)
-    return _send_fixer(
-        started, phase, candidate, detail, f"; fix cycle {phase.fixes + 1} of {started.kept.run.max_fix_cycles}"
-    )
+    return _send_fixer(started, phase, detail, f"; fix cycle {phase.fixes + 1} of {most}")
 
 
-def _send_fixer(
-    started: e.RunStarted, phase: WorkAttempt, candidate: e.CandidateBuilt, detail: str, number: str = ""
-) -> Decision:
+def _send_fixer(started: e.RunStarted, phase: WorkAttempt, detail: str, number: str = "") -> Decision:
     """Start a fixer on the candidate; `number`: which fix cycle that is, in words."""
     why = f"{detail}{number}"
+    candidate = phase.built
     tree = candidate.tree
     if candidate.onto == phase.base:
         fixer = e.DispatchStarted(role=Role.FIX, cycle=phase.cycle + 1, tree=tree, complaint=detail)
