@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import astuple
 
 from runplan.adapters.configuration.places import own_directory
+from runplan.adapters.store.files import publish
 from runplan.adapters.store.protocol import Store
 from runplan.domain.errors import Unreachable
 from runplan.domain.run.events import Answered
@@ -81,11 +82,7 @@ def load_key(directory: Path) -> bytes:
     draft = path.with_name(f"{KEY_FILE}.{os.urandom(4).hex()}")
     try:
         if not path.exists():
-            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(os.urandom(KEY_BYTES))
-                file.flush()
-                os.fsync(descriptor)
+            publish(draft, os.urandom(KEY_BYTES), sync=True)
             with contextlib.suppress(FileExistsError):  # the first of two processes counts
                 os.link(draft, path)
         key = path.read_bytes()
