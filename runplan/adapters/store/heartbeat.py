@@ -134,15 +134,12 @@ class FleetLimit:
         self._owner = owner
         self._store = store
 
-    def request_permit(self, key: tuple[str, str]) -> bool:
-        return self._request(key[1], is_running=False)
+    def request_permit(self, key: tuple[str, str], *, is_running: bool = False) -> bool:
+        assert self._store is not None
+        return self._store.request_permit(key[1], self._owner, is_running=is_running)
 
     def count_run(self, key: tuple[str, str]) -> None:
-        self._request(key[1], is_running=True)
-
-    def _request(self, plan: str, *, is_running: bool) -> bool:
-        assert self._store is not None
-        return self._store.request_permit(plan, self._owner, is_running=is_running)
+        self.request_permit(key, is_running=True)
 
     def release_permit(self, _root: str, plan: str = "") -> None:
         """The run has ended or waits for something else. One that has trouble keeps its claim and its permit."""
