@@ -7,7 +7,6 @@ import shutil
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache, cached_property
-from hashlib import sha256
 from pathlib import Path
 
 from msgspec import Struct
@@ -26,6 +25,7 @@ from runplan.domain.checks.guarded import INSTRUCTIONS
 from runplan.domain.checks.secrets import redact_text, secret_values
 from runplan.domain.errors import RefusedEarly
 from runplan.domain.gitfacts import committing_as
+from runplan.domain.names import digest_of
 from runplan.domain.run.dispatch import EVERY_PHASE, NOTES, OWN, RETURN, SCRATCH
 from runplan.domain.run.events import DispatchStarted
 from runplan.domain.run.kinds import Access, Reason, Role
@@ -229,7 +229,7 @@ def home_use(settings: AgentsSettings | CheckSettings) -> HomeUse:
 
 
 def _digest(variables: Mapping[str, str]) -> str:
-    return sha256(repr(sorted(variables.items())).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    return digest_of(repr(sorted(variables.items())).encode("utf-8", "surrogateescape"))[:16]
 
 
 def lacks_login(table: AgentTable, caller: Mapping[str, str]) -> str:

@@ -8,7 +8,6 @@ import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache
-from hashlib import sha256
 from pathlib import Path
 from urllib.parse import quote
 
@@ -30,6 +29,7 @@ from runplan.adapters.sandbox.proxy import SOCKET
 from runplan.adapters.sandbox.view import Sandbox, View
 from runplan.adapters.store.files import make_below
 from runplan.domain.errors import RefusedEarly
+from runplan.domain.names import digest_of
 from runplan.domain.run.dispatch import LOGS, TEMPORARY
 from runplan.domain.settings.schema import CONTAINER_ENGINES, ContainerSettings
 
@@ -225,10 +225,9 @@ def find_engine(settings: ContainerSettings, env: Mapping[str, str]) -> Engine:
         raise RefusedEarly(f"{' and '.join(names)}: not on PATH; install podman or docker, e.g. apt install podman")
     failures = []
     for name, program in programs.items():
+        host = env.get("DOCKER_HOST", "") if name == "docker" else ""
         try:
-            return _ask_engine(
-                name, program, env.get("DOCKER_HOST", "") if name == "docker" else "", tuple(env.items())
-            )
+            return _ask_engine(name, program, host, tuple(env.items()))
         except OSError as error:
             failures.append(f"{name} does not work: {error}")
     raise RefusedEarly(f"{', '.join(failures)}; start it (podman machine start, systemctl start docker)")
@@ -253,10 +252,7 @@ def find_image(
     owner: str,
 ) -> str:
     """The id of the image; one that is built is made from the files of `tree`, which `export` writes."""
-    name = (
-        settings.image
-        or f"runplan-build:{sha256(f'{tree} {settings.build} {settings.context}'.encode()).hexdigest()[:16]}"
-    )
+    name = settings.image or f"runplan-build:{digest_of(f'{tree} {settings.build} {settings.context}'.encode())[:16]}"
     if (found := _ask_image(engine, name, env)) or settings.image:
         if not found:
             raise RefusedEarly(f"the image {name} is not on this machine; get it: {engine.name} pull {name}")
