@@ -392,10 +392,12 @@ def test_a_deleted_branch_leaves_the_commits_taken_before(place: Place, content:
     assert place.left() == {}
 
 
-def test_a_worktree_that_was_removed_before_the_first_commit_is_told(place: Place) -> None:
+@pytest.mark.parametrize("is_last", [False, True])
+def test_a_worktree_that_was_removed_before_the_first_commit_is_told(place: Place, is_last: bool) -> None:
+    """Also with the directory of all worktrees."""
     tree = place.lease()
     tree.write("a.txt", "lost")
-    shutil.rmtree(tree.path)
+    shutil.rmtree(tree.path.parent if is_last else tree.path)
     with pytest.raises(HandOverRefused, match=f"the worktree {tree.path} was removed during the work"):
         place.take()
 

@@ -84,9 +84,10 @@ END
     [ -n "$own" ] || own=$before
     [ -n "$head" ] || head=$own
 fi
-export GIT_DIR="$fresh" GIT_WORK_TREE="$tree"
+export GIT_DIR="$fresh"
 add=0 left=
 if cd "$tree" 2>/dev/null && ! is_empty; then # in a sandbox `git worktree remove` leaves an empty directory
+    export GIT_WORK_TREE="$tree" # git requires that its parent is there
     [ "$how" = all ] || find . ! -type f ! -type d ! -type l -delete # git waits for ever for a FIFO
     if [ "$how" = all ] && [ -f "$seen/index" ]; then cp -p "$seen/index" "$fresh/index" || exit 5; fi
     commit=
