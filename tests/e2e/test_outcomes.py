@@ -353,6 +353,7 @@ def test_a_run_that_runplan_itself_failed_at_is_taken_up_once_and_then_waits(pro
     (entry,) = project.runplan("inbox", "--json").json["entries"]
     assert (entry["kind"], entry["text"], entry["commands"]) == ("crash", "KeyError: 'key'", [again])
     assert project.runplan("status", "X", "--json").json["run"]["state"] == "waiting"
+    assert "\n  1  Crashed  Step 1\n" in project.runplan("status", "X").out
     continued = project.runplan("retry", "X", "--foreground")
     assert continued.code == 0, continued.err
     assert project.landed() == ["1"]

@@ -5,6 +5,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from runplan.domain.run.kinds import WaitKind
 from runplan.domain.run.rows import Work, wait_of
 
 
@@ -46,6 +47,10 @@ class PhaseState(StrEnum):
     UNDONE = "undone"
 
 
+#: Kinds of waits whose names are states, and not what is waited for.
+_STATES = (WaitKind.PAUSED, WaitKind.CRASHED, WaitKind.UNREACHABLE, WaitKind.OVERLOADED)
+
+
 def state_of_work(work: Work) -> PhaseState:
     is_asking = bool(work.waiting_for) and wait_of(work.waiting_for).is_for_person
     return PhaseState.WAITING if is_asking else PhaseState.RUNNING
@@ -55,7 +60,7 @@ def describe_phase(state: PhaseState, *, work: Work | None = None, about: str = 
     """The state in words: `done (abc1234)`, `failed (timeout)`, `waits for approval`, `running: gate`, `after 1, 2`."""
     match state:
         case PhaseState.WAITING | PhaseState.RUNNING if work is not None and work.waiting_for:
-            return f"waits for {work.waiting_for}"
+            return str(work.waiting_for) if work.waiting_for in _STATES else f"waits for {work.waiting_for}"
         case PhaseState.RUNNING:
             return f"running: {work.step}" if work is not None and work.step else "running"
         case PhaseState.TODO if after:
