@@ -81,7 +81,8 @@ def land_candidate(
         criteria = f": {'; '.join(sign_off)}" if sign_off else ""
         rejected = delivery.candidate.rejected if delivery.candidate else ""
         return Decision(why=f"{proven} sign-off{criteria}", waiting=WaitKind.SIGN_OFF, about=rejected)
-    return Decision(why=f"{proven} approval", waiting=WaitKind.APPROVAL)
+    again = " again: the target has moved since the last one" if delivery.moves else ""
+    return Decision(why=f"{proven} approval{again}", waiting=WaitKind.APPROVAL)
 
 
 def await_subplan(attempt: WorkAttempt) -> Decision:
