@@ -113,10 +113,11 @@ def test_only_the_first_answer_to_the_open_question_counts() -> None:
     assert state.work.words == ("an agent asked: which port?; a person answered: 8080",)
 
 
-def test_a_resume_answers_no_question_and_a_stop_ends_the_wait() -> None:
+def test_neither_resume_nor_pause_answers_a_question_and_a_stop_ends_the_wait() -> None:
     state = fold([*BEGUN, *blocked(), asked("q1")])
     assert decide(apply(state, RESUMED)).waiting == "question"
-    assert decide(apply(state, e.Halted(by="me"))).waiting == "paused"
+    paused = decide(apply(state, e.Halted(by="me")))
+    assert (paused.waiting, "; paused by me: an answer takes effect with" in paused.about) == ("question", True)
     (action,) = decide(apply(state, e.StopRequested(by="me"))).actions
     assert isinstance(action, a.Fail)
     assert action.reason is Reason.STOPPED

@@ -212,7 +212,7 @@ def view_plan(
     run = facts.run
     if run is not None:  # with the stop or pause that is queued, and with the wait of the daemon
         asked = "stop" if facts.queued == "stop" else run.asked or ("pause" if facts.queued == "pause" else None)
-        is_over = not run.is_active or (asked == "pause" and run.waiting_for == WaitKind.PAUSED)
+        is_over = not run.is_active or (asked == "pause" and run.waiting_for)
         run = replace(run, asked=None if is_over else asked)
         if facts.wait is not None and run.is_active and run.waiting_for is None:
             run = replace(run, waiting_for=facts.wait.kind, about=facts.wait.about, wake=facts.wait.wake)

@@ -118,9 +118,9 @@ def _decide_step(state: RunState) -> Decision:
         reason, detail = attempt.refusal
         is_landing = reason is Reason.ALREADY_ON_TARGET and attempt.step is not PhaseStep.UNDO
         return fail_phase(reason, PhaseStep.LAND if is_landing else attempt.step, detail)
-    if waiting := _find_wait(replace(state, missing=(), halted="") if state.missing else state):
-        return _require_keys(state, started, waiting)
-    decision = _require_keys(state, started, _continue_attempt(state, started, attempt))
+    if waiting := _find_wait(replace(state, missing=(), halted="")):
+        return _hold_back(state, started, waiting)
+    decision = _hold_back(state, started, _continue_attempt(state, started, attempt))
     is_held = decision.waiting is not None and wait_of(decision.waiting).is_for_person
     if state.revision is not None and is_held and isinstance(attempt.chosen, PhaseChosen):
         return fail_phase(Reason.STOPPED, attempt.step, "its text is revised; the work is kept")
@@ -158,9 +158,13 @@ def _look_ahead(state: RunState, started: RunStarted, decision: Decision) -> Dec
     return more if is_asked else replace(decision, actions=(*decision.actions, *more.actions))
 
 
-def _require_keys(state: RunState, started: RunStarted, decision: Decision) -> Decision:
+def _hold_back(state: RunState, started: RunStarted, decision: Decision) -> Decision:
+    """Nothing begins without its keys or while a person pauses the run; what waits for an answer is still asked."""
+    if state.halted and not state.missing and decision.waiting in FOR_ANSWER:
+        paused = f"paused by {state.halted}: an answer takes effect with `runplan resume`"
+        return replace(decision, about=f"{decision.about or decision.waiting}; {paused}")
     if not state.missing:
-        return decision
+        return _find_wait(state) or decision
     lost = f"the daemon restarted and lost {name_variables(state.missing)}"
     if decision.waiting:
         return replace(decision, about=f"{decision.about or decision.waiting}; {lost}")

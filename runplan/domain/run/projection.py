@@ -43,7 +43,7 @@ def project_run(state: RunState, *, run: str, plan: str, started: str, since: st
     copied = ("landing", "target", "remote", "title", "slug", "concludes", "mode", "daemon")
     options = {name: getattr(state.started, name) for name in copied} if state.started else {"landing": "cherry-pick"}
     row = RunRow(**asdict(work), **options, id=run, plan=plan, started=started, state=run_state, lanes=tuple(works))
-    asked = "stop" if state.stop else "pause" if state.halted else None
+    asked = "stop" if state.stop else "pause" if state.halted and not state.missing else None
     row = replace(
         row, attempt=lease.attempt if lease else 1, asked=asked, questions=list_questions(state), pulls=state.pulls
     )

@@ -20,6 +20,7 @@ from runplan.domain.run.kinds import ANSWERED, FOR_ANSWER, RunStatus, WaitKind
 from runplan.domain.run.rows import RunRow
 from runplan.domain.run.state import RunState, fold, open_states
 from runplan.domain.standing.actions import NextAction, list_actions
+from runplan.domain.text import command
 from runplan.engine.report.sections import describe_proposal
 
 
@@ -99,6 +100,8 @@ def _entries_of(state: RunState, row: RunRow, root: str, asked: Mapping[str, str
     attempt = state.attempt
     phase = attempt.chosen.phase if attempt is not None else ""
     lost = f"\n{describe_missing(state.missing, plan=row.plan)}" if state.missing else ""
+    if state.halted and not state.missing:
+        lost = f"\npaused by {state.halted}; an answer takes effect with: {command('runplan', 'resume', row.plan)}"
     title = (attempt.chosen.title if attempt is not None else "") or row.title
     base = replace(_entry_of(row, root), phase=phase, title=title)
 
