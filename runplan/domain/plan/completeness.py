@@ -142,7 +142,6 @@ def _list_suspects(
     lines: Lines, reading: Reading, outside: list[Heading], excused: set[int], series: _Series
 ) -> Iterator[Heading]:
     """The sections that name a further phase, those beside a list of boxes that count, and what is left at the end."""
-    final = rf"(?i)\W*(?:final|last|closing) {reading.unit}\b"
     is_over = all(place.mark.status is Status.DONE for place in reading.places)
     numbered = [h for h in outside if re.search("[0-9]", h.name.id) and h.at not in excused]
     is_boxes = reading.format in ("todo", "checklist") and reading.name != "numbered list"  # which is in a chapter
@@ -155,7 +154,7 @@ def _list_suspects(
         entries = marks_within(lines.entries, heading.at, heading.end)
         inner = marks_within(lines.headings, heading.at + 1, heading.end)
         has_work = bool(inner) or any(not re.match(_OVER, entry.text) for entry in entries)
-        is_left = has_work and not any(entry.sign for entry in entries) and (is_listed or re.match(final, heading.text))
+        is_left = has_work and not any(entry.sign for entry in entries) and (is_listed)
         if is_left or (heading.at not in excused and not all(series.find_named(heading.text))):
             yield heading
 

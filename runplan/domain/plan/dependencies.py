@@ -48,7 +48,6 @@ _LINKED = r"\[([^\[\]]{0,80})\]\([^()]{0,300}\)"
 _ASIDE = r" ?\([^()]*\)"
 #: An aside about a whole clause: "Phases 1 and 3 write the markers (no hard dependency)".
 _NOT_HARD = r"(?i:\b(?:(?:no|not an?) hard|soft) dependenc)"
-_SOFTENED = rf"(?<=[a-z]{{4}}) ?\([^()]*{_NOT_HARD}[^()]*\)"
 #: What is said right behind ids: `2 [soft]`, `Phase 1 (landed in March)`, `Phase 3 -- soft dependency`.
 _BEHIND = (
     rf"((?<=[Pp]hases ){_LIST}|{_ID})"
@@ -99,8 +98,6 @@ _ONWARD = (
     r"(?i)(?<!not start )(?<!not begin )\b(?:before|feeds?|feeding|enables?|unblocks?|blocks|blocking|precedes?"
     r"|prerequisite (?:for|of)|(?:consumed|used|needed|required) by)\b"
 )
-#: "Phase 6 reads this file": the other phase is the one that waits.
-_WAITING = r"(?i) (?:will|reads?|uses?|consumes?|needs?|requires?|relies|depends?|builds|extends?) "
 _WAITED_FOR = rf"(?i)\b(?:after|depends? on|needs?|requires?) (?:[a-z]+ )?({_ID})"
 _LEAD = r"(?i)(?:(?:soft|optional|ideally|requires?|needs?|after|on|both|all of):? )?(?:the )?(?:phases?:? )?#?"
 _IN_TITLE = r"(?i)\(((?:depends on|after|requires|needs) [^()]{1,80})\)"
@@ -260,7 +257,6 @@ def _read_prose(text: str, index: int, phase_id: str, phases: Phases, depends: D
     spelled = _spelled_out(_plain_text(text, phases), phase_id, phases)
     is_read = _NO_PHASE in spelled
     numbers: list[str] = []
-    spelled = re.sub(rf"(?i)({_TOGETHER}.{{0,60}}?) (?=(?:after|once) phases? )", r"\1; ", spelled)
     for clause in dict.fromkeys(map(str.strip, re.split(_CLAUSE, spelled))):
         if id_key(phase_id) in map(id_key, re.findall(_WAITED_FOR, clause)):
             is_read = True  # another phase waits for this one
@@ -283,8 +279,7 @@ def _read_prose(text: str, index: int, phase_id: str, phases: Phases, depends: D
                 numbers += [id_ for id_ in strangers if re.fullmatch(_DECIMAL, id_)]
                 strangers = [id_ for id_ in strangers if not re.fullmatch(_DECIMAL, id_)]
             is_read = is_read or bool(ids or strangers)
-            is_waiting = ids != [phase_id] and re.match(_WAITING, head[mention.end() :]) is not None
-            if is_apart or is_waiting or (onward and onward.start() < mention.start(1)):
+            if is_apart or (onward and onward.start() < mention.start(1)):
                 continue
             (depends.soft if is_soft else depends.hard).extend(ids)
             depends.unknown += [] if is_soft else [Remark(index + 1, id_) for id_ in strangers]
@@ -317,7 +312,6 @@ def _plain_text(text: str, phases: Phases) -> str:
     said = rf"{_TOLERATED}|{_LANDED}|\A.?\Z"
     text = re.sub(_BRACKETS, lambda inner: "" if re.search(said, inner[1]) else f" {inner[1]}", text)
     for _ in range(2):  # asides may be nested
-        text = re.sub(_SOFTENED, " — soft.", text)
         text = re.sub(_ASIDE, "", text)
     return " ".join(text.partition("(")[0].split())
 

@@ -19,7 +19,7 @@ _ID = re.compile(
     r"(?:[.-](?:[A-Za-z]{1,4}|[0-9]{1,4}[A-Za-z]{0,2})){0,4}(?![A-Za-z0-9])"
 )
 #: The word phase in other languages; `第1阶段` has the number before it.
-_PHASE = r"fase|faza|fas|faz|fáze|vaihe|tahap|aşama|giai đoạn|étape|etapa|etap|этап|фаза|阶段|階段|단계|フェーズ"
+_PHASE = r"stufe|fase|faza|fas|faz|fáze|vaihe|tahap|aşama|giai đoạn|étape|etapa|etap|этап|фаза|阶段|階段|단계|フェーズ"
 _WEEK = r"semana|semaine|settimana|woche|неделя"
 _UNIT = re.compile(
     rf"(?:user )?({'|'.join(UNITS)})(?:(?<=week)s)?(?:[ \t]+#?|-(?=[0-9]))"
@@ -289,8 +289,8 @@ BRACKETS = (
 )
 #: A sign at the end or the beginning of a heading: `## Phase 2: Parser 🚧 IN PROGRESS`, `## ⬜ Phase 3: Writer`.
 SIGN = (
-    rf"(?<=[ \t])([⏳🚧🔄⬜⬚☐]\ufe0f?(?:[ \t]+\**(?i:{_OPEN})\**)?(?=[*_ \t#]*\Z)"
-    r"|(?<=#[ \t])[⏳🚧⬜⬚☐](?=\ufe0f?[ \t]))"
+    rf"(?<=[ \t])([🚧🔄⬜⬚☐]\ufe0f?(?:[ \t]+\**(?i:{_OPEN})\**)?(?=[*_ \t#]*\Z)"
+    r"|(?<=#[ \t])[🚧⬜⬚☐](?=\ufe0f?[ \t]))"
 )
 #: A word there that is no known status, and no priority or part of the work.
 UNKNOWN_BRACKETS = (
@@ -315,7 +315,7 @@ _MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
 _DONE_WORD = (
     rf"(?:[(（\[]|[—–-][ \t]+){_DONE}(?:[ \t,:]+(?:(?:in|on|at|by)[ \t]+)?"
     rf"(?:[`#v]?[0-9a-f][\w.:#-]{{0,40}}`?|(?:PR|commit|release|sprint|{_MONTH})[ \t][\w #.,]{{1,20}}))?"
-    r"[)）\]]?[ \t]*\Z"
+    r"[)）\]]?[*_ \t]*\Z"
     rf"|[(\[]{_DONE}(?:[ \t]*[,:;—–-]|[ \t]+(?:in this|as|with|via)\b)[^()\[\]]{{1,60}}[)\]][ \t]*\Z"
     rf"|[:：—–][ \t]+(?:(?-i:(?:DONE|COMPLETED?)\b(?![ \t]+[A-Z]{{2}}))|\*\*{_DONE}\*\*)"
     r"(?-i:(?![ \t]+(?!(?:in|on|at|by|with|since|via)\b)[a-z]))"

@@ -371,12 +371,6 @@ def _about_text(lines: Lines, reading: Reading) -> Iterator[Remark]:
     if len(stated) > 1 and not any(place.mark.known or place.mark.note for place in stated):
         message = "runplan knows none of the statuses of the phases; write todo, in progress, blocked or done there"
         yield Remark(stated[0].at + 1, message, is_error=True)
-    firsts = [place.first for place in reading.places]
-    for heading in lines.headings:
-        is_above = heading.level > 1 and heading.at < min(firsts) and max(firsts) < heading.end
-        if is_above and re.search(r"(?i)\b(?:example|sample|template)\b", heading.text):
-            message = f"all phases are below {heading.text[:60]!r}; is it a template? then write a plan from it"
-            yield Remark(heading.at + 1, message, is_error=True)
     for place in reading.places:
         start = command("runplan", "start", lines.path, place.id)
         if place.mark.status is Status.IN_PROGRESS:

@@ -188,7 +188,6 @@ def section_places(lines: Lines, sections: Iterable[Heading]) -> tuple[Place, ..
     for section in sections:
         place = Place(id=section.name.id, title=section.name.title, first=section.at, end=section.end)
         boxes = [box for box in marks_within(lines.boxes, section.at, section.end) if not box.optional]
-        entries = [entry for entry in marks_within(lines.entries, section.at, section.end) if entry.indent < 2]
         done_parts, left_parts = _split_parts(lines, section)
         brackets = re.search(marks.BRACKETS, lines.texts[section.at])
         sign = re.search(marks.SIGN, lines.texts[section.at])
@@ -231,10 +230,6 @@ def section_places(lines: Lines, sections: Iterable[Heading]) -> tuple[Place, ..
         elif unknown := re.search(marks.UNKNOWN_BRACKETS, section.text):
             note = f"ends with [{unknown[1]}], which is no status that runplan knows"
             place = replace(place, mark=Mark(Status.TODO, known=False, note=note))
-        elif any(entry.optional for entry in entries):
-            note = "has entries that are struck through beside others"
-            is_struck = all(entry.optional for entry in entries)
-            place = replace(place, mark=Mark(Status.DONE) if is_struck else Mark(Status.TODO, known=False, note=note))
         places.append(place)
     return tuple(places)
 
