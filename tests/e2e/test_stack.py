@@ -193,6 +193,7 @@ def test_neighbours_of_one_name_share_a_merge_request_of_gitlab(project: Project
         assert [(pull.merged, pull.title) for pull in hub.pulls.values()] == [(True, "X: Step 1"), (True, "X: rest")]
         assert "| !1 | Step 1 | merged |\n|  | rest | you are here |" in hub.pulls[2].body
         assert "**2 of 2 phases**" in hub.pulls[2].body
+        assert "- phases 2, 3: no tests ran\n" in hub.pulls[2].body
         assert hub.git("log", "--format=%s", "--first-parent", "main", "--", "2.txt", "3.txt").count("\n") == 0
         assert list(hub.branches()) == ["main"]
         assert project.leftovers() == []

@@ -495,7 +495,8 @@ def describe_plan(
     goal = escape_inline(bounded(find_goal(text, plan), LONGEST_GOAL))
     phases = tuple(_describe_phase(phase, attempts.get(phase.id)) for phase in plan.phases)
     done = [attempts[phase.id] for phase in plan.phases if phase.status is Status.DONE and phase.id in attempts]
-    doubts = [f"phase {seen.id}: no tests ran" for seen in done if seen.after == "skipped"]
+    untested = [seen.id for seen in done if seen.after == "skipped"]
+    doubts = [f"{'phases' if untested[1:] else 'phase'} {', '.join(untested)}: no tests ran"] if untested else []
     doubts += [f"phase {seen.id}: {line}" for seen in done for line in seen.remarks if line.startswith(DOUBTS)]
     repairs = list[str]()
     chosen: dict[str, e.RepairChosen | e.MergeChosen] = {}  #: the repair at work, by run
