@@ -102,18 +102,17 @@ def parse_return(file_text: str | None, message: str) -> ReadReturn:
     if isinstance(parsed, Unusable):
         return parsed
     usage = parsed.usage or _Usage()
+    items = []
+    for item in parsed.items or ():
+        listed = item.evidence if isinstance(item.evidence, tuple) else (item.evidence,)
+        references = tuple(_read_reference(stated) for stated in listed[:MOST_EVIDENCE] if stated)
+        demanded_by = clean_text(item.demanded_by)
+        named = clean_text(item.item)
+        items.append(ItemResult(item=named, answer=item.result, evidence=references, demanded_by=demanded_by))
     return Return(
         status=parsed.status,
         summary=clean_text(parsed.summary),
-        items=tuple(
-            ItemResult(
-                item=clean_text(item.item),
-                answer=item.result,
-                evidence=_read_references(item.evidence),
-                demanded_by=clean_text(item.demanded_by),
-            )
-            for item in parsed.items or ()
-        ),
+        items=tuple(items),
         usage=Usage(input_tokens=usage.input_tokens or 0, output_tokens=usage.output_tokens or 0, usd=usage.usd or 0.0),
         remarks=Remarks(
             artifacts=tuple(_read_artifacts(parsed.artifacts)),
@@ -231,23 +230,17 @@ def _decode_text(text: str, where: str, shape: type[T]) -> T | Unusable:
         return Unusable(why=f"{where} is not JSON in UTF-8: {error}")
 
 
-def _read_references(evidence: str | _Reference | tuple[str | _Reference, ...] | None) -> tuple[Reference, ...]:
-    references = []
-    for stated in (evidence if isinstance(evidence, tuple) else (evidence,))[:MOST_EVIDENCE]:
-        if isinstance(stated, str) and stated:
-            references.append(Reference(ref=clean_text(stated)[:LONGEST_EVIDENCE]))
-        if not isinstance(stated, _Reference):
-            continue
-        kind = (stated.kind or "").casefold()
-        reference = Reference(
-            kind=ReferenceKind(kind) if kind in list(ReferenceKind) else ReferenceKind.TEXT,
-            ref=clean_text(f"{stated.ref or ''}{f':{stated.line}' if stated.line else ''}")[:LONGEST_EVIDENCE],
-            gone=bool(stated.gone),
-            absent=bool(stated.absent),
-            unchanged=bool(stated.unchanged),
-        )
-        references.append(reference)
-    return tuple(references)
+def _read_reference(stated: str | _Reference) -> Reference:
+    if isinstance(stated, str):
+        return Reference(ref=clean_text(stated)[:LONGEST_EVIDENCE])
+    kind = (stated.kind or "").casefold()
+    return Reference(
+        kind=ReferenceKind(kind) if kind in list(ReferenceKind) else ReferenceKind.TEXT,
+        ref=clean_text(f"{stated.ref or ''}{f':{stated.line}' if stated.line else ''}")[:LONGEST_EVIDENCE],
+        gone=bool(stated.gone),
+        absent=bool(stated.absent),
+        unchanged=bool(stated.unchanged),
+    )
 
 
 def _refuse_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
