@@ -4,7 +4,7 @@ import math
 import os
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from runplan.domain.run import events as e
 from runplan.domain.run.attempt_parts import StepCrashed
 from runplan.domain.run.attempts import WorkAttempt, open_questions
 from runplan.domain.run.decide import decide
-from runplan.domain.run.kinds import ANSWERED, FOR_ANSWER, Mode, WaitKind
+from runplan.domain.run.kinds import ANSWERED, FOR_ANSWER, Mode, RunStatus, WaitKind
 from runplan.domain.run.requests import RunRequest, Timing
 from runplan.domain.run.rows import wait_of
 from runplan.domain.run.state import RunState, list_running, open_states
@@ -326,3 +326,51 @@ def test_a_start_that_cannot_be_recorded_leaves_the_plan_free() -> None:
     with pytest.raises(Unreachable):
         simulation.owner.begin(RunRequest(started=START))
     assert simulation.store.list_owners() == {}
+
+
+def first(words: Sequence[str]) -> str:
+    """Everything goes well."""
+    return words[0]
+
+
+def start(simulation: Simulation, plan: str, choose: Callable[[Sequence[str]], str] = first) -> None:
+    started = replace(START, plan=plan, mode=Mode.FINISH)
+    simulation.submit("start", plan, **to_builtins(RunRequest(started=started)))
+    simulation.work(choose, first)
+
+
+def list_waits(simulation: Simulation) -> dict[str, WaitKind | None]:
+    return {state.options.plan: decide(state).waiting for state in simulation.states()}
+
+
+def test_a_start_resumes_the_sub_plan_that_the_run_waits_for() -> None:
+    """The checkout is in the way of its landing, which would be tried again in a minute; both share one permit."""
+    text = a_plan({"1": "todo"}, {"1": f"Execution: plan {SUBPLAN}"})
+    simulation = Simulation(text, a_plan({"4": "todo"}), slots=1)
+    simulation.world.is_edited = True
+    start(simulation, PLAN)
+    assert list_waits(simulation) == {PLAN: WaitKind.SUBPLAN, SUBPLAN: WaitKind.CHECKOUT}
+    simulation.world.is_edited = False
+    simulation.work(first, first)
+    assert simulation.world.landings == []
+    start(simulation, PLAN)
+    assert [landing.phase for landing in simulation.world.landings] == ["4", "1"]
+    assert (simulation.world.plan.complete, simulation.states()) == (True, [])
+
+
+def test_a_run_beyond_the_limit_waits_for_its_turn() -> None:
+    simulation = Simulation(a_plan({"1": "todo"}), a_plan({"4": "todo"}), slots=1)
+
+    def keep_running(words: Sequence[str]) -> str:
+        return "running" if "running" in words else words[0]
+
+    start(simulation, PLAN, keep_running)
+    start(simulation, SUBPLAN, keep_running)
+    assert list_waits(simulation) == {PLAN: None, SUBPLAN: WaitKind.SLOT}
+    assert simulation.store.get_newest_run(SUBPLAN).state == RunStatus.QUEUED  # type: ignore[union-attr]
+    simulation.restart()
+    simulation.work(keep_running, first)  # the agent has outlived its process
+    assert list_waits(simulation) == {PLAN: None, SUBPLAN: WaitKind.SLOT}
+    simulation.work(first, first)
+    simulation.work(first, first)
+    assert [landing.phase for landing in simulation.world.landings] == ["1", "4"]
