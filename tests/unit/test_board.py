@@ -58,6 +58,8 @@ def test_a_card_says_what_is_done_now_and_how_it_stands() -> None:
     card = a_card(at_work())
     assert (card.current, card.done) == ("Phase 2 Printer: verify by codex", 1)
     assert card.view.words.startswith("Running: phase 2, verify for 10m")
+    full = a_card(at_work(context=55, tools=2))
+    assert full.current == "Phase 2 Printer: verify by codex, context 55 % full, 2 tool calls"
     assert a_card(waits(WaitKind.QUESTION)).view.words == "Needs attention: phase 2, verify, waiting 10m: something"
     assert a_card(FAILED).view.words == "Phase 2 failed (tests-failed): 1 failed"
     refused = replace(FAILED, refused=("2026-01-01T11:55:00Z", "start", "it is busy"))

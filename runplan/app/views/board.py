@@ -71,7 +71,7 @@ class Card(Struct, frozen=True, kw_only=True):
         if run is None or not run.is_active:
             return ""
         title = next((phase.title for phase in self.view.phases if phase.id == run.phase), "")
-        by = f" by {run.agent}" if run.agent else ""
+        by = ", ".join((f" by {run.agent}", *run.fill)) if run.agent else ""
         others = sum(not lane.failed for lane in run.lanes) - 1
         more = f" and {counted(others, 'other phase')}" if others > 0 else ""
         where = f"Phase {run.phase} {title}".rstrip() if run.phase else ""

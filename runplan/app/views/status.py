@@ -387,8 +387,7 @@ def assess_progress(work: Work, facts: PlanFacts, *, now: datetime, zone: tzinfo
         span = in_words(_seconds_ago(work.dispatched, now))
         if work.agent:
             parts.append(f"agent running {span}")
-            parts += [f"context {work.context} % full"] if work.context else []
-            parts += [counted(work.tools, "tool call")] if work.tools else []
+            parts += work.fill
         elif work.waiting_for or span != in_words(_seconds_ago(work.since, now)):
             parts.append(f"{', '.join(work.gates) or work.step or 'command'} running {span}")
         parts.append(f"last output {in_words(_seconds_ago(work.output, now))} ago" if work.output else "no output yet")

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 from runplan.domain.run.kinds import UNFINISHED, Mode, PhaseStep, RunOutcome, RunStatus, WaitKind
+from runplan.domain.text import counted
 
 
 class Work(Struct, frozen=True, kw_only=True):
@@ -33,6 +34,12 @@ class Work(Struct, frozen=True, kw_only=True):
     estimated: bool = False  #: tokens of an agent are an estimate
     kept: str | None = None  #: which host of a fleet alone has the newest work, and why
     failed: str | None = None  #: why a lane ended without a landing
+
+    @property
+    def fill(self) -> tuple[str, ...]:
+        """How full the context of its agent is, and how often it has called a tool."""
+        full = (f"context {self.context} % full",) if self.agent and self.context else ()
+        return (*full, counted(self.tools, "tool call")) if self.agent and self.tools else full
 
 
 class RunRow(Work, frozen=True, kw_only=True):
