@@ -8,8 +8,7 @@ from msgspec import to_builtins
 from runplan.app import machine
 from runplan.app.health import examine
 from runplan.app.operations.model import Caller
-from runplan.app.operations.uninstall import uninstall
-from runplan.app.operations.upkeep import PROPOSED_USD, SKILL, describe_agents, gc, init, read_settings
+from runplan.app.operations.upkeep import PROPOSED_USD, SKILL, describe_agents, gc, init, read_settings, uninstall
 from runplan.domain.decoding import as_json
 from runplan.domain.errors import Exit, UsageError
 from runplan.domain.gitfacts import Kept
