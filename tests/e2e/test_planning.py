@@ -187,6 +187,13 @@ def test_explorers_work_at_the_same_time_and_one_more_merges_what_they_found(pro
     first, *_ = prompts(project, "explore")
     assert "## Your question\n" in first
     assert prompts(project, "explore")[-1].count("=== begin of exploration") == 3
+    rows = [
+        line.split(" | ") for line in project.runplan("report", "greet-people").out.splitlines() if "| robot |" in line
+    ]
+    told = [(row[0].strip("| "), row[-1].strip("| ")) for row in rows[:5]]
+    merged = ("explore", "3 explorations, which the next step merges")
+    beside = ("explore", "one of them")
+    assert told == [merged, beside, beside, ("explore", "accepted"), ("draft", "accepted")]
     used = [body["id"] for body in project.bodies("DispatchEnded", GREET)]
     assert len([id_ for id_ in used if "-" in id_]) == 2
 

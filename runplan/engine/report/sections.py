@@ -295,6 +295,8 @@ def _list_steps(facts: Iterable[Recorded[Event]]) -> Iterator[str]:
                     findings = counted(len(step.findings), "finding")
                     result = f"{counted(len(step.verdicts), 'principle')} judged, {failed} failed, {findings}"
                 yield _step_row(process, result)
+                for beside in [id_ for id_ in ended if id_.startswith(f"{step.dispatch}-")]:
+                    yield _step_row(ended.pop(beside), "one of them")
             case _:
                 pass
     for process in ended.values():
