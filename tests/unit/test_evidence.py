@@ -84,6 +84,7 @@ def test_a_command_counts_beside_a_file_when_the_stream_shows_it(shown: list[str
     file = Reference(kind=ReferenceKind.FILE, ref="src/auth.js")
     resolved = resolve_evidence([command, file], facts_of(SAMPLES["project"]["jest"], list_commands=lambda: shown))
     assert (resolved.is_proven, resolved.words) == (True, words)
+    assert bool(resolved.unresolved) is ("is not among" in words)
 
 
 @pytest.mark.parametrize("patterns", [(), ("checks/*.sh",)])

@@ -787,8 +787,10 @@ CONFLICTED: list[e.Event] = [
 ]
 
 
-def test_a_fixer_that_returns_failed_leaves_the_conflict_with_any_exit_code() -> None:
-    action = failing(proven_by(*CONFLICTED, *sent("fix", "crashed", cycle=2, said="failed")))
+@pytest.mark.parametrize("code", [0, 1])
+def test_a_fixer_that_returns_failed_leaves_the_conflict_with_any_exit_code(code: int) -> None:
+    begun, ended = sent("fix", "crashed", cycle=2, said="failed")
+    action = failing(proven_by(*CONFLICTED, begun, replace(ended, code=code, kind="crashed" if code else "")))
     assert action.reason == Reason.CONFLICT
     assert "a.txt, b.txt: r (fix) reported a failure: oops" in action.detail
 

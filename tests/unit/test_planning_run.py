@@ -161,7 +161,7 @@ def test_several_explorers_are_awaited_and_then_merged_by_one() -> None:
         assert decide(state) != before
     assert due(state) == a.JUDGE_STEP.step
     state = apply(state, StepJudged(role=Role.EXPLORE, dispatch="r.1", parts=("a", "b")))
-    assert (due(state), state.planning.parts) == (Role.EXPLORE, ("a", "b"))
+    assert (due(state), state.planning.parts, state.planning.tries) == (Role.EXPLORE, ("a", "b"), 0)
     assert due(judged(state)) == Role.DRAFT
 
 
