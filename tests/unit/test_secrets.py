@@ -6,7 +6,7 @@ from itertools import pairwise
 from urllib.parse import quote, quote_plus
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
 from runplan.domain.checks.secrets import REDACTED, Redactor, redact_text, redacted_bytes, secret_values, secrets_in
 
@@ -145,11 +145,13 @@ def test_values_are_taken_out_whole_when_one_is_part_of_another() -> None:
 
 
 STREAM = "\n".join(
-    f'{{"n": {n}, "said": "the word is {word}, so there"}}' for n, word in enumerate([*TOKENS.values(), *VALUES])
+    f'{{"n": {n}, "said": "the word is {word}, so there"}}'
+    for n, word in enumerate([*VALUES, *TOKENS.values()])  # the last one has no end
 ).encode()
 
 
 @given(st.lists(st.integers(0, len(STREAM)), max_size=40))
+@example([STREAM.index(b"and lines") + 3])  # a value that goes on in the next line
 def test_chunk_borders_do_not_change_the_redacted_stream(cuts: list[int]) -> None:
     redactor = Redactor(VALUES)
     places = [0, *sorted(cuts), len(STREAM)]
