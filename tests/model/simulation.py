@@ -188,11 +188,6 @@ class World:
         if self.may_crash and self.choose(["no"] * 4 + ["crash"]) == "crash":
             raise Crash
 
-    # --- the interfaces of git that real steps use ---------------------------------------------------------
-
-    def change_id(self, _onto: str, commit: str) -> str:
-        return commit.partition("@")[0]
-
     @property
     def closed(self) -> None:
         return None
@@ -206,9 +201,6 @@ class Target:
 
     def tip(self, name: str = "") -> str:
         return name or self._world.tip
-
-    def change_id(self, onto: str, commit: str) -> str:
-        return self._world.change_id(onto, commit)
 
 
 class SimulatedContext(Struct, frozen=True, kw_only=True):
@@ -431,6 +423,7 @@ def _build(_action: a.Action, state: RunState, context: SimulatedContext) -> Ite
         commits=(f"{change}@{onto}",),
         tree=tree,
         patch=change,
+        change=change,
         proofs=_proofs(world),
     )
     yield replace(built, rejected=find_rejection(built, cast(Any, context)))

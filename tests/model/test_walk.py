@@ -120,7 +120,8 @@ class Walk(RuleBasedStateMachine):
     def _answer_change(self, number: int, seed: int, why: str = "", *, approved: bool) -> None:
         changes = self._list_changes()
         options, tree = changes[number % len(changes)]
-        answer = e.Answered(tree=tree, approved=approved, why=why, by="Uma (terminal)")
+        change = tree.partition("@")[0]
+        answer = e.Answered(tree=tree, change=change, approved=approved, why=why, by="Uma (terminal)")
         self._submit_run(options, answer=answer)
         self._proceed(seed)
 

@@ -66,13 +66,13 @@ def _submit_answer(verb: str, caller: Caller, request: ApproveRequest | RejectRe
         by = runs.name_person(caller, context)
         answer = Answered(tree=attempt.answerable, approved=verb == "approve", why=why, by=by)
         if (candidate := attempt.delivery.candidate) is not None:
-            answer = replace(answer, onto=candidate.onto, commit=candidate.commits[-1])
+            answer = replace(answer, change=candidate.change)
         if isinstance(attempt, WorkAttempt):
             comments = read_comments(why, attempt.changed_files, dict(attempt.chosen.items), by=by)
             answer = replace(answer, comments=comments)
         action = "approving" if verb == "approve" else "rejecting"
         if not isinstance(attempt, PlanningAttempt) and answer.tree:
-            commit = f"commit {answer.commit[:SHORT]}, " if answer.commit else ""
+            commit = f"commit {candidate.commits[-1][:SHORT]}, " if candidate else ""
             takes = "; an agent gets your words" if why and attempt.is_revisable else ""
             phase = attempt.chosen.phase
             caller.say(f"{action} phase {phase} of {options.plan}: {commit}tree {answer.tree[:SHORT]}{takes}")

@@ -421,6 +421,7 @@ class CandidateBuilt(Event, frozen=True, kw_only=True):
     commits: tuple[str, ...]
     tree: str
     patch: str
+    change: str = ""  #: a hash of the change that is the same on any base
     undoes: str = ""  #: the landing that is reverted
     undone: tuple[str, ...] = ()  #: its code commits, newest first
     proofs: tuple[ProofRun, ...] = ()  #: due after the gates, because tests differ from those before the plan
@@ -543,8 +544,7 @@ class ApprovalAsked(Event, frozen=True, kw_only=True):
 
 class Answered(Event, frozen=True, kw_only=True):
     tree: str
-    onto: str = ""  #: the target's commit that the change is built on; "" of a proposal
-    commit: str = ""  #: the last one of the change
+    change: str = ""  #: that of the candidate; "" of a proposal
     approved: bool
     why: str = ""  #: why it was rejected
     comments: tuple[ReviewItem, ...] = ()  #: on lines of the change, each an item that is judged

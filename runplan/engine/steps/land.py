@@ -87,6 +87,7 @@ def build_candidate(action: Action, state: RunState, context: RunContext) -> e.E
         replayed = context.candidates.replay(base=base, head=head, onto=onto, rewrite=rewrite, whole=phase.squash)
     built = _record_candidate(replayed, onto, context)
     if isinstance(built, e.CandidateBuilt):
+        built = replace(built, change=context.candidates.change_id(built.onto, built.commits[-1]))
         built = replace(built, rejected=find_rejection(built, context))
         built = built if is_merge else plan_proofs(built, context)
     return built
@@ -94,17 +95,9 @@ def build_candidate(action: Action, state: RunState, context: RunContext) -> e.E
 
 def find_rejection(built: e.CandidateBuilt, context: RunContext) -> str:
     """Who rejected this change before, in any plan and on any base; "" if the newest answer to it is none."""
-    answers = context.store.list_facts(e.Answered)
-    if all(fact.event.approved for fact in answers):  # usual
-        return ""
-    change = context.candidates.change_id(built.onto, built.commits[-1])
-
-    def is_same(answer: e.Answered) -> bool:
-        if answer.tree == built.tree or not answer.commit or context.objects.tip(answer.commit) is None:
-            return answer.tree == built.tree
-        return context.candidates.change_id(answer.onto, answer.commit) == change
-
-    newest = next((fact for fact in reversed(answers) if is_same(fact.event)), None)
+    answers = reversed(context.store.list_facts(e.Answered))
+    same = (fact for fact in answers if fact.event.tree == built.tree or fact.event.change == built.change)
+    newest = next(same, None)
     if newest is None or newest.event.approved:
         return ""
     run = context.store.get_run(newest.run)
