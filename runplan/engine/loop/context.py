@@ -22,7 +22,7 @@ from runplan.adapters.git.command import ANY, Git, Stored
 from runplan.adapters.git.objects import read_plan
 from runplan.adapters.git.remote import Remote
 from runplan.adapters.git.repository import Repository, open_repository, require_target
-from runplan.adapters.store.files import first_line, publish
+from runplan.adapters.store.files import first_line, make_below, publish
 from runplan.adapters.store.location import FleetLocation, Location, normalize_url
 from runplan.adapters.store.outputs import Outputs
 from runplan.adapters.store.protocol import Store, open_store
@@ -162,6 +162,7 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
         refs = (f"+{names.HEADS}{name}:refs/remotes/{remote.name}/{name}" for name in (remote.branch, pulls))
         try:
             remote.fetch_ref(*refs, prune=True)
+            make_below(self.common_dir, self.state)
             publish(file, newest.encode(), sync=False)
         except Unreachable as error:
             at = f" at {iso(datetime.fromtimestamp(file.stat().st_mtime, UTC))}" if file.exists() else ""
