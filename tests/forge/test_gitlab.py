@@ -280,7 +280,7 @@ def test_a_status_can_be_set_to_what_it_is(gitlab: GitLab, gitlab_hub: GitLabHub
 
 def test_an_objection_has_its_authors_newest_words_and_an_approval_none(gitlab: GitLab, gitlab_hub: GitLabHub) -> None:
     pull = opened(gitlab)
-    gitlab_hub.review(pull.number, "Why?", path="b.txt", line=1)
+    gitlab_hub.review(pull.number, "Why?", path="b.txt", line=3, first=1)
     gitlab_hub.review(pull.number, "Rename it.", state="CHANGES_REQUESTED")
     gitlab_hub.review(pull.number, "/runplan stop")
     gitlab_hub.review(pull.number, "", by="bob", state="APPROVED")
@@ -288,7 +288,7 @@ def test_an_objection_has_its_authors_newest_words_and_an_approval_none(gitlab: 
     gitlab.read_pull_request(pull.number)
     messages = gitlab.read_activity(pull.number, pull.head).messages
     assert [(message.id.split()[0], message.author, message.text, message.place) for message in messages] == [
-        ("line", "reviewer", "Why?", "b.txt:1"),
+        ("line", "reviewer", "Why?", "b.txt:1-3"),
         ("review", "reviewer", "Rename it.", ""),
         ("comment", "reviewer", "/runplan stop", ""),
         ("review", "bob", "", ""),

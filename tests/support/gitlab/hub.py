@@ -126,6 +126,7 @@ class GitLabHub(Hub):
         *,
         path: str = "",
         line: int = 0,
+        first: int = 0,
         by: str = "reviewer",
         state: str = "COMMENTED",
         thread: int = 0,
@@ -134,6 +135,8 @@ class GitLabHub(Hub):
         assert not thread
         if path:
             position = {"new_path": path, "old_path": path, "new_line": line, "old_line": None}
+            # docs.gitlab.com/api/discussions/#create-a-new-thread-in-the-merge-request-diff: of several lines
+            position |= {"line_range": {"start": {"new_line": first}, "end": {"new_line": line}}} if first else {}
             more = {"type": "DiffNote", "position": position, "resolvable": True}
             self.add_note("merge_requests", number, text, by=by, **more)
         elif text:
