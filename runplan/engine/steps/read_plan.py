@@ -19,6 +19,7 @@ from runplan.domain.run.rules.lanes import list_ahead, list_bases, list_startabl
 from runplan.domain.run.state import RunState, count_ahead, count_busy, open_lanes
 from runplan.engine.landing.direct import Direct
 from runplan.engine.landing.pull_request import PullRequestLander
+from runplan.engine.landing.stack import TOP
 from runplan.engine.steps.conclude import look_at_review, read_issues
 from runplan.engine.steps.context import RunContext
 
@@ -26,6 +27,8 @@ MOST_OFF = 20  #: per cent; a phase whose own numbers differ by more is not work
 
 
 def read_plan(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+    if isinstance(context.lander, PullRequestLander):  # the last attempt may have been a repair of a lower one
+        context = replace(context, lander=context.lander.of_group(TOP))
     yield from read_issues(state, context)
     is_asked = False
     for event in look_at_review(state, context):
