@@ -346,11 +346,11 @@ def test_a_process_can_lock_neither_the_journal_nor_a_lock_of_runplan(place: Pla
 
 
 def test_a_socket_that_can_be_read_cannot_be_connected_to(place: Place) -> None:
-    connect = f"import socket; socket.socket(socket.AF_UNIX).connect('{place.home}/x/a server')"
+    connect = f"import socket; socket.socket(socket.AF_UNIX).connect('{place.home}/x/a s')"
     script = f'{sys.executable} -c "{connect}" 2>/dev/null && echo connected'
     (place.home / "x").mkdir()
     with socket.socket(socket.AF_UNIX) as server:
-        server.bind(str(place.home / "x/a server"))
+        server.bind(str(place.home / "x/a s"))
         server.listen()
         assert place.run(script) == ""
         assert place.run(script, HomeUse(mounts=(f"{place.home}/x",))) == "connected\n"
