@@ -615,6 +615,10 @@ def test_a_plan_of_done_phases_asks_about_sections_that_may_be_open(rest: str, s
         ("## First cut\n- a\n## Phase 2: B\n- b\n## Phase 3: C\n- c\n", "the section 'First cut'"),
         ("## Overview\n- a\n## Phase 2: B\n- b\n## Phase 3: C\n- c\n", ""),
         (f"> Historical record of what shipped: the changelog\n{OPEN}", ""),
+        (
+            "".join(f"## Feature {n}\n- a\n- b\n" for n in (1, 2, 3)) + "## Phase A: X\n- 1\n## Phase B: Y\n- 2\n",
+            "the sections 'Feature <number>', which are longer",
+        ),
         ("PHASE 1: A\n  a\nPHASE 2: B\n  b\n## Targets\n- [ ] c\n- [ ] d\n", "the line 'PHASE 1: A'"),
         ("## Chores\n- [ ] a\n- [ ] b\n## 1. A\n- c\n## 2. B\n- d\n", "the section '1. A'"),
         (OPEN + "## Rest\n| Id | Task | Status |\n|--|--|--|\n| T7 | c | open |\n| T8 | d | todo |\n", "the row of T8"),

@@ -27,11 +27,6 @@ _PROSE = r"option|example|section|chapter|scenario|case|appendix|version|questio
 _OVER = r"(?i)[✅✔☑]|~~|[*_(]*(?:none|n/a)\b"
 #: `Phase 3`, `M4`, `v0.2` anywhere in a heading.
 _MEMBER = r"([^\W\d_]{1,20})[ \t]*#?([0-9]{1,3}(?:\.[0-9]{1,3}){0,2}[A-Za-z]?)(?![\w%])"
-#: A line about the whole plan: "ALL TASKS COMPLETED", "Plan 100% done".
-_ALL_DONE = (
-    r"(?i)\W*(?:all [a-z]{2,12}s\b.{0,20}\b(?:complete|completed|done|finished)\b"
-    r"|.{0,30}\b100 ?%\W{1,3}(?:complete|completed|done|finished|accompli|完成)).{0,40}"
-)
 _NAMED = 3  #: sections that a message names
 
 
@@ -61,9 +56,12 @@ def list_left_out(lines: Lines, reading: Reading) -> Iterator[Remark]:
             passed.setdefault(f"{where} belong to no phase", []).append(box.at)
         else:
             left.setdefault(where, box.at)
+    size = sum(place.end - place.first for place in reading.places) if reading.lacks_statuses else len(lines.texts)
     for (_, word), headings in counted_headings(outside).items():
         if len(word) > 2 and not re.match(_PROSE, word):
             passed[f"sections '{word.title()} <number>' are no phases"] = [heading.at for heading in headings]
+            tells_more = len(headings) > 2 and sum(heading.end - heading.at for heading in headings) > size
+            left |= {f"the sections '{word.title()} <number>', which are longer": headings[0].at} if tells_more else {}
     for message, places in passed.items():
         yield Remark(places[0] + 1, f"{message} and are left out ({len(places)})")
     if reading.format in ("todo", "checklist"):
@@ -79,11 +77,7 @@ def list_left_out(lines: Lines, reading: Reading) -> Iterator[Remark]:
         names = ", ".join([*left][:_NAMED]) + (f" and {len(left) - _NAMED} more" if len(left) > _NAMED else "")
         message = f"this may be work, and belongs to no phase: {names}; make it phases, or write {settled} into the"
         rewrite = f"agents can write phases: {command('runplan', 'plan', '--file', lines.path)}"
-        listed = {entry.at for entry in lines.entries}
-        texts = (text for i, text in enumerate(lines.texts) if i not in listed and not lines.inert[i])
-        is_ticked = is_over and not any(name.startswith("boxes") for name in left)
-        says_done = is_ticked and any(len(text) < 120 and re.fullmatch(_ALL_DONE, text) for text in texts)
-        is_error = not says_complete(lines) and not lines.front_value("format") and not says_done
+        is_error = not says_complete(lines) and not lines.front_value("format")
         yield Remark(min(left.values()) + 1, f"{message} front matter to leave it out; {rewrite}", is_error=is_error)
 
 

@@ -98,7 +98,6 @@ _ONWARD = (
     r"(?i)(?<!not start )(?<!not begin )\b(?:before|feeds?|feeding|enables?|unblocks?|blocks|blocking|precedes?"
     r"|prerequisite (?:for|of)|(?:consumed|used|needed|required) by)\b"
 )
-_WAITED_FOR = rf"(?i)\b(?:after|depends? on|needs?|requires?) (?:[a-z]+ )?({_ID})"
 _LEAD = r"(?i)(?:(?:soft|optional|ideally|requires?|needs?|after|on|both|all of):? )?(?:the )?(?:phases?:? )?#?"
 _IN_TITLE = r"(?i)\(((?:depends on|after|requires|needs) [^()]{1,80})\)"
 
@@ -258,9 +257,6 @@ def _read_prose(text: str, index: int, phase_id: str, phases: Phases, depends: D
     is_read = _NO_PHASE in spelled
     numbers: list[str] = []
     for clause in dict.fromkeys(map(str.strip, re.split(_CLAUSE, spelled))):
-        if id_key(phase_id) in map(id_key, re.findall(_WAITED_FOR, clause)):
-            is_read = True  # another phase waits for this one
-            continue
         head, tail = clause, ""  # "Phases 1, 2 — why": what follows only explains
         mentions = _find_mentions(clause, phases)
         for mark in re.finditer(_EXPLAINED, clause):

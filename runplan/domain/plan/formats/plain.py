@@ -28,7 +28,6 @@ _OVER = (
     r"(?i)\b(?:already|archived|closed|completed?|deprecated|done|finished|historical|implemented|obsolete|released"
     r"|shipped|superseded)\b|(?:已|全部)(?:完成|实现|发布)"
 )
-_LEGEND = r"(?i)\W*(?:legend|key|(?:status )?(?:markers|symbols|icons))\W*:.*✅.*[^\w\s✅]"
 _TICK = "✅ "
 
 
@@ -114,7 +113,7 @@ def _may_be_done(lines: Lines, places: Sequence[Place]) -> bool:
         headings = marks_within(lines.headings, first + 1, end)
         prose.update(range(first, min([end, *(e.at for e in entries[:1]), *(h.at for h in headings[:1])])))
     for i, text in enumerate(lines.texts):
-        if i in passed or lines.inert[i] or re.match(_LEGEND, text):
+        if i in passed or lines.inert[i]:
             continue
         is_prose = i in prose or text.startswith("#") or STATUS_LINE.match(text) is not None
         is_cell = any(re.fullmatch(DONE_LABEL, cell) for cell in text.split("|")[1:-1])

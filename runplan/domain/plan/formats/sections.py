@@ -176,7 +176,7 @@ def _are_work(lines: Lines, sections: Sequence[Heading]) -> bool:
     above = [h.text for h in lines.headings if h.at < first.at < h.end and 1 < h.level < first.level]
     places = section_places(lines, sections)
     stated = [p for p in places if not p.is_bare or list_task_rows(lines, range(p.first, p.end))]
-    return any(re.search(_WORK, title) for title in above) or 2 * len(stated) > len(sections)
+    return any(re.search(_WORK, title) for title in above[-1:]) or 2 * len(stated) > len(sections)
 
 
 def read_kiro(lines: Lines) -> Iterator[Reading]:
