@@ -10,6 +10,7 @@ from runplan.domain.text import nearest_word, visible
 
 HEADS = "refs/heads/"
 PARKED = "refs/runplan/parked/"  #: work that is nowhere else
+GIT_CONFIG = "gitconfig"  #: in runplan's own directory, the global configuration of git for agents, checks and scripts
 DIFF_FILE = ".runplan.diff"  #: in a verifier's worktree, where git ignores it
 REQUIRES = "refs/runplan/requires/"  #: while one exists, its plan is not completed
 WATCH = "issues:"  #: before a label: the name of the schedule that takes its issues

@@ -24,11 +24,10 @@ from runplan.adapters.git.config import (
     read_listing,
 )
 from runplan.adapters.git.repository import COPY, Checkouts, global_files
-from runplan.adapters.sandbox.bubblewrap import GIT_CONFIG
 from runplan.adapters.store.files import DRAFT, file_lock, first_line, make_below, publish, read_file, sweep_leftovers
 from runplan.domain.errors import GitFailed, RefusedEarly
 from runplan.domain.gitfacts import Oid
-from runplan.domain.names import DIFF_FILE, HEADS, parked_under
+from runplan.domain.names import DIFF_FILE, GIT_CONFIG, HEADS, parked_under
 
 MOST_PACKS = 25  #: in `tool.git`; each pack makes every git command a little slower
 MOST_LANDED = 10  #: packs of landings in the user's repository

@@ -15,6 +15,7 @@ from runplan.adapters.sandbox.home import HomeMounts, list_programs
 from runplan.adapters.sandbox.proxy import SOCKET
 from runplan.adapters.sandbox.view import HomeUse, Obstacle, Sandbox, View, is_below
 from runplan.adapters.store.files import make_below, read_file, remove_directory
+from runplan.domain.names import GIT_CONFIG
 from runplan.domain.run.dispatch import TEMPORARY
 from runplan.domain.text import counted
 
@@ -35,7 +36,6 @@ _BASE = (
     *("--size", str(SHARED_MEMORY), "--tmpfs", "/dev/shm"),  # noqa: S108
 )
 MADE = ("lanes", "proof", "lent", "seen", "handover")  #: folders in runplan's own directory that may be made later
-GIT_CONFIG = "gitconfig"  #: there, the global configuration of git for agents, checks and scripts
 COPIED = "/run/copied-"  #: the originals of files that a program replaces
 #: Makes links (-s) and copies (-p) that are not there, then executes a command. An empty file is an old mount point.
 #: The first argument is a home, or "": the files there were left by set-up, and are removed.
