@@ -613,6 +613,16 @@ def test_in_a_worktree_whose_files_are_known_a_fill_changes_what_differs_and_loo
     assert fill(place.base) == shown
 
 
+def test_filtered_files_are_exact_in_a_worktree_whose_files_are_known(place: Place) -> None:
+    place.repo.git("config", "filter.up.smudge", "cat")
+    attributes = {".gitattributes": "*.up filter=up\n"}
+    commits = [place.repo.commit(text, **attributes, **{"a.up": text, "b.up": "same"}) for text in ("one", "second")]
+    place.workspace.prepare()
+    for commit, text in zip(commits, ("one", "second"), strict=True):
+        path = place.proof.checkout_exact_tree(commit, clean="none")
+        assert ((path / "a.up").read_text(), (path / "b.up").read_text()) == (text, "same")
+
+
 def test_after_any_change_the_next_worktrees_have_exactly_the_files_of_their_commits(place: Place) -> None:
     rng = random.Random(5)
     names = ["a.txt", "d", "d/x", "d/y", "d/y/z", "[b]", "[b]/q", "two words", "\u00e9", "-dash", ":(top)x", "x.log"]

@@ -366,7 +366,9 @@ class Worktree:
         old, new = (self._tool.object(f"{oid}^{{tree}}") if known else None for oid in (known, files))
         if old and new:
             with suppress(HandOverRefused):
-                differing = changes(self._tool, old.oid, new.oid, most=MOST_PATHS)
+                # With a filter git may have to convert other files as well, to compare them.
+                most = 0 if self._workspace.filters else MOST_PATHS
+                differing = changes(self._tool, old.oid, new.oid, most=most)
                 names = b"".join(os.fsencode(change.path) + b"\0" for change in differing)
                 publish(self._seen / PATHS, names, sync=False)
 
@@ -487,7 +489,7 @@ class ProofWorktree(Worktree):
                 on_index = {"GIT_INDEX_FILE": str(self._seen / "index")}
                 ran = git.run(*write, stdin=names, env=on_index, ok=ANY, timeout_s=FILL_S, among=CALLS)
                 if ran.code:
-                    return one_line(ran.err)
+                    return one_line(ran.err) or f"git checkout-index ended with code {ran.code}"
         if is_directory(made):
             error = self._run_fill(arguments, self._workspace.replace_filters('cat "$seen/made/{}/files/"%f'))
             remove_directory(made)
