@@ -550,7 +550,13 @@ class RunOwner:
         plan = run.started.plan
         on_event = functools.partial(self.host.tell, plan, run.context.run)
         journal = Journal(
-            repository.store, repository.clock, run=run.context.run, plan=plan, fence=claim.fence, on_event=on_event
+            repository.store,
+            repository.clock,
+            run=run.context.run,
+            plan=plan,
+            fence=claim.fence,
+            on_event=on_event,
+            settings=self.rules.settings_of(run.started, self._context_of(plan)).settings,
         )
         if run.is_new or isinstance(claim, Acquired):
             # A process that left its run waiting for a person did not die.

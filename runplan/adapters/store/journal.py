@@ -8,19 +8,33 @@ from msgspec.structs import replace
 from runplan.adapters.clock import SystemClock
 from runplan.adapters.store.protocol import Store
 from runplan.domain.run.decide import pause_reason
-from runplan.domain.run.events import Event
+from runplan.domain.run.events import Event, RunStarted
 from runplan.domain.run.projection import CurrentStep, project_run, start_of_current_step
 from runplan.domain.run.recorded import Recorded, may_wait, read_row, sanitize_event, to_json
 from runplan.domain.run.state import RunState, apply
+from runplan.domain.settings.schema import Settings
 from runplan.domain.times import iso
 
 OnEvent: TypeAlias = Callable[[Event, str], None]
 
 
 class Journal:
-    """The events of one run; `on_event` is called with each recorded one and its phase."""
+    """The events of one run; `on_event` is called with each recorded one and its phase.
 
-    def __init__(self, store: Store, clock: SystemClock, *, run: str, plan: str, fence: int, on_event: OnEvent) -> None:
+    `settings` are those that a host works with, whatever is recorded.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        clock: SystemClock,
+        *,
+        run: str,
+        plan: str,
+        fence: int,
+        on_event: OnEvent,
+        settings: Settings | None = None,
+    ) -> None:
         self._store = store
         self._clock = clock
         self._run = run
@@ -32,7 +46,10 @@ class Journal:
         self._current_step = CurrentStep()
         for record in list_records(store, run):
             self._started = self._started or record.at
-            self.state = apply(self.state, record.event)
+            event = record.event
+            if isinstance(event, RunStarted) and settings is not None:
+                event = replace(event, settings=settings)
+            self.state = apply(self.state, event)
             self._current_step = start_of_current_step(self._current_step, self.state, record.at)
 
     def append(self, *events: Event, lane: str = "") -> None:
