@@ -172,8 +172,8 @@ class RunOwner:
                 wakes[plan] = decision.wake if decision else ""
                 self.host.execute_commands()
             # Nothing waits for dispatches of lanes that wait for a time.
-            states = [lane_state for active in self.runs.values() for _, lane_state in open_states(active.state)]
-            ids = [id_ for lane_state in states if not decide(lane_state).waiting for id_ in list_running(lane_state)]
+            states = [lane for active in self.runs.values() for lane in open_states(active.state)]
+            ids = [id_ for lane in states if not decide(lane).waiting for id_ in list_running(lane)]
             wake = min((parse_iso(wakes[plan]) for plan in self.runs if wakes[plan]), default=None)
             if not self.host.wait(ids, wake):
                 return wake
@@ -194,12 +194,12 @@ class RunOwner:
                 return decide(active.state)
             if self._advance(plan) is None:
                 return None
-            for lane, state in open_states(active.state):
+            for state in open_states(active.state):
                 decision = decide(state)
                 if decision.waiting is WaitKind.CHECKOUT and not decision.wake:
                     words = state.attempt.delivery.held if state.attempt else ""
                     until = self._in_s(look_s(state.waits + 1))
-                    active.journal.append(e.Paused(kind=WaitKind.CHECKOUT, until=until, words=words), lane=lane)
+                    active.journal.append(e.Paused(kind=WaitKind.CHECKOUT, until=until, words=words), lane=state.lane)
             return self._tell_waits(plan, active)
         except CallEnded:
             if self.host.may_begin() or active.state.stop:  # a stop ended the call; it is executed before the next step
@@ -261,7 +261,7 @@ class RunOwner:
         if list_running(state):  # also one that survived the last process
             limit.count_run((self.host.root, plan))
             return True
-        if state.stop or not self.host.may_begin() or all(missing_labels(lane) for _, lane in open_states(state)):
+        if state.stop or not self.host.may_begin() or all(map(missing_labels, open_states(state))):
             return True
         if decision.waiting and not decision.wake and decision.waiting is not WaitKind.SLOT:
             return True
@@ -283,7 +283,7 @@ class RunOwner:
         state = active.state
         lanes = open_lanes(state)
         decision = decide(state)
-        for _, open_state in open_states(state) if lanes else ():
+        for open_state in open_states(state) if lanes else ():
             if (alone := decide(open_state)).waiting:
                 self.host.tell_wait(plan, active.id, open_state, alone)
         if decision.waiting and (decision.waiting is WaitKind.CRASHED or not list_running(state)):
@@ -302,14 +302,14 @@ class RunOwner:
         self.disown(plan)
         self.host.tell_end(plan, active.id, active.state)
         for parent in self.runs.values():  # that waits for the plan
-            for lane, state in open_states(parent.state):
+            for state in open_states(parent.state):
                 if awaited_plan(state) == plan:
-                    parent.journal.append(e.Woke(kind=WaitKind.SUBPLAN), lane=lane)
+                    parent.journal.append(e.Woke(kind=WaitKind.SUBPLAN), lane=state.lane)
 
     def _update_subplans(self, active: ActiveRun) -> bool:
         """Begin or stop the sub-plans that the run waits for, and record ends; whether anything was recorded."""
         is_recorded = False
-        for lane, state in open_states(active.state):
+        for state in open_states(active.state):
             event = examine_subplan(active, state, here=self.context, owned=self.runs)
             plan = awaited_plan(state)
             holder = ""  # another process that owns the sub-plan
@@ -327,13 +327,13 @@ class RunOwner:
                 words = f"process {holder.partition(':')[0]} works on {plan}"
                 event = e.Paused(kind=WaitKind.SUBPLAN, until=until, words=words) if holder else None
             if event is not None:
-                active.journal.append(event, lane=lane)
+                active.journal.append(event, lane=state.lane)
                 is_recorded = True
         return is_recorded
 
     def _resume_subplans(self, active: ActiveRun) -> None:
         """Resume the runs of sub-plans that wait for a time or the checkout as well."""
-        for _, state in open_states(active.state):
+        for state in open_states(active.state):
             child = self.runs.get(awaited_plan(state))
             waiting = decide(child.state).waiting if child is not None and not child.state.stop else None
             if child is not None and waiting is not None and waiting not in FOR_ANSWER:
@@ -415,7 +415,7 @@ class RunOwner:
         """Tell the running agents of the plan's run, but no verifier; whether one takes messages while it runs."""
         active = self.runs[plan]
         message = f"{TOLD_NOW}\n\n{text}"
-        running = [running_dispatch(state.attempt) for _, state in open_states(active.state)]
+        running = [running_dispatch(state.attempt) for state in open_states(active.state)]
         ids = [each.id for each in running if each is not None and (each.role.is_writer or each.role.is_planner)]
         told = [self.repository.dispatches.tell(id_, message) for id_ in ids]
         children = [path for path, run in self.runs.items() if run.state.options.parent == active.id]

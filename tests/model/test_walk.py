@@ -111,7 +111,7 @@ class Walk(RuleBasedStateMachine):
 
     def _list_states(self) -> list[RunState]:
         """Of each run, and of each of its lanes."""
-        return [lane for state in self.simulation.states() for _, lane in open_states(state)]
+        return [lane for state in self.simulation.states() for lane in open_states(state)]
 
     def _list_changes(self) -> list[tuple[e.RunStarted, str]]:
         states = [(state.options, state.attempt) for state in self._list_states()]
@@ -236,7 +236,7 @@ class Walk(RuleBasedStateMachine):
     def what_waits_for_a_person_is_in_the_inbox(self) -> None:
         store, waits = self.simulation.store, Counter[str]()
         runs = [state_of(store, row) for row in store.list_unfinished_runs()]
-        for state in (lane for run in runs for _, lane in open_states(run)):
+        for state in (lane for run in runs for lane in open_states(run)):
             waiting = decide(state).waiting
             name = "change" if waiting is WaitKind.APPROVAL else "crash" if waiting is WaitKind.CRASHED else waiting
             if waiting in (*FOR_ANSWER, WaitKind.CRASHED):

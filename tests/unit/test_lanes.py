@@ -266,7 +266,7 @@ def test_a_rejection_applies_to_the_lane_of_its_candidate() -> None:
     facts += in_lane("2", read("p2"), built[1], e.LandingHeld(why="w"))
     state = fold([*facts, e.Answered(tree="t2", approved=False)])
 
-    phases = {lane.phase: lane.state.attempt for lane in open_lanes(state)}
+    phases = {lane.options.wanted: lane.attempt for lane in open_lanes(state)}
     assert phases["p1"] is not None
     assert phases["p1"].refusal is None
     assert phases["p2"] is not None
@@ -285,7 +285,7 @@ def test_an_approval_reaches_the_phase_that_it_is_about_and_leaves_the_others_wa
     assert (count_busy(state), decide(state).actions[-1]) == (0, a.READ_PLAN)
     for approved in (True, False):
         after = apply(state, e.Answered(tree="t2", approved=approved))
-        first, second = (lane.state.current for lane in open_lanes(after))
+        first, second = (lane.current for lane in open_lanes(after))
         assert (first.delivery.asked, second.delivery.asked) == ("t1", "")
         assert (second.delivery.is_approved, second.refusal is None) == (approved, approved)
         assert after.attempt == state.attempt

@@ -129,7 +129,7 @@ def test_a_phase_ahead_is_written_and_then_waits_for_the_landing_below() -> None
 
     waiting = ahead(WRITTEN)
     assert [lane for _, lane in actions_of(waiting)] == [""]
-    lane = open_lanes(waiting)[0].state
+    lane = open_lanes(waiting)[0]
     assert decide(lane).waiting is WaitKind.PHASE
 
     landed = apply(waiting, LANDED)
@@ -138,7 +138,7 @@ def test_a_phase_ahead_is_written_and_then_waits_for_the_landing_below() -> None
 
 def test_a_phase_ahead_takes_over_the_worktrees_and_a_fixer_below_gets_another() -> None:
     state = ahead()
-    assert (open_lanes(state)[0].state.zone, open_lanes(state)[0].state.proof) == ("", "")
+    assert (open_lanes(state)[0].zone, open_lanes(state)[0].proof) == ("", "")
     assert (state.zone, state.proof) == ("1", "")
     assert list_places(state) == ["", "1"]
     failed = e.GateJudged(tree="t1", answer=GateAnswer.FAILED, code=1, line="red", time=2)
@@ -203,12 +203,12 @@ class Pipeline:
         return self.data.draw(st.sampled_from(list(words)))
 
     def answer(self, action: a.Action, state: RunState) -> list[e.Event]:
-        own = next((lane for lane in state.lanes if lane.name == action.lane), None)
+        own = next((lane for lane in state.lanes if lane.lane == action.lane), None)
         if action.step == "read-plan" and own is not None:
-            chosen = e.PhaseChosen(tip="c0", phase=own.phase, items=(("W1", "x"),))
-            return [replace(chosen, lane=own.name, base=own.state.base if own.state.after else "")]
+            chosen = e.PhaseChosen(tip="c0", phase=own.options.wanted, items=(("W1", "x"),))
+            return [replace(chosen, lane=own.lane, base=own.base if own.after else "")]
         if own is not None:
-            return [replace(event, lane=own.name) for event in self.chance.answer(action, own.state)]
+            return [replace(event, lane=own.lane) for event in self.chance.answer(action, own)]
         if action.step != "read-plan":
             return list(self.chance.answer(action, state))
         if not open_lanes(state) and (state.attempt is None or state.attempt.cleaned):
@@ -238,7 +238,7 @@ def test_whatever_happens_a_phase_ahead_is_proven_and_lands_after_the_one_below(
             break
         new: list[e.Event] = []
         if decision.waiting:
-            attempts = [open_state.attempt for _, open_state in open_states(state)]
+            attempts = [lane.attempt for lane in open_states(state)]
             asked = [question for attempt in attempts for question in open_questions(attempt)]
             new = [e.QuestionAnswered(id=question.id, text="8080") for question in asked]
             new = new or [e.RunResumed(mode=Mode.FINISH, wanted="", auto=True)]
@@ -250,7 +250,7 @@ def test_whatever_happens_a_phase_ahead_is_proven_and_lands_after_the_one_below(
                 state = apply(state, fact)
                 check_order(fact, [*facts, *new], below)
         facts += new
-        zones = [open_state.zone for _, open_state in open_states(state) if open_state.leased]
+        zones = [lane.zone for lane in open_states(state) if lane.leased]
         assert len(zones) == len(set(zones)), "two phases share the worktree of agents"
     assert state.ended is not None, decide(state).why
     assert fold(facts) == state

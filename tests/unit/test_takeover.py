@@ -151,7 +151,7 @@ def test_each_lane_is_taken_over_and_one_whose_base_is_lost_is_dropped() -> None
     lost = HostChanged(host="beta", before="alpha", is_restarted=True, has_branch=False, lane="b")
     state = lanes(TAKEN_OVER, replace(MOVED, lane="a"), lost)
     (first, ahead) = state.lanes
-    assert (first.state.is_dropped, ahead.state.is_dropped) == (False, True)
+    assert (first.is_dropped, ahead.is_dropped) == (False, True)
     assert {action.lane: action.step for action in decide(state).actions}["b"] == "finish"
     begun = [
         replace(event, lane="b") for event in (e.PhaseChosen(tip="c0", phase="2", base="c1"), *LEASED[1:], *written())

@@ -85,7 +85,7 @@ class LaneJournal:
 
     @property
     def state(self) -> RunState:
-        return next(lane.state for lane in self._journal.state.lanes if lane.name == self._lane)
+        return next(lane for lane in self._journal.state.lanes if lane.lane == self._lane)
 
     def append(self, *events: Event) -> None:
         self._journal.append(*events, lane=self._lane)

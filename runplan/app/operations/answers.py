@@ -99,8 +99,8 @@ def answer(caller: Caller, request: AnswerRequest) -> Answer:
         questions = [
             (state.options, question)
             for state in [state_of(store, row) for row in store.list_unfinished_runs()]
-            for _, lane_state in open_states(state)
-            for question in open_questions(lane_state.attempt)
+            for lane in open_states(state)
+            for question in open_questions(lane.attempt)
         ]
         matches = [pair for pair in questions if pair[1].id == request.id]
         if not matches:

@@ -163,9 +163,9 @@ def list_pending(context: RepositoryContext, plan: str | None, wanted: str | Non
         if plan not in (None, row.plan):
             continue
         state = state_of(store, row)
-        for _, lane_state in open_states(state):
-            attempt = lane_state.attempt
-            waiting = decide(lane_state).waiting
+        for lane in open_states(state):
+            attempt = lane.attempt
+            waiting = decide(lane).waiting
             if attempt is None or waiting not in waits or wanted not in (None, attempt.chosen.phase):
                 continue
             if verb != "diff" or attempt.answerable:
@@ -185,7 +185,7 @@ def _find_landed(context: RepositoryContext, run: str, wanted: str | None) -> Ph
     for place, record in reversed(list(enumerate(records))):
         if isinstance(record.event, Landed) and wanted in (None, record.event.phase):
             state = fold(earlier.event for earlier in records[:place])
-            attempts = (lane_state.attempt for _, lane_state in open_states(state))
+            attempts = (lane.attempt for lane in open_states(state))
             landed = (attempt for attempt in attempts if attempt and attempt.chosen.phase == record.event.phase)
             return next((PhaseChange(run=run, state=state, attempt=attempt) for attempt in landed), None)
     return None
@@ -194,8 +194,8 @@ def _find_landed(context: RepositoryContext, run: str, wanted: str | None) -> Ph
 def list_open_attempts(context: RepositoryContext, plan: str) -> list[Attempt]:
     store = context.store()
     rows = [row for row in store.list_unfinished_runs() if row.plan == plan]
-    lanes = [lane_state for row in rows for _, lane_state in open_states(state_of(store, row))]
-    return [lane_state.attempt for lane_state in lanes if lane_state.attempt is not None]
+    lanes = [lane for row in rows for lane in open_states(state_of(store, row))]
+    return [lane.attempt for lane in lanes if lane.attempt is not None]
 
 
 def find_kept_work(context: RepositoryContext, plan: str, wanted: str | None) -> PhaseChange | None:
@@ -209,7 +209,7 @@ def find_kept_work(context: RepositoryContext, plan: str, wanted: str | None) ->
             continue
         state = state_of(store, row)
         is_kept = bool(failed.branch) and _find_work(context, failed.branch) is not None
-        for attempt in (state.attempt, *(lane.state.attempt for lane in state.lanes)):
+        for attempt in (lane.attempt for lane in (state, *state.lanes)):
             if is_kept and attempt and attempt.failure and attempt.failure.phase == failed.phase:
                 return PhaseChange(run=row.id, state=state, attempt=attempt)
         return None

@@ -130,7 +130,7 @@ def list_steps(facts: list[Recorded[e.Event]]) -> list[ExplainedStep]:
     steps = []
     for fact in facts:
         state = apply(state, fact.event)
-        lanes = {lane.name: lane.phase for lane in state.lanes}
+        lanes = {lane.lane: lane.options.wanted for lane in state.lanes}
         phase = lanes.get(fact.event.lane, "") or (state.attempt.chosen.phase if state.attempt else "")
         by = fact.event.by if isinstance(fact.event, e.Answered) else ""
         steps.append(
@@ -354,7 +354,7 @@ def _summarise_run(plan: str, state: RunState, directory: Path) -> tuple[Exit, l
             reason = Reason(ended.reason)
             failure = failure_of(state)
             lane = failed_lane(state)
-            over = lane.state.ended if lane is not None and lane.state.ended is not None else ended
+            over = lane.ended if lane is not None and lane.ended is not None else ended
             lines = [ended.detail]
             if failure:
                 phase = f"phase {failure.phase}" if failure.phase else "the plan"

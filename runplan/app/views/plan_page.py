@@ -318,11 +318,15 @@ def list_phase_steps(records: Iterable[Recorded[e.Event]]) -> Iterator[str]:
     state = RunState()
     for record in records:
         event = record.event
-        before = dict(open_states(state)).get(event.lane, state).attempt
+        before = _find_lane(state, event.lane).attempt
         state = apply(state, event)
         is_first = before is None or isinstance(event, (e.Chosen, e.DispatchStarted))
-        attempt = dict(open_states(state)).get(event.lane, state).attempt if is_first else before
+        attempt = _find_lane(state, event.lane).attempt if is_first else before
         yield attempt.step.value if attempt is not None else ""
+
+
+def _find_lane(state: RunState, name: str) -> RunState:
+    return next((lane for lane in open_states(state) if lane.lane == name), state)
 
 
 def describe_records(records: list[Recorded[e.Event]], *, now: datetime) -> list[EventLine]:

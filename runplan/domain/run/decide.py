@@ -24,7 +24,6 @@ from runplan.domain.run.rules.phases import work_on
 from runplan.domain.run.rules.planning import MAX_REVISIONS, describe_misfit, write_plan
 from runplan.domain.run.rules.shared import await_subplan, land_candidate, undo_phase
 from runplan.domain.run.state import (
-    Lane,
     RunState,
     count_busy,
     failed_lane,
@@ -152,7 +151,7 @@ def _continue_attempt(state: RunState, started: RunStarted, attempt: Attempt) ->
 
 def _look_ahead(state: RunState, started: RunStarted, decision: Decision) -> Decision:
     is_asked = started.auto and decision.waiting in FOR_ANSWER
-    is_searched = not state.is_lane and (is_asked or may_begin_ahead(state))
+    is_searched = not state.lane and (is_asked or may_begin_ahead(state))
     if not is_searched or (more := _search_phases(state, started)) is None:
         return decision
     return more if is_asked else replace(decision, actions=(*decision.actions, *more.actions))
@@ -192,20 +191,20 @@ def _between_attempts(state: RunState, started: RunStarted, attempt: Attempt | N
     if attempt is not None and attempt.failure is not None:
         return _revise_plan(state, started) or _finish_failed(state, attempt, attempt.failure)
     lane = failed_lane(state)
-    if lane is not None and (ended := lane.state.ended) is not None:
+    if lane is not None and (ended := lane.ended) is not None:
         finish = a.Finish(outcome=ended.outcome, reason=ended.reason, detail=ended.detail)
-        over = perform_action(finish, f"phase {lane.phase} did not land, and the other phases have ended")
+        over = perform_action(finish, f"phase {lane.options.wanted} did not land, and the other phases have ended")
         return _revise_plan(state, started) or over
     if state.stop:
         return perform_action(a.Finish(outcome=RunOutcome.STOPPED, reason=Reason.STOPPED), f"stopped by {state.stop}")
     if state.concluded is not None and state.concluded.reason:
         return _conclude_run(state)
-    is_worked = started.mode is not Mode.PLAN and not state.is_lane
+    is_worked = started.mode is not Mode.PLAN and not state.lane
     if started.kept.issues.claim and started.issues and not state.claimed and is_worked:
         return _find_wait(state) or perform_action(a.CLAIM_ISSUES, "show on the forge which issues the run works on")
-    if state.review and not state.is_lane:
+    if state.review and not state.lane:
         return _find_wait(state) or perform_action(a.REVIEW, "comments of reviewers are to be handled")
-    if started.concludes and not state.is_lane and state.landed and state.landed[-1].complete:
+    if started.concludes and not state.lane and state.landed and state.landed[-1].complete:
         return _find_wait(state) or _conclude_run(state)
     is_planning = isinstance(attempt, PlanningAttempt)
     if isinstance(attempt, PlanningAttempt) and attempt.chosen.planning.then and not attempt.queued:
@@ -236,7 +235,7 @@ def _between_attempts(state: RunState, started: RunStarted, attempt: Attempt | N
 def _revise_plan(state: RunState, started: RunStarted) -> Decision | None:
     """Have the plan revised, because a person wants it, or the failed phase does not fit the code."""
     failed = failure(state)
-    is_planned = started.mode is Mode.PLAN or state.is_lane or isinstance(state.attempt, PlanningAttempt)
+    is_planned = started.mode is Mode.PLAN or state.lane or isinstance(state.attempt, PlanningAttempt)
     if state.stop or is_planned:
         return None
     fits = failed is None or not describe_misfit(failed)
@@ -269,27 +268,24 @@ def _conclude_run(state: RunState) -> Decision:
     return perform_action(a.Finish(outcome=outcome, reason=done.reason, detail=done.note), done.note or "merged")
 
 
-def _side_by_side(state: RunState, started: RunStarted, lanes: list[Lane]) -> Decision:
+def _side_by_side(state: RunState, started: RunStarted, lanes: list[RunState]) -> Decision:
     """Each lane by the same rules as a run of its own; and a search for further phases."""
     states = open_states(state)
-    decisions = [_decide_work(open_state) for _, open_state in states]
+    decisions = [_decide_work(lane) for lane in states]
     more = _search_phases(state, started)
-    actions = [
-        replace(action, lane=name)
-        for (name, _), decision in zip(states, decisions, strict=True)
-        for action in decision.actions
-    ]
+    decided = zip(states, decisions, strict=True)
+    actions = [replace(action, lane=lane.lane) for lane, decision in decided for action in decision.actions]
     # The run waits only when all lanes wait. It then waits for the first thing that can happen.
     waits = sorted(
         (decision for decision in decisions if decision.waiting),
         key=lambda decision: (decision.waiting is WaitKind.PHASE, decision.wake or "~"),
     )
     first = waits[0] if len(waits) == len(decisions) and (more is None or more.waiting) else None
-    phases = [lane.phase for lane in lanes]
+    phases = [lane.options.wanted for lane in lanes]
     phases += [state.attempt.chosen.phase] if state.attempt and len(states) > len(lanes) else []
     why = [f"phase {phase}: {decision.why}" for phase, decision in zip(phases, decisions, strict=True)]
     if (failed := failed_lane(state)) is not None:
-        why.append(f"phase {failed.phase} did not land, so no further phase starts")
+        why.append(f"phase {failed.options.wanted} did not land, so no further phase starts")
     wakes = (decision.wake for decision in (*decisions, *([more] if more else [])) if decision.wake)
     actions += more.actions if more else ()
     both = Decision(actions=tuple(actions), why="; ".join(why), wake=min(wakes, default=""))
@@ -333,7 +329,7 @@ def pause_reason(state: RunState) -> str:
 
 
 def rejected_phase(state: RunState) -> str:
-    attempts = [state.attempt, *(lane.state.attempt for lane in state.lanes)] if state.ended is not None else []
+    attempts = [lane.attempt for lane in (state, *state.lanes)] if state.ended is not None else []
     rejected = (attempt for attempt in attempts if attempt is not None and attempt.rejected is not None)
     chosen = next((attempt.chosen for attempt in rejected), None)
     return chosen.planning.revises if isinstance(chosen, PlanningChosen) else chosen.phase if chosen else ""

@@ -18,25 +18,25 @@ def project_run(state: RunState, *, run: str, plan: str, started: str, since: st
     if attempt is None or (attempt.cleaned and attempt.failure is None):  # a lane is shown instead
         last = state.lanes[-1] if state.lanes and attempt is None else None
         shown = next(iter(lanes), None) or failed_lane(state) or last
-        attempt = shown.state.attempt if shown is not None else attempt
+        attempt = shown.attempt if shown is not None else attempt
     lease = attempt.lease if isinstance(attempt, WorkAttempt) else None
-    states = (state, *(lane.state for lane in state.lanes))
+    states = (state, *state.lanes)
     work = _project_work(state, attempt, since)
     works = []
     for lane in state.lanes if lanes else ():
-        over = lane.state.ended
+        over = lane.ended
         why = (over.reason or over.outcome) if over is not None and not over.outcome.is_good else None
         if why or lane in lanes:
-            lane_work = _project_work(lane.state, lane.state.attempt, since)
+            lane_work = _project_work(lane, lane.attempt, since)
             begin = lane_work.began or lane_work.dispatched or since
-            works.append(replace(lane_work, phase=lane.phase, since=begin, failed=why))
-    works += [_project_work(own, own.attempt, since) for name, own in open_states(state) if lanes and not name]
+            works.append(replace(lane_work, phase=lane.options.wanted, since=begin, failed=why))
+    works += [_project_work(lane, lane.attempt, since) for lane in open_states(state) if lanes and not lane.lane]
     if ended:
         failed = RunStatus.STOPPED if ended.outcome is RunOutcome.STOPPED else RunStatus.FAILED
         run_state = RunStatus.DONE if ended.outcome.is_good else failed
     else:
         run_state = {None: RunStatus.RUNNING, WaitKind.SLOT: RunStatus.QUEUED}.get(work.waiting_for, RunStatus.WAITING)
-    phase = work.phase or next((lane.phase for lane in lanes), None)  # of a lane that has not begun
+    phase = work.phase or next((lane.options.wanted for lane in lanes), None)  # of a lane that has not begun
     retries = max([work.retries, *(lane_work.retries for lane_work in works)])
     work = replace(work, phase=phase, step=None if ended else work.step, retries=retries)
     work = replace(work, **asdict(sum_usage(AgentUsage, [part.usage for part in states])))
@@ -80,11 +80,11 @@ class CurrentStep(Struct, frozen=True, kw_only=True):
 
 def start_of_current_step(previous: CurrentStep, state: RunState, now: str) -> CurrentStep:
     """The current step after an event that was recorded at `now` and led to `state`; it keeps its start."""
-    states = [open_state for _, open_state in open_states(state)]
-    steps = tuple(open_state.attempt.step if open_state.attempt is not None else "" for open_state in states)
+    states = open_states(state)
+    steps = tuple(lane.attempt.step if lane.attempt is not None else "" for lane in states)
     ended = state.ended is not None
     current = CurrentStep(since=now, ended=ended, steps=steps, waiting=decide(state).waiting)
     works = not current.waiting and not ended
-    is_look = previous.waiting and works and steps == previous.steps and any(open_state.waits for open_state in states)
+    is_look = previous.waiting and works and steps == previous.steps and any(lane.waits for lane in states)
     # A look in between two waits for the same thing changes nothing.
     return previous if is_look or current == replace(previous, since=now) else current

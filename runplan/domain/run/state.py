@@ -24,6 +24,10 @@ from runplan.domain.standing.usage import AgentUsage, sum_usage
 
 
 class RunState(Struct, frozen=True, kw_only=True):
+    """A run, or one of its phases side by side, which follows the same rules as a run of its own."""
+
+    lane: str = ""  #: its name among the lanes of a run; "" for the run
+    touches: tuple[str, ...] = ()  #: paths of the phase of a lane
     started: e.RunStarted | None = None
     no_work: e.NoWork | None = None  #: why no further phase is due
     attempt: Attempt | None = None
@@ -44,8 +48,7 @@ class RunState(Struct, frozen=True, kw_only=True):
     missing: tuple[str, ...] = ()  #: the variables that a restart has lost
     stop: str = ""  #: who stopped the run
     warnings: tuple[str, ...] = ()  #: for the report of every phase
-    lanes: tuple[Lane, ...] = ()  #: phases side by side, ended ones included
-    is_lane: bool = False  #: one of several phases that run side by side
+    lanes: tuple[RunState, ...] = ()  #: phases side by side, ended ones included
     after: str = ""  #: the phase that has to land before this one is proven
     base: str = ""  #: the commit of that phase that this one begins on
     is_dropped: bool = False  #: the lane is ended, because it began on work that does not land so
@@ -90,72 +93,62 @@ class RunState(Struct, frozen=True, kw_only=True):
         return self.attempt
 
 
-class Lane(Struct, frozen=True, kw_only=True):
-    name: str
-    phase: str
-    touches: tuple[str, ...]
-    state: RunState
-
-
-def open_lanes(state: RunState) -> list[Lane]:
-    return [lane for lane in state.lanes if lane.state.ended is None]
+def open_lanes(state: RunState) -> list[RunState]:
+    return [lane for lane in state.lanes if lane.ended is None]
 
 
 def count_busy(state: RunState) -> int:
     """The phases at work side by side, without those ahead; one that waits for a person counts against no limit."""
-    attempts = (open_state.attempt for _, open_state in open_states(state) if not open_state.after)
+    attempts = (lane.attempt for lane in open_states(state) if not lane.after)
     return sum(attempt is None or not (attempt.delivery.asked or open_questions(attempt)) for attempt in attempts)
 
 
 def count_ahead(state: RunState) -> int:
-    return sum(bool(lane.state.after) for lane in open_lanes(state))
+    return sum(bool(lane.after) for lane in open_lanes(state))
 
 
-def open_states(state: RunState) -> list[tuple[str, RunState]]:
-    """The open lanes by name, and under "" the run without them, where it has a phase or has no lanes."""
-    lanes = [(lane.name, lane.state) for lane in open_lanes(state)]
-    if not lanes:
-        return [("", state)]
+def open_states(state: RunState) -> list[RunState]:
+    """The open lanes, and the run without them, where it has a phase or has no lanes."""
+    if not (lanes := open_lanes(state)):
+        return [state]
     has_phase = state.attempt is not None and not state.attempt.cleaned
-    return [*lanes, *([("", replace(state, lanes=(), looked=True))] if has_phase else [])]
+    return [*lanes, *([replace(state, lanes=(), looked=True)] if has_phase else [])]
 
 
 def list_places(state: RunState) -> list[str]:
     """The lanes whose worktrees the run has made, "" for the run itself; none of a lane, as others use them next."""
-    states = [state, *(lane.state for lane in state.lanes)] if not state.is_lane else []
-    return sorted({place for each in states if each.leased or each.base for place in (each.zone, each.proof)})
+    states = (state, *state.lanes) if not state.lane else ()
+    return sorted({place for user in states if user.leased or user.base for place in (user.zone, user.proof)})
 
 
 def list_running(state: RunState, *lanes: str) -> list[str]:
-    states = (open_state for lane, open_state in open_states(state) if not lanes or lane in lanes)
-    dispatches = (running_dispatch(open_state.attempt) for open_state in states)
+    states = (lane for lane in open_states(state) if not lanes or lane.lane in lanes)
+    dispatches = (running_dispatch(lane.attempt) for lane in states)
     return [id_ for dispatch in dispatches if dispatch is not None for id_ in (dispatch.id, *dispatch.beside)]
 
 
 def list_questions(state: RunState) -> tuple[str, ...]:
-    states = (open_state for _, open_state in open_states(state))
-    return tuple(question.id for open_state in states for question in open_questions(open_state.attempt))
+    return tuple(question.id for lane in open_states(state) for question in open_questions(lane.attempt))
 
 
 def find_awaiting(state: RunState) -> Attempt | None:
-    attempts = [open_state.attempt for _, open_state in open_states(state) if open_state.attempt is not None]
+    attempts = [lane.attempt for lane in open_states(state) if lane.attempt is not None]
     waits = ((attempt, attempt.delivery.asked or attempt.delivery.held) for attempt in attempts)
     waiting = (attempt for attempt, for_person in waits if for_person or open_questions(attempt))
     return next(waiting, attempts[0] if attempts else None)
 
 
-def failed_lane(state: RunState) -> Lane | None:
+def failed_lane(state: RunState) -> RunState | None:
     """The first lane that ended without a landing, unless it was dropped or the plan is revised for it."""
-    lanes = (lane for lane in state.lanes if not lane.state.is_dropped)
-    ended = (lane for lane in lanes if lane.state.ended and not lane.state.ended.outcome.is_good)
-    return next((lane for lane in ended if lane.state.revision is None), None)
+    lanes = (lane for lane in state.lanes if not lane.is_dropped and lane.revision is None)
+    return next((lane for lane in lanes if lane.ended and not lane.ended.outcome.is_good), None)
 
 
 def failure(state: RunState) -> e.PhaseFailed | None:
     if state.attempt is not None and state.attempt.failure is not None:
         return state.attempt.failure
     lane = failed_lane(state)
-    attempt = lane.state.attempt if lane is not None else None
+    attempt = lane.attempt if lane is not None else None
     return attempt.failure if attempt is not None else None
 
 
@@ -164,7 +157,7 @@ def fold(events: Iterable[e.Event]) -> RunState:
 
 
 def apply(state: RunState, fact: e.Event) -> RunState:
-    if fact.lane and not state.is_lane:
+    if fact.lane and not state.lane:
         return _update_followers(_apply_to_lane(state, fact.lane, fact), fact)
     state = _update_followers(_apply_to_run(state, fact), fact)
     match fact:
@@ -176,26 +169,25 @@ def apply(state: RunState, fact: e.Event) -> RunState:
             return replace(state, looked=False)
         case e.RunResumed():
             resumed = replace(fact, mode=Mode.PHASE)
-            return _change_lanes(state, lambda lane: apply(lane.state, replace(resumed, wanted=lane.phase)))
+            return _change_lanes(state, lambda lane: apply(lane, replace(resumed, wanted=lane.options.wanted)))
         case e.StopRequested() | e.Queued() | e.Admitted() | e.Halted() | e.Continued() | e.IssueShared():
-            return _change_lanes(state, lambda lane: apply(lane.state, fact))
+            return _change_lanes(state, lambda lane: apply(lane, fact))
         case RevisionRequested() | e.Answered() | e.QuestionAnswered() | e.ClaimTaken():  # each lane knows its own
-            return _change_lanes(state, lambda lane: apply(lane.state, fact))
+            return _change_lanes(state, lambda lane: apply(lane, fact))
         case _:
             return state
 
 
-def _change_lanes(state: RunState, change: Callable[[Lane], RunState]) -> RunState:
-    return replace(state, lanes=tuple(replace(lane, state=change(lane)) for lane in state.lanes))
+def _change_lanes(state: RunState, change: Callable[[RunState], RunState]) -> RunState:
+    return replace(state, lanes=tuple(map(change, state.lanes)))
 
 
 def _apply_to_lane(state: RunState, name: str, event: e.Event) -> RunState:
-    state = _change_lanes(state, lambda lane: apply(lane.state, event) if lane.name == name else lane.state)
+    state = _change_lanes(state, lambda lane: apply(lane, event) if lane.lane == name else lane)
     match event:
         case e.DispatchEnded():  # it gives back the part of the budget that it did not use
-            waits = [lane.name for lane in state.lanes if lane.state.pause and lane.state.pause.kind is WaitKind.BUDGET]
-            free = {lane.name: replace(lane.state, pause=None) for lane in state.lanes if lane.name in waits}
-            return _change_lanes(state, lambda lane: free.get(lane.name, lane.state))
+            waits = [lane.lane for lane in state.lanes if lane.pause and lane.pause.kind is WaitKind.BUDGET]
+            return _change_lanes(state, lambda lane: replace(lane, pause=None) if lane.lane in waits else lane)
         case e.Landed():
             return _record_landing(state, event)
         case e.RunEnded() | e.QuestionAsked() | e.ApprovalAsked():  # further phases may start
@@ -212,25 +204,23 @@ def _begin_lanes(state: RunState, event: e.LanesChosen) -> RunState:
     for name, phase, touches in event.lanes:
         after, base = ahead.get(name, ("", ""))
         started = replace(state.options, mode=Mode.PHASE, wanted=phase)
-        alone = RunState(started=started, warnings=state.warnings, labels=state.labels, is_lane=True)
+        alone = RunState(lane=name, touches=touches, started=started, warnings=state.warnings, labels=state.labels)
         alone = replace(alone, after=after, base=base, host=state.host, home=state.home)
         if after:  # it takes over the worktrees of the phase that it begins on, whose fixer gets another one
-            states = ((lane, begun) for lane, begun in open_states(state) if begun.attempt is not None)
-            lane, begun = next(pair for pair in states if pair[1].current.chosen.phase == after)
-            alone = replace(alone, zone=begun.zone, proof=begun.proof)
-            setup = replace(begun.work.setup, agents=False)
-            moved = {"zone": name, "attempt": replace(begun.work, setup=setup)}
-            lanes = (
-                replace(own, state=replace(own.state, **moved)) if own.name == lane else own for own in state.lanes
-            )
-            state = replace(state, lanes=tuple(lanes)) if lane else replace(state, **moved)
+            states = (lane for lane in open_states(state) if lane.attempt is not None)
+            below = next(lane for lane in states if lane.current.chosen.phase == after)
+            alone = replace(alone, zone=below.zone, proof=below.proof)
+            setup = replace(below.work.setup, agents=False)
+            moved = {"zone": name, "attempt": replace(below.work, setup=setup)}
+            lanes = tuple(replace(lane, **moved) if lane.lane == below.lane else lane for lane in state.lanes)
+            state = replace(state, lanes=lanes) if below.lane else replace(state, **moved)
         else:  # those that earlier lanes do not use any more, else its own
-            busy = [user for _, user in open_states(state) if user.is_lane or _is_at_work(user.attempt)]
-            owners = [owner for owner in (state, *(lane.state for lane in state.lanes)) if owner.leased]
+            busy = [user for user in open_states(state) if user.lane or _is_at_work(user.attempt)]
+            owners = [owner for owner in (state, *state.lanes) if owner.leased]
             zones = (owner.zone for owner in owners if owner.zone not in {user.zone for user in busy})
             proofs = (owner.proof for owner in owners if owner.proof not in {user.proof for user in busy})
             alone = replace(alone, zone=next(zones, name), proof=next(proofs, name))
-        state = replace(state, lanes=(*state.lanes, Lane(name=name, phase=phase, touches=touches, state=alone)))
+        state = replace(state, lanes=(*state.lanes, alone))
     return state
 
 
@@ -243,15 +233,15 @@ def _update_followers(state: RunState, event: e.Event) -> RunState:
     """The lanes that began on a phase, when it lands or fails, or when its numbers correct their text."""
     match event:
         case e.Landed(phase=phase, code=code):
-            return _change_lanes(state, lambda lane: _follow_landing(lane.state, phase, code))
+            return _change_lanes(state, lambda lane: _follow_landing(lane, phase, code))
         case e.PhaseFailed(phase=phase):
             by = f"the failure of phase {phase}, on which it began"
-            return _change_lanes(state, lambda lane: _drop_lane(lane, by) if lane.state.after == phase else lane.state)
+            return _change_lanes(state, lambda lane: _drop_lane(lane, by) if lane.after == phase else lane)
         case e.DriftFound(of=phase, corrections=corrections):
             by = f"phase {phase}, which corrects its text"
             corrected = {row[0] for row in corrections}
             return _change_lanes(
-                state, lambda lane: _drop_lane(lane, by) if lane.state.after and lane.phase in corrected else lane.state
+                state, lambda lane: _drop_lane(lane, by) if lane.after and lane.options.wanted in corrected else lane
             )
         case _:
             return state
@@ -265,8 +255,8 @@ def _follow_landing(state: RunState, phase: str, code: str) -> RunState:
     return replace(state, after="", is_dropped=is_dropped)
 
 
-def _drop_lane(lane: Lane, by: str) -> RunState:
-    return replace(lane.state, stop=by, pause=None, is_dropped=True)
+def _drop_lane(lane: RunState, by: str) -> RunState:
+    return replace(lane, stop=by, pause=None, is_dropped=True)
 
 
 def _apply_to_run(state: RunState, event: e.Event) -> RunState:
@@ -327,7 +317,7 @@ def _begin_attempt(state: RunState, chosen: e.Chosen) -> RunState:
             return replace(state, updates=state.updates + (not chosen.since), review=())
         case PlanningChosen(planning=planning):
             state = replace(state, revision=None, revisions=state.revisions + 1)
-            return _change_lanes(state, lambda lane: replace(lane.state, revision=planning))
+            return _change_lanes(state, lambda lane: replace(lane, revision=planning))
         case e.RepairChosen(review=review, group=group):
             reviews = (*state.reviews, group) if review else state.reviews
             return replace(state, repairs=state.repairs + (not review), reviews=reviews, review=())

@@ -117,9 +117,9 @@ def advance(journal: Journal, context: RunContext, may_begin: Callable[[], bool]
 
 def record_ends(journal: Journal, context: RunContext) -> None:
     """Record the end of all processes of the run, which this process has ended; they are due again afterwards."""
-    for lane, state in open_states(journal.state):
+    for state in open_states(journal.state):
         if running_dispatch(state.attempt) is not None:
-            _take_in_lane(replace(a.END, lane=lane), journal, context, act)
+            _take_in_lane(replace(a.END, lane=state.lane), journal, context, act)
 
 
 def _take_in_lane(action: a.Action, journal: Journal, context: RunContext, act: Act) -> bool:

@@ -50,9 +50,9 @@ class ActiveRun(Struct, frozen=True, kw_only=True):
 
     def unlock_refs(self) -> None:
         """Remove locks on the run's own refs that a killed git left; no other process uses these refs."""
-        for lane, state in open_states(self.state):
+        for state in open_states(self.state):
             leased = state.attempt.lease if isinstance(state.attempt, WorkAttempt) else None
-            context = replace(self.context, lane=lane)
+            context = replace(self.context, lane=state.lane)
             context.removal.remove_stale_locks((base_ref(context.mark), *([leased.branch] if leased else [])))
 
 
@@ -120,8 +120,8 @@ def examine_subplan(
 
 
 def is_current(state: RunState, answer: Reply) -> bool:
-    for _, lane_state in open_states(state):
-        attempt = lane_state.attempt
+    for lane in open_states(state):
+        attempt = lane.attempt
         if isinstance(answer, e.QuestionAnswered):
             if answer.id in (question.id for question in open_questions(attempt)):
                 return True
@@ -197,7 +197,7 @@ def _lands_elsewhere(asked: e.RunStarted, was: e.RunStarted) -> bool:
 
 
 def phases_at_work(state: RunState) -> list[str]:
-    states = (lane_state for _, lane_state in open_states(state))
+    states = open_states(state)
     phases = (lane.attempt.chosen.phase if lane.attempt is not None else lane.options.wanted for lane in states)
     return [phase for phase in phases if phase]
 
@@ -253,7 +253,7 @@ def end_lost(active: ActiveRun) -> Unreachable | None:
     workspace = active.context.workspace
     if active.state.host != active.state.home:
         return None  # they are fetched first
-    attempts = (state.attempt for _, state in open_states(active.state))
+    attempts = (state.attempt for state in open_states(active.state))
     phases = [attempt for attempt in attempts if isinstance(attempt, WorkAttempt) and attempt.lease]
     needed = {phase.work.head if phase.work else phase.base for phase in phases}
     active.context.store.require_there()
@@ -276,13 +276,13 @@ def fail_run(active: ActiveRun, detail: str, remedy: str = "", reason: Reason = 
     with suppress(Exception):  # the end of the run is recorded in any case
         show_failure(over, journal.state, active.context)
         over = replace(over, detail="; ".join((detail, *release_issues(over, journal.state, active.context))))
-    for lane, state in open_states(journal.state):
+    for state in open_states(journal.state):
         attempt = state.attempt
         if attempt is not None and attempt.failure is None and attempt.delivery.landed is None:
             lease = attempt.lease if isinstance(attempt, WorkAttempt) else None
             failed = e.PhaseFailed(phase=attempt.chosen.phase, reason=reason, step=attempt.step, detail=detail)
             failed = replace(failed, title=attempt.chosen.title, attempt=lease.attempt if lease else 1)
-            journal.append(failed, *([over] if lane else []), lane=lane)
+            journal.append(failed, *([over] if state.lane else []), lane=state.lane)
     journal.append(over)
 
 

@@ -77,8 +77,8 @@ def _list_entries(store: Store, root: str) -> Iterator[InboxEntry]:
             records = list_records(store, row.id)
             asked = {record.event.tree: record.at for record in records if isinstance(record.event, e.ApprovalAsked)}
             asked |= {record.event.id: record.at for record in records if isinstance(record.event, e.QuestionAsked)}
-            for _, lane_state in open_states(fold(record.event for record in records)):
-                yield from _entries_of(lane_state, row, root, asked)
+            for lane in open_states(fold(record.event for record in records)):
+                yield from _entries_of(lane, row, root, asked)
     for plan, facts in store.read_plan_facts().items():
         is_over = facts.queued or json.loads(facts.outline[1] or "{}").get("complete")  # by hand, meanwhile
         if facts.run is not None and facts.run.state is RunStatus.FAILED and not is_over:

@@ -148,7 +148,7 @@ def _list_known_issues(context: RunContext) -> dict[int, e.IssueRead]:
 def read_issues(state: RunState, context: RunContext) -> Iterator[e.Event]:
     """Record the issues of the plan before its work, for the look before the merge; the forge need not answer."""
     lander = context.lander
-    if isinstance(lander, PullRequestLander) and state.options.issues and not state.is_lane:
+    if isinstance(lander, PullRequestLander) and state.options.issues and not state.lane:
         known = _list_known_issues(context)
         with suppress(Unreachable):
             yield from lander.read_issues([number for number in state.options.issues if number not in known])
@@ -157,7 +157,7 @@ def read_issues(state: RunState, context: RunContext) -> Iterator[e.Event]:
 def look_at_review(state: RunState, context: RunContext) -> Iterator[e.Event]:
     """What people ask for on the pull request before its last phase; the forge need not answer."""
     lander = context.lander
-    if not isinstance(lander, PullRequestLander) or not state.landed or state.is_lane:
+    if not isinstance(lander, PullRequestLander) or not state.landed or state.lane:
         return
     progress = _measure_progress(state, context)
     stack = lander.stack
@@ -268,7 +268,7 @@ def release_issues(over: e.RunEnded, state: RunState, context: RunContext) -> tu
         return ()
     text = f"runplan ended its work on this issue (plan `{context.plan}`): {over.outcome}."
     text += f"{_describe_failure(over, state, context)}." if is_failed else ""
-    is_work = state.options.concludes and state.options.mode not in (Mode.PLAN, Mode.UNDO) and not state.is_lane
+    is_work = state.options.concludes and state.options.mode not in (Mode.PLAN, Mode.UNDO) and not state.lane
     if not state.claimed and not (is_failed and is_work):
         return ()
     return _mark_issues(state, context, text, is_claimed=False)

@@ -56,7 +56,7 @@ def _choose_next(state: RunState, context: RunContext) -> e.Event:
             return e.NoWork(tip=tip, detail=detail, kind=NoWorkKind.COMPLETE)
         return e.UndoChosen(tip=tip, phase=phase.id, title=phase.title, text=phase.text)
     lanes = open_lanes(state)
-    worked = {lane.phase: lane.touches for lane in lanes}
+    worked = {lane.options.wanted: lane.touches for lane in lanes}
     if state.attempt is not None and not state.attempt.cleaned:  # it waits for an answer
         worked[state.attempt.chosen.phase] = state.attempt.chosen.touches
     is_parallel = started.mode is Mode.FINISH and started.auto
@@ -69,7 +69,7 @@ def _choose_next(state: RunState, context: RunContext) -> e.Event:
         bases = list_bases(state) if may_begin_ahead(state) else {}
         worked |= {phase.id: phase.touches for phase in startable}
         ahead: list[tuple[str, str, str]] = []
-        below = {lane.phase: lane.state.after for lane in lanes}
+        below = {lane.options.wanted: lane.after for lane in lanes}
         most = started.kept.run.pipeline - count_ahead(state)
         for later, after in list_ahead(plan, worked, bases, below, limit=most):
             name = next(names)

@@ -232,7 +232,7 @@ class TargetRules(RunRules):
         return self.context_for(started, context).record_settings(started)
 
     def lacks_files(self, state: RunState, context: RunContext) -> bool:
-        attempts = [open_state.attempt for _, open_state in open_states(state)]
+        attempts = [lane.attempt for lane in open_states(state)]
         leases = [attempt.lease for attempt in attempts if isinstance(attempt, WorkAttempt) and not attempt.cleaned]
         return any(lease is not None and context.objects.tip(lease.branch) is None for lease in leases)
 
@@ -242,7 +242,7 @@ class TargetRules(RunRules):
         if started.target != (own := context.settings.run.target):
             return f"the run is recorded for {started.target}, and run.target on the default branch is {own}"
         tips = (self.context_for(started, context).tip(), active.context.lander.tip())
-        attempts = [state.attempt for _, state in open_states(active.state) if state.attempt is not None]
+        attempts = [lane.attempt for lane in open_states(active.state) if lane.attempt is not None]
         for chosen in [
             attempt.chosen for attempt in attempts if attempt.failure is None and attempt.delivery.landed is None
         ]:

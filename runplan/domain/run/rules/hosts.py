@@ -26,8 +26,7 @@ def missing_labels(state: RunState) -> tuple[str, ...]:
 
 
 def awaited_labels(state: RunState) -> tuple[str, ...]:
-    states = (lane_state for _, lane_state in open_states(state))
-    return next((lane_state.current.chosen.host for lane_state in states if missing_labels(lane_state)), ())
+    return next((lane.current.chosen.host for lane in open_states(state) if missing_labels(lane)), ())
 
 
 def describe_wait(phase: str, labels: Sequence[str], *, is_there: bool) -> str:

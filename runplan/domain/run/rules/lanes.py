@@ -47,18 +47,18 @@ def may_begin_ahead(state: RunState) -> bool:
 def list_bases(state: RunState) -> dict[str, str]:
     """The commit of each phase that is being proven and on which another can begin."""
     bases: dict[str, str] = {}
-    for _, open_state in open_states(state):
-        phase = open_state.attempt
+    for lane in open_states(state):
+        phase = lane.attempt
         if not isinstance(phase, WorkAttempt) or phase.work is None or not phase.work.commits:
             continue
         if not isinstance(phase.chosen, PhaseChosen) or phase.chosen.direct:
             continue
         delivery = phase.delivery
-        is_over = phase.failure or delivery.landed or open_state.stop
+        is_over = phase.failure or delivery.landed or lane.stop
         is_broken = phase.refusal or phase.broken or phase.revision or phase.drift
         # A person who has to see the phase sees it before anything begins on it.
-        is_asked = open_questions(phase) or list_sign_off(open_state.options, phase) is not None
-        head = delivery.candidate.commits[-1] if delivery.candidate else phase.work.head if open_state.after else ""
+        is_asked = open_questions(phase) or list_sign_off(lane.options, phase) is not None
+        head = delivery.candidate.commits[-1] if delivery.candidate else phase.work.head if lane.after else ""
         if head and not (is_over or is_broken or delivery.conflict or delivery.held or is_asked):
             bases[phase.chosen.phase] = head
     return bases
