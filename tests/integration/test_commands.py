@@ -288,10 +288,9 @@ def test_a_planning_run_finds_the_start_that_it_queued_and_takes_no_other_for_it
         [RunStarted(mode=Mode.PLAN, wanted="", auto=True, plan=A, title="A", landing="", target="", slug="a"), chosen]
     )
     context: Any = SimpleNamespace(store=bench.store, plan=A, run="r1", iso=lambda: NOW)
-    action: Any = None
-    [queued] = planning.queue_start(action, state, context)
-    assert list(planning.queue_start(action, state, context)) == [queued]
+    [queued] = planning.queue_start(state, context)
+    assert list(planning.queue_start(state, context)) == [queued]
     assert isinstance(queued, StartQueued)
     assert bench.queued[-1] == queued.command
     context.run = "r2"
-    assert list(planning.queue_start(action, state, context)) != [queued]
+    assert list(planning.queue_start(state, context)) != [queued]

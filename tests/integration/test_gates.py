@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from runplan.domain.run import actions as a, events as e
+from runplan.domain.run import events as e
 from runplan.domain.run.attempt_parts import SetupDoubted, SetupReused
 from runplan.domain.run.dispatch import Ending
 from runplan.domain.run.kinds import Role
@@ -35,5 +35,5 @@ def test_a_baseline_that_fails_with_reused_products_runs_again(tmp_path: Path, c
     settings = Settings(tests=replace(Settings().tests, summary="all passed"))
     proof = SimpleNamespace(path=tmp_path / "proof")
     context: Any = SimpleNamespace(dispatches=dispatches, settings=settings, proof=proof)
-    (doubted,) = judge_baseline(a.JUDGE_BASELINE, state, context)
+    (doubted,) = judge_baseline(state, context)
     assert isinstance(doubted, SetupDoubted)

@@ -217,8 +217,8 @@ class SimulatedContext(Struct, frozen=True, kw_only=True):
     lane: str = ""
     direct: None = None
 
-    def for_state(self, _state: RunState) -> "SimulatedContext":
-        return self
+    def for_state(self, state: RunState) -> "SimulatedContext":
+        return replace(self, lane=state.lane)
 
     def plan_at(self, commit: str) -> tuple[Plan, bytes]:
         text = self.world.texts[commit][self.plan]
@@ -638,11 +638,11 @@ def _finish(action: a.Action, state: RunState, context: SimulatedContext) -> Ite
 
 
 STEPS: dict[str, Callable[[a.Action, RunState, Any], e.Event | Iterable[e.Event]]] = {
-    "read-plan": read_plan,
+    "read-plan": lambda _, state, context: read_plan(state, context),
     "lease": _lease,
     "start": _start,
     "await": _await,
-    "sleep": sleep,
+    "sleep": lambda _, state, context: sleep(state, context),
     "end": _end,
     "take-work": _take_work,
     "ask-question": _ask_question,

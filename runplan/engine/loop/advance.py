@@ -1,8 +1,7 @@
 """The loop: decide, act, record. Start, resume and recovery all use it."""
 
 from collections.abc import Callable, Iterable
-from functools import partial
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from msgspec.structs import replace
 
@@ -14,7 +13,7 @@ from runplan.domain.run.attempts import running_dispatch
 from runplan.domain.run.decide import BEGINNINGS, decide
 from runplan.domain.run.dispatch import GRACE_S
 from runplan.domain.run.events import Event, WorkRefused
-from runplan.domain.run.kinds import Reason, Role
+from runplan.domain.run.kinds import PLANNING, Reason, Role
 from runplan.domain.run.state import RunState, list_running, open_states
 from runplan.engine.steps import conclude, gates, land, lease, outcome, planning, process, proof, verify, work
 from runplan.engine.steps.context import RunContext
@@ -23,15 +22,10 @@ from runplan.engine.steps.read_plan import read_plan
 #: The function of each step. It returns its event, or yields events as they happen. A step that cannot simply be
 #: repeated after a crash asks git, the process table or the store first. An intent is recorded by yielding it: it is on
 #: disk before the function continues, unless it may wait (`may_wait`).
-Step: TypeAlias = Callable[[Any, RunState, RunContext], Event | Iterable[Event]]
+Step: TypeAlias = Callable[[RunState, RunContext], Event | Iterable[Event]]
 STEPS: dict[str, Step] = {
     "read-plan": read_plan,
     "lease": lease.lease,
-    "start-writer": partial(process.start_dispatch, prepare=process.prepare_writer),
-    "start-verifier": partial(process.start_dispatch, prepare=verify.prepare_verifier),
-    "start-trial": partial(process.start_dispatch, prepare=verify.prepare_trial),
-    "start-planner": partial(process.start_dispatch, prepare=planning.prepare_planner),
-    "start-command": process.start_command,
     "await": outcome.await_end,
     "sleep": outcome.sleep,
     "await-host": outcome.await_host,
@@ -46,7 +40,6 @@ STEPS: dict[str, Step] = {
     "judge-trial": verify.judge_trial,
     "build-candidate": land.build_candidate,
     "build-undo": land.build_undo,
-    "rebuild-branch": lease.rebuild_branch,
     "push-work": work.push_work,
     "take-over": lease.take_over,
     "ask": land.ask,
@@ -61,26 +54,35 @@ STEPS: dict[str, Step] = {
     "claim-issues": conclude.claim_issues,
     "merge-target": conclude.merge_target,
     "end": outcome.end,
-    "fail": work.fail,
     "clean-up": work.clean_up,
-    "finish": work.finish,
 }
-
+#: How an agent is prepared, by its role. The other roles are commands of the project.
+PREPARATIONS: dict[Role, process.Prepare] = {
+    **dict.fromkeys((Role.IMPLEMENT, Role.FIX), process.prepare_writer),
+    **dict.fromkeys(PLANNING, planning.prepare_planner),
+    Role.VERIFY: verify.prepare_verifier,
+    Role.TRY: verify.prepare_trial,
+}
 
 Act: TypeAlias = Callable[[a.Action, RunState, RunContext], Iterable[Event]]
 
 
 def act(action: a.Action, state: RunState, context: RunContext) -> Iterable[Event]:
-    answer = STEPS[_name_step(action)](action, state, context)
+    answer: Event | Iterable[Event]
+    match action:
+        case a.Start(dispatch=dispatch) if (prepare := PREPARATIONS.get(dispatch.role)) is not None:
+            answer = process.start_dispatch(dispatch, state, context, prepare)
+        case a.Start(dispatch=dispatch):
+            answer = process.start_command(dispatch, state, context)
+        case a.RebuildBranch():
+            answer = lease.rebuild_branch(action, state, context)
+        case a.Fail():
+            answer = work.fail(action, state, context)
+        case a.Finish():
+            answer = work.finish(action, state, context)
+        case _:
+            answer = STEPS[action.step](state, context)
     return (answer,) if isinstance(answer, Event) else answer
-
-
-def _name_step(action: a.Action) -> str:
-    if not isinstance(action, a.Start):
-        return action.step
-    role = action.dispatch.role
-    kinds = {"writer": role.is_writer, "planner": role.is_planner, "trial": role is Role.TRY, "verifier": role.agent}
-    return f"{action.step}-{next((kind for kind, is_meant in kinds.items() if is_meant), 'command')}"
 
 
 class NoProgress(Exception):
@@ -123,10 +125,8 @@ def record_ends(journal: Journal, context: RunContext) -> None:
 
 
 def _take_in_lane(action: a.Action, journal: Journal, context: RunContext, act: Act) -> bool:
-    if not action.lane:
-        return _take_step(action, journal, context, act)
     try:
-        return _take_step(action, journal.lane(action.lane), replace(context, lane=action.lane), act)
+        return _take_step(action, journal.lane(action.lane) if action.lane else journal, context, act)
     except Exception as error:
         error.lane = action.lane  # type: ignore[attr-defined]
         raise

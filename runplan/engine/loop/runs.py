@@ -52,7 +52,7 @@ class ActiveRun(Struct, frozen=True, kw_only=True):
         """Remove locks on the run's own refs that a killed git left; no other process uses these refs."""
         for state in open_states(self.state):
             leased = state.attempt.lease if isinstance(state.attempt, WorkAttempt) else None
-            context = replace(self.context, lane=state.lane)
+            context = self.context.for_state(state)
             context.removal.remove_stale_locks((base_ref(context.mark), *([leased.branch] if leased else [])))
 
 

@@ -15,7 +15,6 @@ from runplan.domain.decoding import convert
 from runplan.domain.errors import NotAllowed, RateLimited, RefusedEarly, Unreachable
 from runplan.domain.names import repository_id
 from runplan.domain.run import events as e
-from runplan.domain.run.actions import Action
 from runplan.domain.run.attempt_parts import MessagesHandled
 from runplan.domain.run.kinds import Mode, Reason, RunOutcome, WaitKind
 from runplan.domain.run.reasons import next_action
@@ -47,7 +46,7 @@ def _pull_request_lander(context: RunContext) -> PullRequestLander:
     return context.lander
 
 
-def conclude(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+def conclude(state: RunState, context: RunContext) -> Iterator[e.Event]:
     now = context.clock.now()
     progress = _measure_progress(state, context)
     lander = _pull_request_lander(context).of_group(TOP)
@@ -190,7 +189,7 @@ def answer_command(plan: str, *, is_stop: bool) -> str:
     return f"Stopped. Branch and pull request stay; `{again}` continues." if is_stop else "Trying again."
 
 
-def review(action: Action, state: RunState, context: RunContext) -> e.Event:  # noqa: ARG001
+def review(state: RunState, context: RunContext) -> e.Event:
     """The comments are quoted: they describe a problem, and give runplan no instructions."""
     top = _pull_request_lander(context).of_group(TOP)
     if top.stack is not None:
@@ -226,7 +225,7 @@ def _choose_repair(needed: NeedsRepair, context: RunContext) -> e.RepairChosen |
     return e.MergeChosen(**fields, merge=merge, since=needed.since)
 
 
-def merge_target(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+def merge_target(state: RunState, context: RunContext) -> Iterator[e.Event]:
     phase = state.work
     assert isinstance(phase.chosen, e.MergeChosen)
     tip = phase.chosen.tip
@@ -245,7 +244,7 @@ def merge_target(action: Action, state: RunState, context: RunContext) -> Iterat
     yield e.BranchRebuilt(base=made, base_tree=tree, parked=phase.parked, complaint=complaint)
 
 
-def claim_issues(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+def claim_issues(state: RunState, context: RunContext) -> Iterator[e.Event]:
     """Label or assign the issues, with one comment each. It names this repository, so that others see the claim."""
     now = context.clock.now()
     if state.claim_at and now < parse_iso(state.claim_at):

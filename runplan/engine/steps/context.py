@@ -71,8 +71,8 @@ class RunContext(OpenRepository, frozen=True, kw_only=True):
     reuses_results: bool = True  #: a command whose result is known does not run again
 
     def for_state(self, state: RunState) -> RunContext:
-        """The context with the worktrees of the run or lane, and the lander of its attempt."""
-        context = replace(self, zone_lane=state.zone, proof_lane=state.proof)
+        """The context of the run or lane, with its worktrees and the lander of its attempt."""
+        context = replace(self, lane=state.lane, zone_lane=state.zone, proof_lane=state.proof)
         if state.chosen is not None and state.chosen.own != PhaseSettings():
             is_last = state.chosen.ends or (isinstance(state.attempt, WorkAttempt) and state.attempt.is_last)
             context = replace(context, settings=set_for_phase(self.settings, state.chosen.own, is_last=is_last))

@@ -19,7 +19,6 @@ from runplan.domain.checks.guarded import is_on_test_side
 from runplan.domain.checks.results import MOST_NOTED
 from runplan.domain.checks.runners import naming
 from runplan.domain.globs import covers
-from runplan.domain.run.actions import Action, Start
 from runplan.domain.run.attempt_parts import SetupDoubted
 from runplan.domain.run.attempts import WorkAttempt
 from runplan.domain.run.dispatch import LOGS, OWN, Ending, Evidence
@@ -95,19 +94,18 @@ def own_logs(gates: Sequence[str]) -> dict[str, str]:
     return {name: f"gate-{name}.log" for name in gates} if len(gates) > 1 else {}
 
 
-def already_known(action: Start, state: RunState, context: RunContext) -> tuple[Event, ...]:
+def already_known(dispatch: DispatchStarted, phase: WorkAttempt, context: RunContext) -> tuple[Event, ...]:
     """The checks that passed before on the same code, with the same command and environment: they do not run again."""
-    phase = state.work
-    tree = action.dispatch.tree
+    tree = dispatch.tree
     known: list[Event] = []
-    for name in action.dispatch.gates if not action.dispatch.again else ():
+    for name in dispatch.gates if not dispatch.again else ():
         key = check_key(context, name, tree)
         if (text := context.store.get_baseline(key)) is None:
             continue
         result = results.from_text(text)
         if results.baseline_fault(result) and not context.settings.tests.allow_red_baseline:
             continue
-        if action.dispatch.role is not Role.GATE:
+        if dispatch.role is not Role.GATE:
             known.append(BaselineKnown(key=key, tree=tree, results=results.to_text(result, passes=False), name=name))
         elif (judged := _judge_results(name, result, phase, context, tree=tree)).answer is GateAnswer.PASSED:
             known.append(judged)
@@ -124,7 +122,7 @@ def check_key(context: RunContext, name: str, tree: str) -> str:
     return json.dumps([code, settings.run.setup, command, summary, junit, context.agents.digest])
 
 
-def judge_baseline(action: Action, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
+def judge_baseline(state: RunState, context: RunContext) -> Iterator[Event]:
     phase = state.work
     tree = phase.delivery.candidate.onto_tree if phase.delivery.candidate else phase.base_tree
     for name, result, _, evidence in read_checks(phase, context):
@@ -162,7 +160,7 @@ def describe_lacking(phase: WorkAttempt, context: RunContext) -> str:
     return ""
 
 
-def judge_gate(action: Action, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
+def judge_gate(state: RunState, context: RunContext) -> Iterator[Event]:
     phase = state.work
     tree = phase.built.tree
     if phase.dispatches.ended is None:

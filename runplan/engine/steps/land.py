@@ -22,7 +22,6 @@ from runplan.domain.plan import tracker
 from runplan.domain.plan.folders import split_files
 from runplan.domain.plan.model import Phase, Plan, Status
 from runplan.domain.run import events as e
-from runplan.domain.run.actions import Action
 from runplan.domain.run.attempt_parts import LandingRefused
 from runplan.domain.run.attempts import Attempt, PlanningAttempt, WorkAttempt
 from runplan.domain.run.kinds import Reason
@@ -51,7 +50,7 @@ from runplan.engine.steps.verify import before_the_end, correct_plan
 Files: TypeAlias = dict[str, bytes]
 
 
-def build_candidate(action: Action, state: RunState, context: RunContext) -> e.Event:  # noqa: ARG001
+def build_candidate(state: RunState, context: RunContext) -> e.Event:
     phase = state.work
     assert phase.work is not None
     if context.objects.tip(phase.work.head) is None:
@@ -303,7 +302,7 @@ def _refuse_undo(why: str, oid: g.Oid) -> RefusedEarly:
     return RefusedEarly(f"{why}; {look}revert the phase yourself, and set its row to todo; {shallow}")
 
 
-def build_undo(action: Action, state: RunState, context: RunContext) -> e.Event:  # noqa: ARG001
+def build_undo(state: RunState, context: RunContext) -> e.Event:
     read = state.current.chosen
     onto = context.tip()
     target = context.settings.run.target
@@ -335,11 +334,11 @@ def build_undo(action: Action, state: RunState, context: RunContext) -> e.Event:
 RECENT = timedelta(days=2)  #: older landings of ours do not explain a moved target
 
 
-def ask(action: Action, state: RunState, context: RunContext) -> e.Event:  # noqa: ARG001
+def ask(state: RunState, _context: RunContext) -> e.Event:
     return e.ApprovalAsked(tree=state.current.answerable)
 
 
-def land(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+def land(state: RunState, context: RunContext) -> Iterator[e.Event]:
     recorded = state.current.delivery.landing
     with landing_lock(context.claims.locks):
         if recorded is not None:  # it has happened when its id is between the old tip and the target

@@ -13,7 +13,7 @@ from runplan.domain.errors import ObjectsRefused, RefusedEarly
 from runplan.domain.gitfacts import Kept, Oid
 from runplan.domain.names import HEADS, wip_ref
 from runplan.domain.run import events as e
-from runplan.domain.run.actions import Action, RebuildBranch
+from runplan.domain.run.actions import RebuildBranch
 from runplan.domain.run.attempt_parts import HostChanged
 from runplan.domain.run.attempts import WorkAttempt, running_dispatch
 from runplan.domain.run.dispatch import GRACE_S
@@ -28,7 +28,7 @@ from runplan.engine.steps.context import RunContext
 from runplan.engine.steps.outcome import record_ended
 
 
-def lease(action: Action, state: RunState, context: RunContext) -> e.Event:  # noqa: ARG001
+def lease(state: RunState, context: RunContext) -> e.Event:
     phase = state.work
     branch = context.branch(phase.chosen.phase)
     tip = phase.chosen.tip
@@ -182,7 +182,7 @@ def remote_lander(context: RunContext) -> RemoteLander:
     return context.lander
 
 
-def take_over(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+def take_over(state: RunState, context: RunContext) -> Iterator[e.Event]:
     attempt = state.attempt
     tip = context.tip()
     if isinstance(context.lander, PullRequestLander):

@@ -16,7 +16,6 @@ from runplan.domain.checks.secrets import redact_text
 from runplan.domain.errors import HandOverRefused, ObjectsRefused, RunplanError, Unreachable
 from runplan.domain.gitfacts import signing
 from runplan.domain.run import dispatch as d, events as e
-from runplan.domain.run.actions import Action
 from runplan.domain.run.attempt_parts import DispatchRecord
 from runplan.domain.run.kinds import Reason, Role, WaitKind
 from runplan.domain.run.rules.hosts import describe_wait
@@ -34,7 +33,7 @@ LAST_WORDS = 600  #: characters of a failed process's output in the report
 STOPPED = (d.EndingKind.CRASHED, d.EndingKind.KILLED, d.EndingKind.SILENT, d.EndingKind.TIMED_OUT)
 
 
-def await_end(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+def await_end(state: RunState, context: RunContext) -> Iterator[e.Event]:
     for started in _list_running(state):
         outcome = context.dispatches.standing(started.id)
         if not isinstance(outcome, d.Running):
@@ -93,7 +92,7 @@ def await_end(action: Action, state: RunState, context: RunContext) -> Iterator[
         yield _limit_agent(started.agent, until, words, context)
 
 
-def end(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+def end(state: RunState, context: RunContext) -> Iterator[e.Event]:
     for started in _list_running(state):
         if context.dispatches.standing(started.id) == d.Running():
             raise still_running(started.id)
@@ -221,13 +220,13 @@ def _limit_agent(agent: str, ends: float, words: str, context: RunContext) -> e.
     return e.AgentLimited(agent=agent, account=account, until=iso(datetime.fromtimestamp(ends, UTC)), words=words)
 
 
-def sleep(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+def sleep(state: RunState, context: RunContext) -> Iterator[e.Event]:
     pause = state.pause
     if pause is not None and pause.until and context.clock.now() >= parse_iso(pause.until):
         yield e.Woke(kind=pause.kind)
 
 
-def await_host(action: Action, state: RunState, context: RunContext) -> e.Event:  # noqa: ARG001
+def await_host(state: RunState, context: RunContext) -> e.Event:
     """Wait for a host that has the labels of the phase; where there is one, look again later whether it is alive."""
     chosen = state.current.chosen
     is_there = any(set(chosen.host) <= set(labels) for labels in context.store.list_host_labels())

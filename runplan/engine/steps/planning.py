@@ -22,7 +22,6 @@ from runplan.domain.plan.marks import PlanStatus, Status
 from runplan.domain.plan.model import parse_plan
 from runplan.domain.plan.proposal import set_plan_status, slug_of_title, summarize, write_proposal
 from runplan.domain.run import events as e
-from runplan.domain.run.actions import Action
 from runplan.domain.run.attempts import PlanningAttempt
 from runplan.domain.run.dispatch import RETURN
 from runplan.domain.run.kinds import Role
@@ -43,7 +42,7 @@ STEERING = ".kiro/steering/"
 LONGEST_RULES = 8_000  #: characters of such a file in a prompt
 
 
-def choose_goal(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+def choose_goal(state: RunState, context: RunContext) -> Iterator[e.Event]:
     started = state.options
     failed = failure(state)
     planning = started.planning or state.revision
@@ -117,7 +116,7 @@ def list_paths(git: Git, commit: str, *below: str) -> frozenset[str]:
     return frozenset(filter(None, os.fsdecode(listed).split("\0")))
 
 
-def judge_step(action: Action, state: RunState, context: RunContext) -> e.Event:  # noqa: ARG001
+def judge_step(state: RunState, context: RunContext) -> e.Event:
     attempt = state.planning
     ended = attempt.dispatches.ended
     assert ended is not None
@@ -152,12 +151,12 @@ def judge_step(action: Action, state: RunState, context: RunContext) -> e.Event:
     return StepJudged(role=ended.role, dispatch=ended.id, **asdict((valid or results)[0]))
 
 
-def ask_questions(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+def ask_questions(state: RunState, _context: RunContext) -> Iterator[e.Event]:
     for id_, text in state.planning.new_questions:
         yield e.QuestionAsked(id=id_, text=text)
 
 
-def propose(action: Action, state: RunState, context: RunContext) -> e.Event:  # noqa: ARG001
+def propose(state: RunState, context: RunContext) -> e.Event:
     attempt = state.planning
     text = write_proposal(
         attempt.draft.text,
@@ -204,7 +203,7 @@ def landed_files(attempt: PlanningAttempt, context: RunContext, onto: str) -> di
     return {proposal.path: set_plan_status(proposal.text, PlanStatus.ACTIVE).encode("utf-8", "surrogateescape")}
 
 
-def queue_start(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+def queue_start(state: RunState, context: RunContext) -> Iterator[e.Event]:
     """Queue the start that follows, once: it names its run, since answers to changes are starts as well."""
     queued = context.store.list_queued_commands()
     before = [StartQueued(command=start.seq) for start in queued if start.arguments.get("origin") == context.run]

@@ -30,7 +30,6 @@ from runplan.domain.errors import RunplanError, Unreachable
 from runplan.domain.gitfacts import LANDING, committing_as, read_trailers
 from runplan.domain.names import as_utf8, context_files
 from runplan.domain.run import dispatch as d, events as e
-from runplan.domain.run.actions import Action, Start
 from runplan.domain.run.attempt_parts import CommandAltered, SetupReused
 from runplan.domain.run.attempts import Attempt, PlanningAttempt, WorkAttempt
 from runplan.domain.run.kinds import Access, Mode, Reason, Role, WaitKind
@@ -58,7 +57,9 @@ class Prepared(Struct, frozen=True, kw_only=True):
 Prepare: TypeAlias = Callable[[e.DispatchStarted, RunState, RunContext], Prepared]
 
 
-def start_dispatch(action: Start, state: RunState, context: RunContext, prepare: Prepare) -> Iterator[e.Event]:
+def start_dispatch(
+    dispatch: e.DispatchStarted, state: RunState, context: RunContext, prepare: Prepare
+) -> Iterator[e.Event]:
     attempt = state.current
     name = f"{context.mark}.{state.dispatches + 1}"
     previous = f"{context.mark}.{state.dispatches}"
@@ -67,7 +68,7 @@ def start_dispatch(action: Start, state: RunState, context: RunContext, prepare:
         context.dispatches.end([previous], grace_s=d.GRACE_S)
         if context.dispatches.standing(previous) == d.Running():
             raise still_running(previous)
-    wanted = replace(action.dispatch, id=name, phase=attempt.chosen.phase, at=context.iso())
+    wanted = replace(dispatch, id=name, phase=attempt.chosen.phase, at=context.iso())
     chosen = _choose_agent(wanted, attempt, state.options, context) if wanted.role.agent else wanted
     if not isinstance(chosen, e.DispatchStarted):
         yield chosen
@@ -330,27 +331,29 @@ def without_result(started: e.DispatchStarted, ending: d.Ending) -> e.DispatchEn
     return e.DispatchEnded(id=started.id, role=started.role, ending=ending, code=None)
 
 
-def start_command(action: Start, state: RunState, context: RunContext) -> Iterable[e.Event]:
-    known = _find_result(action, state, context) if context.reuses_results else ()
-    return known or start_dispatch(action, state, context, prepare=_prepare_command)
+def start_command(dispatch: e.DispatchStarted, state: RunState, context: RunContext) -> Iterable[e.Event]:
+    known = _find_result(dispatch, state, context) if context.reuses_results else ()
+    return known or start_dispatch(dispatch, state, context, _prepare_command)
 
 
-def _find_result(action: Start, state: RunState, context: RunContext) -> tuple[e.Event, ...]:
+def _find_result(dispatch: e.DispatchStarted, state: RunState, context: RunContext) -> tuple[e.Event, ...]:
     """The result of the same command on the same code. That of a phase is not repeated when the target has moved."""
     phase = state.work
-    if action.dispatch.role is Role.SETUP:
+    if dispatch.role is Role.SETUP:
         base = phase.delivery.candidate.onto_tree if phase.delivery.candidate else phase.base_tree
         unknown = tuple(name for name in context.settings.checks if name not in phase.proof.baselines)
-        checks = replace(action.dispatch, role=Role.BASELINE, gates=unknown)  # known ones need no set-up
-        known = gates.already_known(replace(action, dispatch=checks), state, context) if checks.tree == base else ()
-        place = context.proof if action.dispatch.tree else context.zone
-        if known or action.dispatch.again or place.inputs != gates.find_inputs(action.dispatch, phase, context):
+        checks = replace(dispatch, role=Role.BASELINE, gates=unknown)  # known ones need no set-up
+        known = gates.already_known(checks, phase, context) if dispatch.tree == base else ()
+        place = context.proof if dispatch.tree else context.zone
+        if known or dispatch.again or place.inputs != gates.find_inputs(dispatch, phase, context):
             return known
-        return (SetupReused(tree=action.dispatch.tree),)
-    if action.dispatch.role is not Role.DELEGATE:
-        return proof.already_known(action, state, context)
+        return (SetupReused(tree=dispatch.tree),)
+    if dispatch.role is Role.PROVE:
+        return proof.already_known(dispatch, phase, context)
+    if dispatch.role is not Role.DELEGATE:
+        return gates.already_known(dispatch, phase, context)
     if phase.dispatches.newest is not None and phase.dispatches.newest.role is Role.DELEGATE:
-        taken = take_delegated(action, state, context)
+        taken = take_delegated(state, context)
         return taken if len(taken) > 1 else ()
     # The files of the command that landings have changed since the plan began.
     assert isinstance(phase.chosen, e.DelegateChosen)
@@ -366,7 +369,7 @@ def _find_result(action: Start, state: RunState, context: RunContext) -> tuple[e
     return (CommandAltered(onto=base, commit=commit, tree=tree, files=files),)
 
 
-def take_delegated(action: Action, state: RunState, context: RunContext) -> tuple[e.Event, ...]:  # noqa: ARG001
+def take_delegated(state: RunState, context: RunContext) -> tuple[e.Event, ...]:
     """The work and the candidate: all commits that the target got since the phase began; or that it got none."""
     phase = state.work
     base = phase.base

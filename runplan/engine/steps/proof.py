@@ -17,7 +17,6 @@ from runplan.domain.checks.runners.naming import UNNAMED
 from runplan.domain.gitfacts import Change
 from runplan.domain.globs import covers
 from runplan.domain.run import events as e
-from runplan.domain.run.actions import Action, Start
 from runplan.domain.run.attempts import WorkAttempt
 from runplan.domain.run.dispatch import Evidence, NewTestsAnswer
 from runplan.domain.run.kinds import ProofKind, Role
@@ -188,14 +187,8 @@ def _run_of(kind: str, phase: WorkAttempt) -> e.ProofRun:
     return next(run for run in phase.built.proofs if run.kind == kind)
 
 
-def already_known(action: Start, state: RunState, context: RunContext) -> tuple[e.Event, ...]:
-    """The checks that ran before on the same code, with the same command and environment: they do not run again."""
-    started = action.dispatch
-    if started.role.agent:
-        return ()
-    if started.role is not Role.PROVE:
-        return gates.already_known(action, state, context)
-    phase = state.work
+def already_known(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext) -> tuple[e.Event, ...]:
+    """The run that ended before on the same code, with the same command and environment: it is not repeated."""
     known = None if started.again else _known_results(started.scope, phase, context)
     if known is not None:
         return (_judge_results(started, phase, context, known),)
@@ -213,7 +206,7 @@ def already_known(action: Start, state: RunState, context: RunContext) -> tuple[
     return (judged,) if answer else ()
 
 
-def judge_proof(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+def judge_proof(state: RunState, context: RunContext) -> Iterator[e.Event]:
     phase = state.work
     started = phase.dispatches.newest
     ended = phase.dispatches.ended

@@ -12,7 +12,6 @@ from runplan.domain.plan import model as plans, tracker
 from runplan.domain.plan.marks import ExecutionKind, NoWorkKind
 from runplan.domain.plan.model import Phase, Plan
 from runplan.domain.run import events as e
-from runplan.domain.run.actions import Action
 from runplan.domain.run.kinds import Mode
 from runplan.domain.run.planning_events import RevisionRequested
 from runplan.domain.run.rules.lanes import list_ahead, list_bases, list_startable, may_begin_ahead
@@ -26,7 +25,7 @@ from runplan.engine.steps.context import RunContext
 MOST_OFF = 20  #: per cent; a phase whose own numbers differ by more is not worked on
 
 
-def read_plan(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+def read_plan(state: RunState, context: RunContext) -> Iterator[e.Event]:
     if isinstance(context.lander, PullRequestLander):  # the last attempt may have been a repair of a lower one
         context = replace(context, lander=context.lander.of_group(TOP))
     yield from read_issues(state, context)

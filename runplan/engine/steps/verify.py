@@ -27,7 +27,6 @@ from runplan.domain.plan import tracker
 from runplan.domain.plan.body import named_paths
 from runplan.domain.plan.model import Plan, parse_plan
 from runplan.domain.run import events as e
-from runplan.domain.run.actions import Action
 from runplan.domain.run.attempt_parts import TrialJudged
 from runplan.domain.run.attempts import WorkAttempt
 from runplan.domain.run.dispatch import EVERY_PHASE, OWN, RETURN, Artifact, EndingKind, Outcome, Return, ToolUsed
@@ -108,7 +107,7 @@ def _read_reply(id: str, context: RunContext) -> tuple[str | None, str]:
     return None if text is None else context.agents.redacted(text), message
 
 
-def judge_verdict(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+def judge_verdict(state: RunState, context: RunContext) -> Iterator[e.Event]:
     phase = state.work
     assert phase.dispatches.ended is not None
     scope = phase.dispatches.newest.scope if phase.dispatches.newest else ""
@@ -164,7 +163,7 @@ def prepare_trial(started: e.DispatchStarted, state: RunState, context: RunConte
     return Prepared(started=started, launch=launch, fill=fill, diff=diff)
 
 
-def judge_trial(action: Action, state: RunState, context: RunContext) -> e.Event:  # noqa: ARG001
+def judge_trial(state: RunState, context: RunContext) -> e.Event:
     phase = state.work
     ended = phase.dispatches.ended
     assert ended is not None

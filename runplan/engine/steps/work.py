@@ -19,7 +19,7 @@ from runplan.domain.globs import covers
 from runplan.domain.names import HEADS, base_ref, is_plain, wip_ref
 from runplan.domain.plan.body import QUOTED
 from runplan.domain.run import events as e
-from runplan.domain.run.actions import Action, Fail, Finish
+from runplan.domain.run.actions import Fail, Finish
 from runplan.domain.run.attempt_parts import MessagesHandled, WorkKept, WorkPushed
 from runplan.domain.run.attempts import PlanningAttempt, WorkAttempt
 from runplan.domain.run.dispatch import NOTES, Remarks, Return, ReturnStatus
@@ -56,7 +56,7 @@ def describe_off_base(foreign: Sequence[tuple[Oid, str]] | None, *, branch: str,
     return f"the branch {name} contains commits that this attempt did not make: {shown}; {kept}" if foreign else ""
 
 
-def take_work(action: Action, state: RunState, context: RunContext) -> e.Event:  # noqa: ARG001
+def take_work(state: RunState, context: RunContext) -> e.Event:
     phase = state.work
     kept = state.work.leased.kept
     head = _commit_leftovers(phase, context, message=_commit_subject(phase))
@@ -223,7 +223,7 @@ def _decode_blob(stored: Stored | None) -> str:
     return "" if b"\0" in content[:BEGINNING] else content.decode("utf-8", "replace")
 
 
-def hand_over(action: Action, state: RunState, context: RunContext) -> e.Event:  # noqa: ARG001
+def hand_over(state: RunState, context: RunContext) -> e.Event:
     phase = state.work
     assert phase.dispatches.ended is not None
     number = len(phase.handovers) + 1
@@ -250,7 +250,7 @@ def hand_over(action: Action, state: RunState, context: RunContext) -> e.Event: 
     return e.HandedOver(number=number, tree=context.objects.commit(head).tree, note=text, why=why)
 
 
-def push_work(action: Action, state: RunState, context: RunContext) -> e.Event:  # noqa: ARG001
+def push_work(state: RunState, context: RunContext) -> e.Event:
     """Push the newest work; a remote that does not answer fails no phase."""
     phase = state.work
     old = phase.pushing.head
@@ -266,7 +266,7 @@ def push_work(action: Action, state: RunState, context: RunContext) -> e.Event: 
     return WorkKept(host=state.host, why=why) if why else WorkPushed(head=head)
 
 
-def ask_question(action: Action, state: RunState, context: RunContext) -> e.Event:  # noqa: ARG001
+def ask_question(state: RunState, context: RunContext) -> e.Event:
     attempt = state.current
     ended = attempt.dispatches.ended
     assert ended is not None
@@ -346,7 +346,7 @@ def _read_output(reason: str, phase: WorkAttempt, context: RunContext) -> list[s
     return []
 
 
-def clean_up(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+def clean_up(state: RunState, context: RunContext) -> Iterator[e.Event]:
     attempt = state.current
     if isinstance(attempt, WorkAttempt) and attempt.lease is not None:
         lease = attempt.lease
