@@ -9,8 +9,7 @@ import pytest
 
 from runplan.adapters import processes
 from runplan.adapters.clock import until
-from tests.container.conftest import list_containers
-from tests.container.image import NAME
+from tests.container.image import NAME, list_containers
 from tests.e2e.test_network import ASK, port as port
 from tests.e2e.test_sandbox import DENIED, Shut
 from tests.support.cli import a_project
@@ -101,6 +100,26 @@ def test_gates_side_by_side_have_logs_of_their_own(boxed: Shut) -> None:
     for name in ("one", "two"):
         logs = (boxed.project.path / ".git/runplan/dispatch").glob(f"*/gate-{name}.log")
         assert {path.read_text() for path in logs} == {f"{name} speaks\n"}
+
+
+def test_the_work_is_served_to_an_agent_that_tries_it(boxed: Shut) -> None:
+    text = (boxed.project.path / "runplan.toml").read_text()
+    serve = "exec python3 -u -m http.server $RUNPLAN_PORT --bind 127.0.0.1"
+    boxed.project.commit_file("runplan.toml", f'{text}[try]\npaths = ["*.txt"]\nserve = "{serve}"\n')
+    ask = "import sys, urllib.request; print('SERVED', urllib.request.urlopen(sys.argv[1]).read())"
+    tries = f"""
+        python3 -c "{ask}" http://127.0.0.1:$RUNPLAN_PORT/1.txt
+        echo '{{"status": "done", "summary": "Used it.", "findings": []}}' >"$RUNPLAN_RETURN"
+        exit
+    """
+    boxed.scripts(judge=f'if [ "$RUNPLAN_ROLE" = try ]; then {tries} fi')
+
+    ran = boxed.project.start("1", "auto")
+
+    assert ran.code == 0, ran.err + boxed.said()
+    assert "SERVED b'1\\n'" in boxed.said()
+    (log,) = (boxed.project.path / ".git/runplan/dispatch").glob("*/server.log")
+    assert '"GET /1.txt HTTP/1.1" 200' in log.read_text()
 
 
 def test_an_agent_that_is_stopped_leaves_no_container(boxed: Shut, engine: str) -> None:

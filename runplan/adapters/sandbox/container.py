@@ -54,7 +54,7 @@ names=$(command -p env | command -p sed -n '/^PATH=/d; /^SHELL=/d; /^TMPDIR=/d; 
 [ -n "${LOGS}" ] || exec "$engine" ${{host:+-H "$host"}} run $names "$@"
 number=0 inside=
 for log in ${LOGS}; do
-    number=$((number + 1)) inside="$inside /run/log-$number"
+    number=$((number + 1)) inside="${{inside:+$inside }}/run/log-$number"
     command -p mkfifo "$folder/$number" || exit 1
     command -p cat "$folder/$number" >"$log" &
     set -- "--volume=$folder/$number:/run/log-$number" "$@"
