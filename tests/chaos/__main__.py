@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
 
+from runplan.adapters.sandbox.engines import CONTAINER
 from tests.chaos import landings, matrix, overlap, plans, proofs, scenes, soak
 from tests.chaos.runners import RUNNERS
 from tests.support import inject
@@ -75,6 +76,7 @@ def _asked() -> argparse.Namespace:
     parser.add_argument("--scene", choices=list(scenes.BY_NAME), default="", help="one scene only, with all its points")
     parser.add_argument("--sample", type=int, default=0, metavar="K", help="cells of a matrix, spread evenly; 0: all")
     parser.add_argument("--only", default="", metavar="TEXT", help="only the cells whose name contains this")
+    parser.add_argument("--sandbox", choices=("none", "bwrap", CONTAINER), default="none", help="of a matrix")
     parser.add_argument("--fault", choices=inject.FAULTS, default="", help="the points fail so, instead of kills")
     parser.add_argument("--lasting", action="store_true", help="and so do all later ones of their kind, for a while")
     parser.add_argument("--list", action="store_true", help="print the cells, run none")
@@ -91,7 +93,8 @@ def _asked() -> argparse.Namespace:
 
 def _matrix(place: Path, asked: argparse.Namespace, runner: str, way: str, tally: Tally) -> None:
     began, shapes = time.monotonic(), dict[matrix.World, proofs.Shape]()
-    benches = [matrix.Bench(place, f"{runner}-{way}-{number}", shapes) for number in range(asked.workers)]
+    names = (f"{runner}-{way}-{number}" for number in range(asked.workers))
+    benches = [matrix.Bench(place, name, shapes, asked.sandbox) for name in names]
     worlds = [world for world in matrix.worlds(runner, way) if asked.scene in ("", world.scene)]
     passed = matrix.spread(matrix.Bench.undisturbed, worlds, benches)
     points = list(chain.from_iterable(passed))

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 from zlib import crc32
 
+from runplan.adapters.sandbox.engines import CONTAINER
 from tests.chaos import proofs, scenes
 from tests.chaos.runners import BY_NAME as RUNNERS
 from tests.chaos.trial import Kill, Trial
@@ -39,6 +40,7 @@ READERS = (
     *("cat-file", "cherry", "config", "diff", "diff-index", "for-each-ref", "git", "log", "ls-tree"),
     *("merge-base", "merge-tree", "rev-list", "rev-parse", "show", "status", "var"),
 )
+SLOWER = 4  #: a phase has about ten processes, each in a container of its own
 LEAST = 0.75  #: the share of cells in which a process has to be killed
 
 
@@ -153,8 +155,11 @@ def too_few(results: Sequence[Result]) -> str:
 class Bench:
     """A directory to run cells in, one after the other; several benches work in parallel."""
 
-    def __init__(self, place: Path, name: str, shapes: dict[World, proofs.Shape] | None = None) -> None:
+    def __init__(
+        self, place: Path, name: str, shapes: dict[World, proofs.Shape] | None = None, sandbox: str = "none"
+    ) -> None:
         self._place = place / name
+        self._sandbox = sandbox
         self._place.mkdir(parents=True)
         self._templates: dict[tuple[str, str, str], Path] = {}
         self._shapes = {} if shapes is None else shapes  #: of undisturbed runs; benches may share them
@@ -227,7 +232,11 @@ class Bench:
             self._templates[key] = scenes.template(scene, way, self._place / "-".join(key), copies=copies)
         self._count += 1
         project = scenes.copied(self._templates[key], way, self._place / str(self._count))
-        return Trial(project=RUNNERS[world.runner].prepare(project), scene=scene, way=way, kill=kill)
+        if self._sandbox != "none":
+            scenes.confine(project, self._sandbox)
+        most_s = Trial.most_s * (SLOWER if self._sandbox == CONTAINER else 1)
+        prepared = RUNNERS[world.runner].prepare(project)
+        return Trial(project=prepared, scene=scene, way=way, kill=kill, most_s=most_s)
 
     def _said(self, trial: Trial) -> str:
         said = trial.place / "err"

@@ -11,8 +11,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from runplan.adapters.clock import until
 from runplan.adapters.git.objects import KEEPER
+from runplan.adapters.sandbox.container import find_engine
+from runplan.adapters.sandbox.engines import CONTAINER
+from runplan.domain.settings.schema import ContainerSettings
 from tests.chaos.scenes import ANSWERS, EDITED, ISSUE, MAIN, NOTES, WORDS, Scene, Way, pull_requests
+from tests.container.image import list_containers
 from tests.support.cli import Project, processes_of
 from tests.support.repos import Repo
 
@@ -249,6 +254,10 @@ def nothing_is_left(evidence: Evidence) -> Iterator[str]:
         yield f"{path.relative_to(common)} is left in the git directory"
     if running := _running(evidence.project.home):
         yield f"processes are left: {running}"
+    if evidence.project.env["RUNPLAN_AGENTS_SANDBOX"] == CONTAINER:
+        engine = find_engine(ContainerSettings(), evidence.project.env).program
+        if not until(lambda: not list_containers(engine, state / "homes"), within_s=GONE_S):
+            yield f"containers are left: {list_containers(engine, state / 'homes')}"
 
 
 def _held(locks: Iterable[Path]) -> Iterator[str]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from tests.container.image import NAME as IMAGE
 from tests.support.cli import Project, a_plan
 from tests.support.github.hub import Hub, Issue
 from tests.support.github.server import StandIn, environment
@@ -381,3 +382,10 @@ def copied(model: Path, way: Way, place: Path) -> Project:
     project = Project(repo=Repo(path=place / "repo"), home=place / "home")
     way.moved(place, project.repo)
     return project
+
+
+def confine(project: Project, sandbox: str) -> None:
+    """Run its agents and checks in a sandbox, in which they meet the person at the same two places."""
+    places = f"{project.home}/hold,{project.home}/at"
+    project.extra |= {"RUNPLAN_AGENTS_SANDBOX": sandbox, "RUNPLAN_AGENTS_CONTAINER_IMAGE": IMAGE}
+    project.extra |= {"RUNPLAN_AGENTS_MOUNTS": places, "RUNPLAN_TESTS_MOUNTS": places}

@@ -1,13 +1,12 @@
 """The engines that work here and have the image."""
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from runplan.adapters.clock import until
-from tests.container.image import find_image, list_engines
+from tests.container.image import find_image, list_containers, list_engines
 
 IMAGES = {engine.name: image for engine in list_engines() if (image := find_image(engine))}
 
@@ -23,8 +22,3 @@ def engine(request: pytest.FixtureRequest) -> str:
 def no_container_left(engine: str, tmp_path: Path) -> Iterator[None]:
     yield
     assert until(lambda: not list_containers(engine, tmp_path / "homes"), within_s=10)  # docker removes it by and by
-
-
-def list_containers(engine: str, homes: Path) -> str:
-    words = (engine, "ps", "-aq", "--filter", f"label=runplan={homes}")
-    return subprocess.run(words, capture_output=True, text=True, check=True).stdout

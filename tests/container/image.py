@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import tempfile
+from pathlib import Path
 
 from runplan.adapters.configuration.load import environment
 from runplan.adapters.sandbox.container import Container, Engine, find_engine, try_image
@@ -26,6 +27,11 @@ def list_engines() -> list[Engine]:
 
 def find_image(engine: Engine) -> str:
     return engine.run("image", "inspect", "--format={{.Id}}", NAME, env=ENV)[1].strip()
+
+
+def list_containers(engine: str, homes: Path) -> str:
+    words = (engine, "ps", "-aq", "--filter", f"label=runplan={homes}")
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout
 
 
 def make_image(engines: list[Engine]) -> None:
