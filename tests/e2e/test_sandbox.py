@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -146,6 +147,20 @@ def test_a_sandboxed_agent_can_write_its_worktree_and_caches(boxed: Shut) -> Non
     assert ran.code == 0, ran.err + boxed.said()
     assert project.show("main:1.txt") == "1"
     assert not (project.home / ".npm").exists()
+
+
+def test_the_script_of_an_agent_below_tmp_is_readable_there_and_nothing_else_is(boxed: Shut) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as place:
+        script = Path(place) / "agent.sh"
+        script.write_text('ls "$(dirname "$0")" >1.txt; (echo >>"$0") 2>/dev/null && echo written >>1.txt; true\n')
+        script.with_name("other").touch()
+        settings = SETTINGS.replace("{home}/agent.sh", place + "/agent.sh").format(home=boxed.project.home)
+        boxed.project.commit_file("runplan.toml", settings)
+
+        ran = boxed.project.start("1", "auto")
+
+        assert ran.code == 0, ran.err + boxed.said()
+        assert boxed.project.show("main:1.txt") == "agent.sh"
 
 
 def test_what_an_agent_installs_in_its_home_is_not_there_for_the_tests(boxed: Shut) -> None:

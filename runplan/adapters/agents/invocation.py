@@ -20,7 +20,7 @@ from runplan.adapters.processes import run_program
 from runplan.adapters.sandbox import serve
 from runplan.adapters.sandbox.engines import CONTAINER, Places, is_used, open_sandbox
 from runplan.adapters.sandbox.home import HomeMounts
-from runplan.adapters.sandbox.view import HomeUse, Sandbox, View
+from runplan.adapters.sandbox.view import HomeUse, Sandbox, View, is_below
 from runplan.domain.checks.guarded import INSTRUCTIONS
 from runplan.domain.checks.secrets import redact_text, secret_values
 from runplan.domain.errors import RefusedEarly
@@ -86,7 +86,7 @@ class Agents(Struct, frozen=True, dict=True):
         wanted = {"RUNPLAN_MODEL": table.model, "RUNPLAN_EFFORT": table.effort}  # a command has no options for them
         variables |= {name: value for name, value in wanted.items() if value}
         keep = (*agent.list_variables(table, self.caller), *table.env)
-        uses = agent.use_home(self.caller) | home_use(self.settings)
+        uses = agent.use_home(self.caller) | home_use(self.settings) | HomeUse(readable=_own_scripts(table.argv))
         if role is Role.TRY:
             # try.serve comes first; it runs the agent's work, and so does not get the agent's keys.
             hidden = {*keep, *agent.build_environment(task), "RUNPLAN_RETURN", "RUNPLAN_PROMPT"} - {*self.tests.env}
@@ -226,6 +226,11 @@ def list_instructions(agents: AgentsSettings) -> tuple[str, ...]:
 
 def home_use(settings: AgentsSettings | CheckSettings) -> HomeUse:
     return HomeUse(private=settings.caches, readable=settings.home, mounts=settings.mounts)
+
+
+def _own_scripts(argv: Sequence[str]) -> tuple[str, ...]:
+    """The files of a command that a private place for temporary files would hide."""
+    return tuple(word for word in argv if is_below(word, ("/tmp", "/var/tmp")) and Path(word).is_file())  # noqa: S108
 
 
 def _digest(variables: Mapping[str, str]) -> str:
