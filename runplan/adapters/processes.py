@@ -233,19 +233,19 @@ def kill_all(
     deadline = time.monotonic() + within_s
     stopped: dict[Process, bool] = {}  #: whether it could be signalled
     while True:
-        found = []
+        family = []
         known_before = len(stopped)
         for known in find():
-            found.append(known)
+            family.append(known)
             if known not in stopped:
                 stopped[known] = send(known, signal.SIGSTOP)
         is_late = time.monotonic() >= deadline
         if is_late or len(stopped) == known_before:
-            for known in found:
+            for known in family:
                 send(known, signal.SIGKILL)
-            await_gone(found, timeout_s=max(LAST_LOOK_S, deadline - time.monotonic()))
-        if is_late or not found:
-            return {known for known, is_sent in stopped.items() if is_sent}, list(find()) if found else []
+            await_gone(family, timeout_s=max(LAST_LOOK_S, deadline - time.monotonic()))
+        if is_late or not family:
+            return {known for known, is_sent in stopped.items() if is_sent}, list(find()) if family else []
 
 
 def await_gone(ended: Collection[Process], *, timeout_s: float) -> list[Process]:

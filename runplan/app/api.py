@@ -117,5 +117,5 @@ def open_repository(
 
     `say` gets each message while an operation works; its answer has all of them.
     """
-    own = environment() if env is None else env
-    return Repository(Caller(cwd=Path(path).absolute(), env=own, say=say, warn=lambda text: say(f"warning: {text}")))
+    env = environment() if env is None else env
+    return Repository(Caller(cwd=Path(path).absolute(), env=env, say=say, warn=lambda text: say(f"warning: {text}")))

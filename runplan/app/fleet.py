@@ -39,14 +39,14 @@ def set_up_fleet(caller: Caller, urls: Sequence[str]) -> tuple[str, dict[str, st
     """Create the tables, and add the repositories, or that of this directory; the database, and the roles by URL."""
     caller.refuse_to_agents("fleet init")
     dsn = require_dsn(caller)
-    given = [str(Path(url).resolve()) if Path(url).exists() else url for url in urls]
-    if not given:
+    remotes = [str(Path(url).resolve()) if Path(url).exists() else url for url in urls]
+    if not remotes:
         with caller.open() as context:
-            given = [remote_url(context.repository, context.settings)]
-            if not given[0]:
+            remotes = [remote_url(context.repository, context.settings)]
+            if not remotes[0]:
                 missing = f"there is no remote {context.settings.run.remote} here"
                 raise RefusedEarly(f"{missing}; name the repository: runplan fleet init --repository URL")
-    initialize(dsn, given)
+    initialize(dsn, remotes)
     return hide_password(dsn), {known.url: FleetLocation(dsn, known.url).role for known in list_fleet(dsn)}
 
 

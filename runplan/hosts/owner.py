@@ -415,8 +415,8 @@ class RunOwner:
         """Tell the running agents of the plan's run, but no verifier; whether one takes messages while it runs."""
         active = self.runs[plan]
         message = f"{TOLD_NOW}\n\n{text}"
-        running = [running_dispatch(state.attempt) for state in open_states(active.state)]
-        ids = [each.id for each in running if each is not None and (each.role.is_writer or each.role.is_planner)]
+        running = filter(None, (running_dispatch(state.attempt) for state in open_states(active.state)))
+        ids = [dispatch.id for dispatch in running if dispatch.role.is_writer or dispatch.role.is_planner]
         told = [self.repository.dispatches.tell(id_, message) for id_ in ids]
         children = [path for path, run in self.runs.items() if run.state.options.parent == active.id]
         return any([*told, *(self.tell_agents(child, text) for child in children)])

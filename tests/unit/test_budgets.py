@@ -171,10 +171,10 @@ def test_what_agents_have_used_and_what_running_ones_may_use_is_summed() -> None
     ended = [
         Recorded(seq=9, run="r", at=when, event=event) for when, event in zip((at, "2026-11-17"), ends, strict=True)
     ]
-    spent, given_out = sum_usage(started, ended, own="r1.", now=now, since="2026-11-18")
+    spent, given_out = sum_usage(started, ended, prefix="r1.", now=now, since="2026-11-18")
     assert (spent.tokens, given_out) == (40, Cost(tokens=300, usd=6.0, seconds=180.0))
     late = now + timedelta(seconds=1 + LATE_S)
-    assert sum_usage(started, ended, own="", now=late) == (Cost(tokens=80), Cost())
+    assert sum_usage(started, ended, prefix="", now=late) == (Cost(tokens=80), Cost())
 
 
 def test_the_budget_of_running_agents_is_reserved() -> None:

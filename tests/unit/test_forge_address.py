@@ -84,4 +84,4 @@ def test_without_any_source_there_is_no_token() -> None:
 def test_open_pull_requests_that_change_the_same_paths(
     files: dict[int, tuple[str, ...]], prefixes: tuple[str, ...], own: int, expected: list[int]
 ) -> None:
-    assert list(open_conflicts(files, prefixes, own=(own,))) == expected
+    assert list(open_conflicts(files, prefixes, ours=(own,))) == expected

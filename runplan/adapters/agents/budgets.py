@@ -106,16 +106,16 @@ def sum_usage(
     started: Iterable[Recorded[DispatchStarted]],
     ended: Collection[Recorded[DispatchEnded]],
     *,
-    own: str,
+    prefix: str,
     now: datetime,
     phase: str = "",
     since: str = "",
 ) -> tuple[Cost, Cost]:
     """What agents have used, and what agents that run in other lanes and runs may still use.
 
-    The ids of the dispatches of this lane begin with `own`.
+    The ids of the dispatches of this lane begin with `prefix`.
     """
-    spent = given = Cost()
+    spent = reserved = Cost()
     for fact in ended:
         if fact.event.agent and fact.at >= since and phase in ("", fact.event.phase):
             tokens = fact.event.input_tokens + fact.event.output_tokens
@@ -125,10 +125,11 @@ def sum_usage(
         event = begun.event
         late = parse_iso(begun.at) + timedelta(seconds=event.seconds + LATE_S)
         runs = event.agent and event.id not in over and now <= late
-        if runs and not event.id.startswith(own) and phase in ("", event.phase):
+        if runs and not event.id.startswith(prefix) and phase in ("", event.phase):
             count = 1 + len(event.beside)  # each of them has these limits
-            given = given.plus(Cost(tokens=count * event.tokens, usd=count * event.usd, seconds=count * event.seconds))
-    return spent, given
+            most = Cost(tokens=count * event.tokens, usd=count * event.usd, seconds=count * event.seconds)
+            reserved = reserved.plus(most)
+    return spent, reserved
 
 
 #: Each measure with its name in the settings, and how its amounts are shown.

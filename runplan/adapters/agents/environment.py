@@ -127,9 +127,9 @@ def needed_by_a_run(
 
 def describe_missing(names: Sequence[str], *, plan: str) -> str:
     """Why a run waits, and the command that ends the wait."""
-    it = "it" if len(names) == 1 else "them"
+    pronoun = "it" if len(names) == 1 else "them"
     resume = command("runplan", "resume", plan)
-    return f"the daemon restarted and lost {name_variables(names)}; resume it from a shell that has {it}: {resume}"
+    return f"the daemon restarted and lost {name_variables(names)}; resume it from a shell that has {pronoun}: {resume}"
 
 
 def _select_sent(caller: Mapping[str, str], names: Collection[str], prefixes: tuple[str, ...]) -> dict[str, str]:

@@ -128,11 +128,11 @@ class Agents(Struct, frozen=True, dict=True):
         """What checks that failed with this output do not see in the sandbox, with the settings; "" for nothing."""
         if not self.confines_checks or not output:
             return ""
-        own = "; the checks have a home of their own: only run.setup, and no agent, installs what they find there"
+        homes = "; the checks have a home of their own: only run.setup, and no agent, installs what they find there"
         hidden = HomeMounts(self.caller, home_use(self.tests)).find_hidden(output)
         settings = " and ".join(f"tests.{key} = {json.dumps(names)}" for key, names in hidden.items())
         named = f"; the sandbox hides places that the output names: if the checks need them, set {settings}"
-        return f"{own if after_work else ''}{named if hidden else ''}"
+        return f"{homes if after_work else ''}{named if hidden else ''}"
 
     @property
     def protects_proof(self) -> bool:

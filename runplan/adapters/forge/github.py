@@ -530,8 +530,8 @@ class GitHub:
         )
 
     def _list_own(self, comments: Iterable[IssueComment | PullRequestComment]) -> list[OwnComment]:
-        own = (comment for comment in comments if f.user_login(comment.user) == self.own_login)
-        return [OwnComment(comment.body or "", comment.edit) for comment in own]
+        ours = (comment for comment in comments if f.user_login(comment.user) == self.own_login)
+        return [OwnComment(comment.body or "", comment.edit) for comment in ours]
 
     @functools.cached_property
     def own_login(self) -> str:

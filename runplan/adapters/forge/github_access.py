@@ -66,8 +66,8 @@ def find_token(address: m.Address, env: Mapping[str, str], ask: Ask) -> Token | 
     """The token for this host, in the order of the `gh` program; never from a file of the repository."""
     is_actions = urlsplit(env.get("GITHUB_SERVER_URL", "")).netloc == address.host  # a workflow has one token
     cloud = ("GH_TOKEN", "GITHUB_TOKEN") if _is_cloud(address.host) or is_actions else ()
-    own = () if _is_cloud(address.host) else ("GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN")
-    for name in (*own, *cloud):
+    enterprise = () if _is_cloud(address.host) else ("GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN")
+    for name in (*enterprise, *cloud):
         if value := env.get(name, "").strip():
             return Token(value=value, source=f"${name}")
     if app := env.get(APP_ID, "").strip():

@@ -77,14 +77,14 @@ def ignore_status(status: int) -> Iterator[None]:
 
 
 @contextmanager
-def note_refusal(refused: list[str], what: str) -> Iterator[None]:
+def note_refusal(refused: list[str], permission: str) -> Iterator[None]:
     """Add `what` to the list where the token lacks the permission for a call."""
     try:
         yield
     except GithubException as error:
         if error.status not in (403, 404) or read_pause(error, 0.0):
             raise
-        refused.append(what)
+        refused.append(permission)
 
 
 class CheckedAnswers:

@@ -44,8 +44,8 @@ def open_forge(git: Git, address: m.Address, env: Mapping[str, str]) -> "GitLab"
 
 def server_address(address: m.Address, env: Mapping[str, str]) -> str:
     """The address of the server; that of its API may be given instead, as CI of GitLab does."""
-    given = env.get("GITLAB_API_URL", "").strip().rstrip("/")
-    return given.removesuffix("/api/v4") or address.web or f"https://{address.host}"
+    override = env.get("GITLAB_API_URL", "").strip().rstrip("/")
+    return override.removesuffix("/api/v4") or address.web or f"https://{address.host}"
 
 
 def find_token(address: m.Address, env: Mapping[str, str], ask: Ask) -> Token | None:
@@ -124,8 +124,8 @@ class GitLab:
         project = self._read_project()
         access = (project.get("permissions") or {}).values()
         # A token of OAuth is no access token; with a dead one the project could not be read.
-        own = "/personal_access_tokens/self"
-        token = self._find(lambda: self._get(own), missing=(400, 401, 403, 404)) or {}
+        read_token = partial(self._get, "/personal_access_tokens/self")
+        token = self._find(read_token, missing=(400, 401, 403, 404)) or {}
         return m.ForgeRepository(
             name=project["path_with_namespace"],
             can_push=max((level["access_level"] for level in access if level), default=0) >= DEVELOPER,
@@ -159,10 +159,10 @@ class GitLab:
         reviews = 0
         objectors: list[str] = []
         if number:
-            own = f"{self._root}/merge_requests/{number}"
-            approvals = self._find(lambda: self._get(f"{own}/approvals")) or {}  # not every GitLab has them
+            base_path = f"{self._root}/merge_requests/{number}"
+            approvals = self._find(lambda: self._get(f"{base_path}/approvals")) or {}  # not every GitLab has them
             reviews = int(approvals.get("approvals_required") or 0)
-            states = (state for state in self._list(f"{own}/reviewers") if state.get("state") == f.OBJECTION)
+            states = (state for state in self._list(f"{base_path}/reviewers") if state.get("state") == f.OBJECTION)
             objectors = [name for name in (f.user_name(state.get("user")) for state in states) if self.may_write(name)]
         else:
             for rule in self._find(lambda: list(self._list(f"{self._root}/approval_rules"))) or []:
@@ -346,12 +346,12 @@ class GitLab:
     def read_activity(self, number: int, head: Oid) -> m.Activity:
         if number not in self._seen:
             self.read_pull_request(number)
-        own = f"{self._root}/merge_requests/{number}"
-        discussions = self._list(f"{own}/discussions")
+        base_path = f"{self._root}/merge_requests/{number}"
+        discussions = self._list(f"{base_path}/discussions")
         notes = [(note, discussion["id"]) for discussion in discussions for note in discussion["notes"]]
-        states = list(self._list(f"{own}/reviewers")) if self._seen[number].get("reviewers") else []
+        states = list(self._list(f"{base_path}/reviewers")) if self._seen[number].get("reviewers") else []
         is_approved = any(state["state"] == f.APPROVED for state in states)
-        approvals = self._find(lambda: self._get(f"{own}/approvals")) or {} if is_approved else {}
+        approvals = self._find(lambda: self._get(f"{base_path}/approvals")) or {} if is_approved else {}
         messages = f.to_messages(notes, states, approvals.get("approved_by") or (), head=head)
         return m.Activity(checks=self.list_checks(head), messages=messages)
 
@@ -458,8 +458,8 @@ class GitLab:
             return self._write(method, path, body=body)
 
         def list_own() -> list[OwnComment]:
-            own = (note for note in self._list_notes(notes) if f.user_name(note["author"]) == self.own_login)
-            return [OwnComment(note["body"] or "", partial(write, f"{notes}/{note['id']}", "put")) for note in own]
+            ours = (note for note in self._list_notes(notes) if f.user_name(note["author"]) == self.own_login)
+            return [OwnComment(note["body"] or "", partial(write, f"{notes}/{note['id']}", "put")) for note in ours]
 
         self.calls.put_comment("comment", marker, text, list_own, partial(write, target, "post"))
 

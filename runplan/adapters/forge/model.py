@@ -182,9 +182,9 @@ class NotMerged(Struct, frozen=True, kw_only=True):
 
 
 def open_conflicts(
-    files: Mapping[int, Sequence[str]], patterns: Sequence[str], *, own: Collection[int] = ()
+    files: Mapping[int, Sequence[str]], patterns: Sequence[str], *, ours: Collection[int] = ()
 ) -> dict[int, str]:
     """The open pull requests, without our own, that change a file which the patterns cover; with one such file."""
-    others = ((number, changed) for number, changed in sorted(files.items()) if number not in own)
+    others = ((number, changed) for number, changed in sorted(files.items()) if number not in ours)
     covered = ((number, next((path for path in changed if covers(patterns, path)), "")) for number, changed in others)
     return {number: path for number, path in covered if path}

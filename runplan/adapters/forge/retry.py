@@ -131,7 +131,7 @@ class Calls:
         body = f"{text}\n\n<!-- {marker} -->"
 
         def happened() -> OwnComment | None:
-            return next((own for own in self.attempt(action, read) if has_marker(own.text, marker)), None)
+            return next((comment for comment in self.attempt(action, read) if has_marker(comment.text, marker)), None)
 
         existing = happened()
         if existing is None:

@@ -83,9 +83,9 @@ STREAMED = configured(*STREAMING)
 def git_program(path: str, cwd: Path) -> str:
     """The absolute path of git, looked up once; not in the checkout, since a landing can change its files."""
     checkout = next((top.resolve() for top in (cwd, *cwd.parents) if (top / ".git").exists()), Path("/nowhere"))
-    for found in (shutil.which("git", path=place) for place in path.split(os.pathsep) if Path(place).is_absolute()):
-        if found and not (program := Path(found).resolve()).is_relative_to(checkout):
-            return str(program) if Path(found).is_relative_to(checkout) else found
+    for file in (shutil.which("git", path=place) for place in path.split(os.pathsep) if Path(place).is_absolute()):
+        if file and not (program := Path(file).resolve()).is_relative_to(checkout):
+            return str(program) if Path(file).is_relative_to(checkout) else file
     return "/nowhere/git"
 
 

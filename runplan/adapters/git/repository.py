@@ -100,8 +100,8 @@ def fix_configuration(git: Git, common_dir: Path) -> tuple[Git, tuple[str, ...]]
 
 def global_files(env: Mapping[str, str]) -> tuple[str, str]:
     home = env.get("HOME") or "/"
-    own = env.get("GIT_CONFIG_GLOBAL") or f"{home}/.gitconfig"
-    return own, f"{env.get('XDG_CONFIG_HOME') or f'{home}/.config'}/git/config"
+    user_file = env.get("GIT_CONFIG_GLOBAL") or f"{home}/.gitconfig"
+    return user_file, f"{env.get('XDG_CONFIG_HOME') or f'{home}/.config'}/git/config"
 
 
 def require_workable(repository: Repository, *, target: str, prefix: str) -> Identity:

@@ -139,9 +139,9 @@ class Workspace:
         for name in ("objects/info", "objects/pack", "refs/heads", "info"):
             (path / name).mkdir(parents=True, exist_ok=True)
         places = [*lenders, *([self.path / "objects"] if path != self.path else []), self.common_dir / "objects"]
-        own = (pair for pair in self._config if bare or not pair[0].startswith("filter."))
+        copied = (pair for pair in self._config if bare or not pair[0].startswith("filter."))
         version = "1" if self._sha256 else "0"
-        config = [*own, *OWN, ("core.bare", str(bare).lower()), ("core.repositoryformatversion", version)]
+        config = [*copied, *OWN, ("core.bare", str(bare).lower()), ("core.repositoryformatversion", version)]
         config += [("extensions.objectformat", "sha256")] if self._sha256 else []
         if path == self.path or self._lfs:  # else a lane has a store of its own, and reads the user's as well
             config += [("lfs.storage", str(self.common_dir / (self._lfs or "lfs")))]

@@ -65,10 +65,10 @@ class Failure(Struct, frozen=True, kw_only=True):
 def list_channels(settings: NotifySettings, env: Mapping[str, str], *, limit_s: float = 0.0) -> list[Channel]:
     """The channels of the settings. Without `limit_s`, each kind has its own time limit."""
     sender = _Sender(settings, env, {kind: limit_s or own_s for kind, own_s in LIMITS_S.items()})
-    own = {"command": sender.run_command, "webhook": sender.post_webhook, "desktop": sender.show_on_desktop}
+    senders = {"command": sender.run_command, "webhook": sender.post_webhook, "desktop": sender.show_on_desktop}
     channels = [
         Channel(name=name, id=_identify(name, value), on=settings.on, send=send)
-        for name, send in own.items()
+        for name, send in senders.items()
         if (value := getattr(settings, name))
     ]
     for number, target in enumerate(settings.targets, 1):

@@ -67,5 +67,5 @@ def hide_password(address: str) -> str:
     rest, _, query = rest.partition("?")
     if "@" in query:  # the password may contain the question mark
         return f"{scheme}://..."
-    user, at, place = rest.rpartition("@")
-    return f"{scheme}://{user.partition(':')[0]}{at}{place}"
+    user, sign, place = rest.rpartition("@")
+    return f"{scheme}://{user.partition(':')[0]}{sign}{place}"

@@ -386,8 +386,8 @@ def migrate_queue(db: psycopg.Connection) -> None:
 
 
 def list_queue_migrations() -> list[Traversable]:
-    found = (files("procrastinate.sql") / "migrations").iterdir()
-    return sorted((file for file in found if file.name[0].isdigit()), key=lambda file: file.name)
+    migrations = (files("procrastinate.sql") / "migrations").iterdir()
+    return sorted((file for file in migrations if file.name[0].isdigit()), key=lambda file: file.name)
 
 
 def queue_version() -> str:

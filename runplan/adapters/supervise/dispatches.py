@@ -57,9 +57,9 @@ def claim_ports(state: Path, worktree: Path) -> int:
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
         with file_lock(state / "ports.lock"):
             owners: dict[str, str] = json.loads(read_file(file) or b"{}")
-            own = (port for port in ports if owners.get(str(port)) == str(worktree))
+            assigned = (port for port in ports if owners.get(str(port)) == str(worktree))
             free = (port for port in ports if not ((owner := owners.get(str(port))) and Path(owner).is_dir()))
-            port = next(chain(own, free), ports[0])
+            port = next(chain(assigned, free), ports[0])
             if owners.get(str(port)) != str(worktree):
                 publish(file, json.dumps({**owners, str(port): str(worktree)}).encode(), sync=False)
             return port

@@ -56,12 +56,12 @@ def plan(caller: Caller, request: PlanRequest) -> Answer:
         "--issue": request.issue is not None,
         "--revise": bool(request.revises),
     }
-    given = [name for name, is_given in sources.items() if is_given]
-    if len(given) > 1:
-        raise UsageError(f"{' and '.join(given)}: a plan is written for one goal; leave out one of them")
+    named = [name for name, is_given in sources.items() if is_given]
+    if len(named) > 1:
+        raise UsageError(f"{' and '.join(named)}: a plan is written for one goal; leave out one of them")
     if request.why and not request.revises:
         raise UsageError("-m: only with --revise; else the goal says it")
-    if not given:
+    if not named:
         raise UsageError("the goal is empty; say what the plan is for")
     then = parse_words(request.then.split()) if request.then else None
     if then is not None and then.phase:

@@ -214,9 +214,9 @@ def resolve_request(caller: Caller, context: RepositoryContext, path: str, asked
     preflight.require_clear(plan)
     preflight.require_executions(context, plan)
     preflight.require_stackable(context.settings)
-    given = PhaseSettings(model=asked.model, effort=asked.effort)
-    preflight.list_wanted_agents(context.settings.agents, given)
-    wanted = [given, *preflight.list_own(context, plan.phases)]
+    override = PhaseSettings(model=asked.model, effort=asked.effort)
+    preflight.list_wanted_agents(context.settings.agents, override)
+    wanted = [override, *preflight.list_own(context, plan.phases)]
     on_target, context = (preflight.with_agents_of(place, wanted) for place in (on_target, context))
     preflight.require_subplans(on_target, plan)
     if unnamed := preflight.require_test_command(context):

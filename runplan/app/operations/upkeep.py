@@ -144,7 +144,7 @@ _INTERFACES = """\
 def settings_text(facts: RepositoryFacts) -> str:
     """The runplan.toml that fits the repository; keys for which nothing was found are commented out."""
     tools = facts.toolchain
-    found = {
+    values = {
         **choose_agents(facts.installed),
         "run.target": facts.default_branch,
         "run.remote": "" if "origin" in facts.remotes else next(iter(facts.remotes), ""),
@@ -154,10 +154,10 @@ def settings_text(facts: RepositoryFacts) -> str:
         "tests.paths": tools.paths,
         "tests.env": facts.variables if tools.setup or tools.tests else (),
     }
-    found |= {f"agents.container.{key}": value for key, value in facts.container.items()}
+    values |= {f"agents.container.{key}": value for key, value in facts.container.items()}
     notes = {} if facts.installed else {"agents": _NO_AGENT.format(known=", ".join(known_agents()))}
     notes |= {"run": _INTERFACES.format(toml_value(facts.interfaces))} if facts.interfaces else {}
-    return settings_document(_INIT_HEAD, {key: value for key, value in found.items() if value}, notes)
+    return settings_document(_INIT_HEAD, {key: value for key, value in values.items() if value}, notes)
 
 
 def choose_agents(installed: tuple[str, ...]) -> dict[str, str]:
@@ -370,8 +370,8 @@ def _require_nothing_is_lost(context: RepositoryContext, answers: list[Removed |
     made_here = (PARKED, *([f"{HEADS}{prefix}"] if prefix else []))
     for ref, tip in context.git.at(context.root, f"--git-dir={tool}").list_refs(tool).items():
         if ref.startswith(made_here):
-            found = context.git.run("for-each-ref", "--count=1", f"--contains={tip}", ok=ANY)
-            if found.code != 0 or not found.text:
+            branches = context.git.run("for-each-ref", "--count=1", f"--contains={tip}", ok=ANY)
+            if branches.code != 0 or not branches.text:
                 raise RefusedEarly(f"{ref} in {tool} is in no branch of this repository; runplan gc says why")
 
 

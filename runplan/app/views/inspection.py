@@ -129,11 +129,11 @@ def compare_commits(context: RepositoryContext, old: Oid, new: Oid) -> str:
 
 def _cut_binary(diff: bytes) -> bytes:
     """The diff of a file, without its content if that is no text. A null byte or an attribute does not hide a text."""
-    head, at, _ = diff.partition(b"\n@@ ")
+    head, hunk, _ = diff.partition(b"\n@@ ")
     try:
         diff.decode("utf-8")
     except UnicodeDecodeError:
-        return head + b"\nBinary files differ\n" if at and b"\0" in diff else diff
+        return head + b"\nBinary files differ\n" if hunk and b"\0" in diff else diff
     return diff
 
 

@@ -315,15 +315,15 @@ def _remaining_budget(wanted: e.DispatchStarted, context: RunContext) -> Left | 
     if budgets["phase"] != Cost() or budgets["plan"] != Cost():
         started = store.list_facts(e.DispatchStarted, plan=context.plan)
         ended = store.list_facts(e.DispatchEnded, plan=context.plan)
-        spent["plan"], given["plan"] = sum_usage(started, ended, own=own, now=now)
-        spent["phase"], given["phase"] = sum_usage(started, ended, own=own, now=now, phase=wanted.phase)
+        spent["plan"], given["plan"] = sum_usage(started, ended, prefix=own, now=now)
+        spent["phase"], given["phase"] = sum_usage(started, ended, prefix=own, now=now, phase=wanted.phase)
     today = now.astimezone(zone(context.settings.run.timezone))
     midnight = today.replace(hour=0, minute=0, second=0, microsecond=0)
     for scope, begin in {"day": midnight, "month": midnight.replace(day=1)}.items():
         if budgets[scope] != Cost():
             begun = store.list_shared_facts(e.DispatchStarted, since=iso(begin - EARLIER))
             over = store.list_shared_facts(e.DispatchEnded, since=iso(begin - EARLIER))
-            spent[scope], given[scope] = sum_usage(begun, over, own=own, now=now, since=iso(begin))
+            spent[scope], given[scope] = sum_usage(begun, over, prefix=own, now=now, since=iso(begin))
     return remaining_budget(budgets, spent, given)
 
 

@@ -210,8 +210,9 @@ class TargetRules(RunRules):
         started = request.started
         if not uses_remote(started.landing):
             raise RefusedEarly(f"a host of a fleet cannot land by {started.landing}; land by direct or pr")
-        if started.target != (own := context.settings.run.target):
-            raise RefusedEarly(f"run.target on the default branch is {own}, not {started.target}; change and push it")
+        if started.target != (target := context.settings.run.target):
+            why = f"run.target on the default branch is {target}, not {started.target}"
+            raise RefusedEarly(f"{why}; change and push it")
         started = replace(started, settings=None, given=(), needs=(), remote=REMOTE, daemon=True)
         return replace(request, started=started)
 
@@ -239,8 +240,8 @@ class TargetRules(RunRules):
     def find_forgery(self, active: ActiveRun, context: RepositoryContext) -> str:
         """What is recorded and was never on the target. A repair has its text from the forge."""
         started = active.state.options
-        if started.target != (own := context.settings.run.target):
-            return f"the run is recorded for {started.target}, and run.target on the default branch is {own}"
+        if started.target != (target := context.settings.run.target):
+            return f"the run is recorded for {started.target}, and run.target on the default branch is {target}"
         tips = (self.context_for(started, context).tip(), active.context.lander.tip())
         attempts = [lane.attempt for lane in open_states(active.state) if lane.attempt is not None]
         for chosen in [
@@ -249,7 +250,7 @@ class TargetRules(RunRules):
             is_of_plan = chosen.phase and not isinstance(chosen, (e.RepairChosen, PlanningChosen))
             is_true = _is_true(chosen, active.context, tips) if is_of_plan else chosen.own == PhaseSettings()
             if not is_true:
-                return f"phase {chosen.phase} is recorded with a text that {started.plan} never had on {own}"
+                return f"phase {chosen.phase} is recorded with a text that {started.plan} never had on {target}"
         return ""
 
 

@@ -123,8 +123,8 @@ def run_operation(verb: str, args: argparse.Namespace) -> Exit:
 def _make_request(verb: str, args: argparse.Namespace) -> Any:
     """The request with the arguments of the same names; the words of a text are one."""
     kind = OPERATIONS[verb][1]
-    given = {field.name: getattr(args, field.name) for field in fields(kind)}
-    return kind(**{name: " ".join(value) if name == "text" else value for name, value in given.items()})
+    values = {field.name: getattr(args, field.name) for field in fields(kind)}
+    return kind(**{name: " ".join(value) if name == "text" else value for name, value in values.items()})
 
 
 def run_plan(args: argparse.Namespace) -> Exit:

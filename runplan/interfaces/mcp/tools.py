@@ -72,21 +72,21 @@ TOOLS = {
 }
 
 
-def parse_arguments(name: str, given: Mapping[str, object]) -> tuple[Any, str]:
+def parse_arguments(name: str, arguments: Mapping[str, object]) -> tuple[Any, str]:
     """The request, and the repository; refused when the tool does not take an argument, or lacks one."""
     tool = TOOLS[name]
     known = (*tool.required, *tool.optional, "repository")
-    if unknown := [word for word in given if word not in known]:
+    if unknown := [word for word in arguments if word not in known]:
         raise UsageError(f"{name}: unknown argument {', '.join(unknown)}; there are: {', '.join(known)}")
-    if missing := [word for word in tool.required if not given.get(word)]:
+    if missing := [word for word in tool.required if not arguments.get(word)]:
         raise UsageError(f"{name}: {', '.join(missing)} is missing")
-    words = [word for value in given.values() for word in (value if isinstance(value, list) else [value])]
+    words = [word for value in arguments.values() for word in (value if isinstance(value, list) else [value])]
     texts = [word for word in words if isinstance(word, str)]
     if any("\0" in text for text in texts):
         raise UsageError("an argument holds a null character")
     if any(len(text.encode("utf-8", "replace")) > LONGEST for text in texts):
         raise UsageError(f"an argument is longer than {LONGEST} bytes; write it into a file, and name that")
-    return convert(given, tool.kind), convert(given.get("repository", ""), str)
+    return convert(arguments, tool.kind), convert(arguments.get("repository", ""), str)
 
 
 def schema_of(tool: McpTool) -> dict[str, object]:

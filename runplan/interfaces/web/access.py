@@ -53,11 +53,11 @@ def origin_of(scheme: str, host: str, port: int | None) -> str:
 
 def list_origins(scheme: str, address: str, port: int, url: str) -> frozenset[str]:
     """The origins of pages on this address, on the loopback names, and on the address that a user has set."""
-    own = {origin_of(scheme, host, port) for host in (*LOOPBACK, *([] if is_wildcard(address) else [address]))}
+    origins = {origin_of(scheme, host, port) for host in (*LOOPBACK, *([] if is_wildcard(address) else [address]))}
     if not url:
-        return frozenset(own)
+        return frozenset(origins)
     parts = urlsplit(url)
-    return frozenset({*own, origin_of(parts.scheme, parts.hostname or "", parts.port)})
+    return frozenset({*origins, origin_of(parts.scheme, parts.hostname or "", parts.port)})
 
 
 def is_own_origin(site: Site, origin: str | None, fetch_site: str | None) -> bool:
@@ -108,6 +108,6 @@ def _sign(site: Site, purpose: str, text: str) -> str:
     return hmac.new(site.key, f"{purpose}:{text}".encode("utf-8", "replace"), hashlib.sha256).hexdigest()
 
 
-def _is_same(expected: str, given: str) -> bool:
+def _is_same(expected: str, actual: str) -> bool:
     """Compare in a time that does not depend on the texts."""
-    return hmac.compare_digest(expected.encode(), given.encode("utf-8", "replace"))
+    return hmac.compare_digest(expected.encode(), actual.encode("utf-8", "replace"))

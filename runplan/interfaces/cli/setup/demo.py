@@ -82,8 +82,8 @@ def run_demo(args: argparse.Namespace) -> Exit:
     if code is Exit.DONE and not args.keep:
         # The words that run this runplan from another directory; a virtual environment need not be on PATH.
         program = Path(sys.executable).with_name("runplan")
-        own = command(str(program)) if program.is_file() else command(sys.executable, "-m", "runplan")
-        name = "runplan" if shutil.which("runplan") else own
+        absolute = command(str(program)) if program.is_file() else command(sys.executable, "-m", "runplan")
+        name = "runplan" if shutil.which("runplan") else absolute
         print(f"\nThe repository was removed; to keep it: {name} demo --keep", flush=True)
         print(f"In one of your own: {name} init", flush=True)
     return code

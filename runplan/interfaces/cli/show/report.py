@@ -114,10 +114,10 @@ def print_queue(work: str, *, is_json: bool) -> None:
         plans += [style.wrap(f"     {describe_actions(plan.actions[:1])}", "       ")] if plan.actions else []
     begin = " Work on the next one: runplan work" if view.forecast else ""
     lines = [f"{view.words}{begin}"] if view.words else []
-    for own in view.works:
-        when = describe_schedule(own.schedule, now=now) if own.schedule is not None else ""
-        lines.append(f"{own.plan}: {'; '.join(filter(None, [own.words, when]))}")
-        needed = describe_actions(action for action in own.actions if not action.is_usual)
+    for work_view in view.works:
+        when = describe_schedule(work_view.schedule, now=now) if work_view.schedule is not None else ""
+        lines.append(f"{work_view.plan}: {'; '.join(filter(None, [work_view.words, when]))}")
+        needed = describe_actions(action for action in work_view.actions if not action.is_usual)
         lines += [f"  {needed}"] if needed else []
     lines += [f"Forecast of what is ready: {view.forecast}"] if view.forecast else []
     lines += [view.host] if view.host else []
