@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from runplan.adapters.git.objects import read_plan
 from runplan.app.operations.model import Caller
@@ -23,10 +23,12 @@ from runplan.engine.report.html import commits_in, read_title, render_body, rend
 from runplan.engine.report.sections import failure_sections, newest_pull_request, planning_report
 
 
-class PlanReport(Struct, frozen=True, kw_only=True):
+class PlanReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The report of a plan; `report --json` is this value encoded, without diffs."""
+
     plan: str
+    markdown: str = field(name="report")
     title: str
-    markdown: str
     phases: tuple[summary.PhaseRecord, ...]
     diffs: dict[str, str] = {}  #: of the commits that it lists, by their abbreviated ids
 
@@ -36,17 +38,20 @@ class PlanReport(Struct, frozen=True, kw_only=True):
 
 
 class News(Struct, frozen=True, kw_only=True):
-    since: datetime
+    """The news of all repositories; `report --since … --json` is this value encoded."""
+
+    since: str  #: UTC ISO-8601
+    counts: str = field(name="summary")
     repositories: list[summary.RepositoryNews]
-    markdown: str
+
+    @property
+    def markdown(self) -> str:
+        since = datetime.fromisoformat(self.since).astimezone()
+        return summary.morning_report(self.repositories, since=f"{since:%Y-%m-%d %H:%M %Z}")
 
     @property
     def html(self) -> str:
         return render_page(self.markdown, diffs={})
-
-    @property
-    def counts(self) -> str:
-        return summary.count_phases(self.repositories)
 
 
 def read_report(caller: Caller, word: str = "", *, diffs: bool = False) -> PlanReport:
@@ -97,10 +102,9 @@ def render_html(markdown: str, diffs: Mapping[str, str] | None = None) -> tuple[
 
 
 def read_news(caller: Caller, word: str) -> News:
-    moment = moment_of(word, now=datetime.now(UTC).astimezone())
-    news = summary.news_of(list_journals(caller.env), since=iso(moment))
-    markdown = summary.morning_report(news, since=f"{moment:%Y-%m-%d %H:%M %Z}")
-    return News(since=moment, repositories=news, markdown=markdown)
+    since = iso(moment_of(word, now=datetime.now(UTC).astimezone()))
+    news = summary.news_of(list_journals(caller.env), since=since)
+    return News(since=since, counts=summary.count_phases(news), repositories=news)
 
 
 def moment_of(word: str, *, now: datetime) -> datetime:

@@ -167,6 +167,18 @@ class PlanView(Struct, frozen=True, kw_only=True):
         return [phase for phase in self.phases if phase.failed is not None]
 
     @property
+    def can_start(self) -> bool:
+        """Whether a start would begin work on it now."""
+        return self.next is not None and not (self.is_active or self.queued)
+
+    @property
+    def queued_sentence(self) -> str:
+        """The command that is not executed yet; "" for a stop or pause of a run, whose own words say it."""
+        if not self.queued or (self.is_active and self.queued in ("stop", "pause")):
+            return ""
+        return f"Queued: {self.queued}; the daemon, or a worker of the fleet, executes it when it responds"
+
+    @property
     def refusal(self) -> str:
         return f"The last {self.refused_verb} was refused: {self.refused}" if self.refused else ""
 

@@ -52,6 +52,10 @@ class Unreadable(Struct, frozen=True, kw_only=True):
     repository: str
     error: str
 
+    @property
+    def words(self) -> str:
+        return f"{self.repository} cannot be read: {self.error}"
+
 
 class Inbox(Struct, frozen=True, kw_only=True):
     entries: tuple[InboxEntry, ...]  #: newest last

@@ -38,9 +38,7 @@ def carry_out(name: str, asked: object, caller: Caller, is_over: Callable[[], bo
             content = {**_encode(view_plan_file(read)), **({"exit_code": Exit.USAGE} if refused else {})}
             return make_result(content, is_error=bool(refused))
         case "report":
-            report = read_report(caller, asked.plan)
-            view = {"plan": report.plan, "report": report.markdown, "title": report.title, "phases": report.phases}
-            return make_result(_encode(view))
+            return make_result(_encode(read_report(caller, asked.plan)))
         case "queue":
             return make_result(_encode(read_queue_here(caller, "", datetime.now(UTC))))
         case "inbox":

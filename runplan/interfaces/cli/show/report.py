@@ -19,7 +19,7 @@ from runplan.domain.decoding import as_json
 from runplan.domain.errors import UsageError
 from runplan.domain.standing.actions import describe_actions
 from runplan.domain.text import command_in, in_words, plain, visible
-from runplan.domain.times import iso, parse_iso
+from runplan.domain.times import parse_iso
 from runplan.interfaces.cli.terminal import Style, say, warn
 
 WIDEST = 40  #: characters of the names in a list, in a terminal of 80; a longer name stands out
@@ -37,12 +37,8 @@ def run_report(args: argparse.Namespace) -> None:
         text = shown.html
     elif not args.json:
         text = plain(shown.markdown)
-    elif isinstance(shown, News):
-        view = {"since": iso(shown.since), "summary": shown.counts, "repositories": shown.repositories}
-        text = as_json(view, indent=None) + "\n"
     else:
-        view = {"plan": shown.plan, "report": shown.markdown, "title": shown.title, "phases": shown.phases}
-        text = as_json(view, indent=None) + "\n"
+        text = as_json(shown, indent=None) + "\n"
     if args.output is None:
         print(text, end="")
     else:
@@ -58,7 +54,7 @@ def run_inbox(args: argparse.Namespace) -> None:
         print(as_json(inbox))
         return
     for lost in inbox.unreadable:
-        warn(f"{lost.repository} cannot be read: {lost.error}")
+        warn(lost.words)
     style = Style.of(sys.stdout)
     now = datetime.now(UTC)
     blocks = []

@@ -124,9 +124,7 @@ class Page:
             about.append(f"Last look at {self._local_time(view.answered.at)}: {view.answered.words}")
         about += [view.words] if view.answered is None and view.words else []
         about += self._run_lines(view)
-        if view.queued not in (None, "stop", "pause"):
-            about.append(f"Queued: {view.queued}; the daemon, or a worker of the fleet, executes it when it responds")
-        about += [view.refusal] if view.refused else []
+        about += filter(None, [view.queued_sentence, view.refusal])
         about += [describe_schedule(view.schedule, now=self._now)] if view.schedule is not None else []
         about += filter(None, [describe_actions(action for action in view.actions if not action.is_usual)])
         shown = [wrap(f"  {plain(line)}", "    ") for line in about]

@@ -54,9 +54,9 @@ def show_start(request: Request) -> Response:
     if not query.get("plan"):
         repositories = list_with_current(env)
         board = read_board(repositories, now)
-        idle = [card for card in board.cards if card.view.next and not (card.view.is_active or card.view.queued)]
+        cards = [card for card in board.cards if card.view.can_start]
         names = shorten_roots([repository.root for repository in repositories])
-        return render(request, "choose.html", cards=idle, repositories=repositories, names=names)
+        return render(request, "choose.html", cards=cards, repositories=repositories, names=names)
     known, card = find_card(env, query.get("repo", ""), query["plan"], now)
     is_made = "scope" in query  # the form was sent
     choice = Choice(**{name: query[name] for name in Choice.__struct_fields__ if is_made and name in query})
