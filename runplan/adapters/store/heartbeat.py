@@ -1,4 +1,4 @@
-"""How a worker shows that it lives, hears of commands and lost plans, and takes its turn among all hosts."""
+"""How a worker shows that it lives, and hears of commands and lost plans."""
 
 import contextlib
 import time
@@ -9,14 +9,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 from psycopg import sql
 
-from runplan.adapters.store.postgres import (
-    CHANNEL,
-    SCHEMA_VERSION,
-    PostgresStore,
-    connect,
-    require_queue,
-    translated_errors,
-)
+from runplan.adapters.store.postgres import CHANNEL, SCHEMA_VERSION, connect, require_queue, translated_errors
 from runplan.domain.errors import RefusedEarly
 
 JOBS = "procrastinate_any_queue_v1"  #: notified for each new job
@@ -122,26 +115,3 @@ class Heartbeat:
     def close(self) -> None:
         with contextlib.suppress(Exception):
             self._db.close()
-
-
-class FleetLimit:
-    """Limits how many runs work at once over all hosts. A permit ends with the claim of its plan, at the latest.
-
-    The repository is that of the store, which it uses while the repository is open.
-    """
-
-    def __init__(self, owner: str, store: PostgresStore | None = None) -> None:
-        self._owner = owner
-        self._store = store
-
-    def request_permit(self, key: tuple[str, str], *, is_running: bool = False) -> bool:
-        assert self._store is not None
-        return self._store.request_permit(key[1], self._owner, is_running=is_running)
-
-    def count_run(self, key: tuple[str, str]) -> None:
-        self.request_permit(key, is_running=True)
-
-    def release_permit(self, _root: str, plan: str = "") -> None:
-        """The run has ended or waits for something else. One that has trouble keeps its claim and its permit."""
-        if plan and self._store is not None:
-            self._store.release_permit(plan, self._owner)

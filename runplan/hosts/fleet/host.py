@@ -15,7 +15,6 @@ from msgspec import to_builtins
 from msgspec.structs import asdict, replace
 
 from runplan.adapters.store.claims import name_owner
-from runplan.adapters.store.heartbeat import FleetLimit
 from runplan.adapters.store.location import FleetLocation
 from runplan.adapters.store.postgres import PostgresStore
 from runplan.adapters.supervise.dispatches import Dispatches
@@ -61,7 +60,7 @@ class FleetHost(BackgroundHost):
         self.only = plan
         self.name = fleet.host
         self._me = name_owner(fleet.host)
-        self.limit = FleetLimit(self._me)
+        self.limit = self  # of runs that work at once, over all hosts
         self._fleet = fleet
         self._dispatches = Dispatches(self.state / "dispatch")  #: as the repository was opened last
         self._kept = {plan: left} if left else {}  #: runs, by plan, that it owned before it was opened
@@ -78,12 +77,22 @@ class FleetHost(BackgroundHost):
         assert isinstance(store, PostgresStore)
         return store
 
+    def request_permit(self, key: tuple[str, str]) -> bool:
+        return self._store.request_permit(key[1], self._me, is_running=False)
+
+    def count_run(self, key: tuple[str, str]) -> None:
+        self._store.request_permit(key[1], self._me, is_running=True)
+
+    def release_permit(self, _root: str, plan: str = "") -> None:
+        """The run has ended or waits for something else. One that has trouble keeps its claim and its permit."""
+        if plan:
+            self._store.release_permit(plan, self._me)
+
     def prepare(self, repository: OpenRepository) -> None:
         self._kept |= {plan: active.id for plan, active in self.owner.runs.items()}
         self._is_declined = False
         self._dispatches = repository.dispatches
         assert isinstance(repository.store, PostgresStore)
-        self.limit = FleetLimit(repository.claims.me, repository.store)
         repository.store.keeps_agenda = True
 
     def adopt(self, plan: str) -> None:
@@ -129,8 +138,7 @@ class FleetHost(BackgroundHost):
         labels: tuple[str, ...] | None = None if decision.waiting else ()
         if decision.waiting in (WaitKind.HOST, WaitKind.SLOT):
             labels = awaited_labels(active.state) or None
-        owner = self.owner.repository.claims.me
-        self._store.leave_plan(plan, run=active.id, owner=owner, wake=wake, labels=labels)
+        self._store.leave_plan(plan, run=active.id, owner=self._me, wake=wake, labels=labels)
 
     def stays_until(self, moment: datetime | None) -> bool:
         left = moment - self.services.clock.now() if moment is not None and self.may_begin() else None
