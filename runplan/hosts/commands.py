@@ -205,7 +205,8 @@ class Executor:
         if self._owner.adopt(command.plan) is not None and not self._begins:
             return None
         text = command.arguments["text"]
-        if not self._owner.record(command.plan, e.Told(text=text, by=command.arguments["by"])):
+        told = e.Told(text=text, by=command.arguments["by"], command=command.seq)
+        if not self._owner.record(command.plan, told):
             return Answer(lines=())
         reads = (
             "its agent reads it now"

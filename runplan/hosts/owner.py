@@ -403,8 +403,9 @@ class RunOwner:
         active = self.runs.get(plan)
         if active is None:
             return False
-        known = (active.state.halted, active.state.missing)
-        if not isinstance(event, e.Halted) or known != (event.by, event.missing):
+        halted = e.Halted(by=active.state.halted, missing=active.state.missing)
+        told = self.repository.store.list_facts(e.Told, plan=plan)
+        if event not in (halted, *(fact.event for fact in told)):
             active.journal.append(event)
         if not isinstance(event, e.StopRequested):  # a stop reaches them with the next step
             for child in [path for path, run in self.runs.items() if run.state.options.parent == active.id]:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.chaos.matrix import Bench, World, cells, fault_cells, sample
+from tests.chaos.matrix import Bench, Cell, World, cells, fault_cells, sample
+from tests.chaos.trial import Kill
 
 SAMPLE = [
     (World(runner="foreground", scene="two", way="cherry-pick"), 2),
@@ -43,6 +44,13 @@ def test_after_a_kill_every_phase_lands_once(bench: Bench, world: World, count: 
 
     assert [f"{result.cell}: {result.found.wrong}" for result in results if not result.ok] == []
     assert sum(result.kills for result in results) > 0
+
+
+def test_words_of_a_person_are_recorded_once_when_the_daemon_dies_before_its_answer(bench: Bench) -> None:
+    kill = Kill("runner", point="after commit Told at implement in owner.record")
+    result = bench.run(Cell(World(runner="daemon", scene="told", way="cherry-pick"), kill))
+
+    assert (result.found.wrong, result.kills) == ([], 1)
 
 
 @pytest.mark.parametrize(("world", "fault", "lasting"), FAULTS, ids=lambda value: str(value))

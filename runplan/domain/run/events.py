@@ -252,6 +252,7 @@ class Told(Event, frozen=True, kw_only=True):
 
     text: str
     by: str
+    command: int = 0  #: its number; a command that is executed again after a crash adds nothing
 
 
 class StopRequested(Event, frozen=True, kw_only=True):
