@@ -1,5 +1,6 @@
 """A shell completes verbs, options, plans and phases by the script that runplan prints."""
 
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -10,21 +11,22 @@ from tests.support.cli import RUNPLAN, Project, a_project
 
 #: The typed words, the last of which is completed.
 COMPLETED = {
-    "runplan st": "start,stop,status",
-    "runplan help comp": "completion",
-    "runplan start --fo": "--foreground",
-    "runplan start ''": "My plan,X,001-login",
-    "runplan start plans/X": "plans/X.md",
-    "runplan start X ''": "1,2,finish,auto,cherry-pick,pr,direct,every,now",
-    "runplan start X finish --w": "--wait",
-    "runplan retry X ''": "1,2",
-    "runplan diff X --json 2": "2",
-    "runplan completion z": "zsh",
-    "runplan service st": "status",
-    "runplan daemon re": "restart",
-    "runplan report --since ''": "",
-    "runplan start none ''": "",
+    "st": "start,stop,status",
+    "help comp": "completion",
+    "start --fo": "--foreground",
+    "start ''": "My plan,X,001-login",
+    "start plans/X": "plans/X.md",
+    "start X ''": "1,2,finish,auto,cherry-pick,pr,direct,every,now",
+    "start X finish --w": "--wait",
+    "retry X ''": "1,2",
+    "diff X --json 2": "2",
+    "completion z": "zsh",
+    "service st": "status",
+    "daemon re": "restart",
+    "report --since ''": "",
+    "start none ''": "",
 }
+IN_BASH = ("st", "start ''", "retry X ''", "start none ''")
 
 
 @pytest.fixture
@@ -43,13 +45,19 @@ def in_shell(project: Project, shell: str, script: str, *options: str) -> list[s
 
 
 @pytest.mark.promise
+def test_verbs_options_plans_and_phases_are_completed(project: Project) -> None:
+    printed = {words: project.runplan("complete-words", *shlex.split(words)).out.splitlines() for words in COMPLETED}
+    assert {words: ",".join(line.partition("\t")[0] for line in lines) for words, lines in printed.items()} == COMPLETED
+
+
+@pytest.mark.promise
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
-def test_bash_completes_verbs_options_plans_and_phases(project: Project) -> None:
+def test_bash_completes_by_the_printed_script(project: Project) -> None:
     script = "source <(runplan completion bash)\n"
-    for words in COMPLETED:
-        script += f"COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _runplan\n"
+    for words in IN_BASH:
+        script += f"COMP_WORDS=(runplan {words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _runplan\n"
         script += 'IFS=,; echo "${COMPREPLY[*]}"; unset IFS\n'
-    assert dict(zip(COMPLETED, in_shell(project, "bash", script), strict=True)) == COMPLETED
+    assert in_shell(project, "bash", script) == [COMPLETED[words] for words in IN_BASH]
 
 
 @pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")

@@ -1,5 +1,8 @@
 """A daemon that is killed, or whose repository is away for a while, loses nothing and starts nothing twice."""
 
+import json
+import shlex
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -9,7 +12,7 @@ from runplan.domain.times import iso
 from runplan.hosts.daemon.client import Client
 from runplan.hosts.daemon.protocol import Done, Wake
 from runplan.hosts.daemon.state import Known
-from tests.support.cli import RUNPLAN, Meanwhile, Project, processes_of, until
+from tests.support.cli import Meanwhile, Project, processes_of, until
 from tests.support.daemons import (
     daemon_of,
     in_foreground,
@@ -143,14 +146,21 @@ VERBS = (
 )
 
 
+#: Calls the command with each of these lines, in one process.
+CALLS = """\
+import json, sys
+from runplan.interfaces.cli.main import main
+for line in json.loads(sys.argv[1]):
+    print("code", main(line.split()), flush=True)
+"""
+
+
 @pytest.mark.promise
 def test_processes_of_an_agent_cannot_start_approve_or_stop_runs(project: Project, tmp_path: Path) -> None:
-    printed, calls = tmp_path / "printed", tmp_path / "calls.sh"
-    lines = [f"{RUNPLAN} {verb}" for verb in VERBS]
-    said = "".join(f"{line} >>{printed} 2>&1; echo code $? >>{printed}\n" for line in lines)
-    calls.write_text(f"cd {project.path}\n{said}touch {tmp_path}/over\n")
+    printed = tmp_path / "printed"
+    calls = f"{shlex.quote(sys.executable)} -c {shlex.quote(CALLS)} {shlex.quote(json.dumps(VERBS))} >{printed} 2>&1"
     project.plan((project.path / "plans/X.md").read_text(), name="plans/Y.md")
-    detached = f"(setsid sh {calls} </dev/null >/dev/null 2>&1 &)"
+    detached = f"(cd {project.path} && setsid sh -c {shlex.quote(f'{calls}; touch {tmp_path}/over')} </dev/null &)"
     shell_agent(project, tmp_path, f"{detached}\nwhile [ ! -e {tmp_path}/over ]; do sleep 0.02; done")
     assert project.runplan("start", "X", "1", "auto").code == 0
     until_runs_are(project, "done")
