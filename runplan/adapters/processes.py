@@ -116,10 +116,11 @@ def variable(pid: int, name: str) -> str:
         return ""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
-            pairs = (pair.partition(b"=") for pair in file.read().split(b"\0"))
+            block = b"\0" + file.read()
     except OSError:
         return ""
-    return next((os.fsdecode(value) for key, _, value in pairs if key == name.encode()), "")
+    value = block.partition(b"\0" + os.fsencode(name) + b"=")[2]
+    return os.fsdecode(value.partition(b"\0")[0])
 
 
 def agent_above(pid: int) -> str:
