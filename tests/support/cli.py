@@ -249,11 +249,11 @@ def ended(process: forks.Process) -> Ran:
 
 def processes_of(home: Path) -> list[int]:
     """Every process that has this home directory: the command's own, its shims, agents and what they left."""
-    mark = f"HOME={home}".encode()
+    mark = f"\0HOME={home}\0".encode()
     found = []
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
-            if entry.name.isdigit() and mark in (entry / "environ").read_bytes().split(b"\0"):
+            if entry.name.isdigit() and mark in b"\0" + (entry / "environ").read_bytes():
                 found.append(int(entry.name))
     return found
 

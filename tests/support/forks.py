@@ -14,6 +14,7 @@ import gc
 import importlib
 import json
 import os
+import re
 import select
 import selectors
 import signal
@@ -22,7 +23,7 @@ import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -205,9 +206,14 @@ def serve(descriptor: int) -> None:
                     if is_test:
                         return
                     continue
+                request = json.loads(text)
+                if patterns := request.get("patterns"):
+                    for pattern, flags in patterns:
+                        re.compile(pattern, flags)
+                    continue
                 report, *given = descriptors
                 if (pid := os.fork()) == 0:
-                    _become(json.loads(text), given, address)
+                    _become(request, given, address)
                 for one in given:
                     os.close(one)
                 with contextlib.suppress(BrokenPipeError):
@@ -238,6 +244,7 @@ def _import_everything() -> None:
 def _become(request: dict[str, Any], given: Sequence[int], address: str) -> NoReturn:
     """The program itself, from here on like one that was started by its name."""
     code: Any = 70
+    compiled = set(re._cache)  # type: ignore[attr-defined]
     notes = contextlib.ExitStack()
     if "PYTEST_CALLS" in os.environ:
         from tests.support.calls import noted_calls
@@ -272,10 +279,20 @@ def _become(request: dict[str, Any], given: Sequence[int], address: str) -> NoRe
             if thread is not threading.current_thread() and not thread.daemon:
                 thread.join()
         notes.close()
+        _tell_patterns(address, set(re._cache) - compiled)  # type: ignore[attr-defined]
         with contextlib.suppress(OSError, ValueError):  # the reader may be gone
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(code if isinstance(code, int) else 0)
+
+
+def _tell_patterns(address: str, compiled: Set[tuple[type, Any, int]]) -> None:
+    """Have the forking process compile them, too: a third of what a command takes is regular expressions."""
+    patterns = [(pattern, flags) for kind, pattern, flags in compiled if kind is str]
+    if patterns:
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
+            server.connect(address)
+            server.send(json.dumps({"patterns": patterns}).encode())
 
 
 def _take(descriptors: Mapping[int, int]) -> None:
