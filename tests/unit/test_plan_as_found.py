@@ -180,3 +180,77 @@ def test_a_range_of_milestones_is_one_phase() -> None:
 def test_statuses_in_japanese_are_read() -> None:
     plan = read("## Phase 1: A (完了)\n1. a\n## Phase 2: B (部分実装)\n1. b\n## Phase 3: C (未実装)\n1. c\n")
     assert [phase.status for phase in plan.phases] == ["done", "in-progress", "todo"]
+
+
+def test_steps_of_a_verification_are_no_phases() -> None:
+    steps = "### 1. Server\n- ping it\n### 2. Client\n- open it\n"
+    assert outline(read(f"# Release\n## Implementation steps\n{steps}")) == "1 todo W0, 2 todo W0"
+    with pytest.raises(PlanUnreadable, match="no phases found"):
+        read(f"# Release\n## Verification steps\n{steps}")
+
+
+def test_a_line_about_the_status_of_one_phase_counts() -> None:
+    plan = "# P\n## Plan\n**M0 status:** {}. It builds.\n### M0 — Base\n- a\n### M1 — Parse\n- b\n"
+    assert errors(read(plan.format("Complete"))) == [
+        "3: here the plan says done of step M0, whose status is todo; correct one of them"
+    ]
+    assert errors(read(plan.format("Completing"))) == []
+
+
+def test_a_table_of_other_projects_has_no_phases() -> None:
+    plan = "## Phase 1: A\n1. a\n## Phase 2: B\n1. b\n## Projects\n| Project | Status |\n|---|---|\n| {} | Active |\n"
+    assert errors(read(plan.format("X2Y"))) == []
+    assert len(errors(read(plan.format("X2")))) == 1
+
+
+def test_signs_that_adorn_open_boxes_ask() -> None:
+    asked = "4: phase 2 counts as done, but has open boxes (1); correct one of the two"
+    assert errors(read("## Phase 1: A\n- [ ] a\n## Phase 2: B ✅\n- [ ] b\n")) == []
+    assert errors(read("## ✅ Phase 1: A\n- [x] a\n## ✅ Phase 2: B\n- [ ] b\n")) == [asked]
+    parts = "## Phase 1: A\n- [x] a\n## Phase 2: B\n### ✅ Parse{}\n- [ ] b\n{}## Phase 3: C\n- [ ] c\n"
+    assert errors(read(parts.format("", ""))) == [asked.replace("4:", "5:")]
+    assert errors(read(parts.format(" (done)", ""))) == []
+    assert errors(read(parts.format("", "### Sort\n- [x] d\n"))) == []
+
+
+def test_the_design_of_a_feature_of_spec_kit_is_no_plan() -> None:
+    design = "# Implementation Plan: Login\n## Technical Context\nGo.\n## Constitution Check\n- [x] small\n"
+    with pytest.raises(PlanUnreadable, match="this is the design of a feature of spec-kit"):
+        read(f"{design}## Phase 0: Research\nHow?\n## Phase 1: Design\n- [ ] draw\n")
+
+
+@pytest.mark.parametrize(("title", "count"), [("Migration Guide", 1), ("指南", 1), ("Guide plan", 0), ("Moving", 0)])
+def test_the_steps_of_a_guide_ask(title: str, count: int) -> None:
+    plan = read(f"# {title}\n## Migration steps\n### Step 1: Parse\nHow.\n### Step 2: Write\nHow.\n")
+    assert len(errors(plan)) == count
+
+
+def test_ways_to_do_something_are_no_phases() -> None:
+    with pytest.raises(PlanUnreadable, match="no phases found"):
+        read("# P\n## 迁移步骤\n### 方法 1：Parse\n1. a\n### 方法 2：Write\nb\n")
+
+
+def test_a_range_of_stories_has_no_dependencies_of_the_first() -> None:
+    stories = "## Phase 2: User Story 1 - A\n- [ ] T002 b\n## Phase 3: User Story 2 - B\n- [ ] T003 c\n"
+    waits = "## Dependencies\n- **User Stories (Phase 2+)**: Depend on Phase 1; US2 requires the base\n"
+    plan = read(f"## Phase 1: Setup\n- [ ] T001 a\n{stories}{waits}- US2: After US1\n")
+    assert outline(plan) == "1 todo W1, 2 todo <1 W1, 3 todo <1 <2 W1"
+
+
+def test_a_section_without_a_number_beside_numbered_ones_asks() -> None:
+    plan = (
+        "# P\n## Proposed Changes\n### {}\n- mount them\n### 1. Parser\n- a\n### 2. Writer\n- b\n## Verification\n- c\n"
+    )
+    assert errors(read(plan.format("Core routes")))[0].startswith("3: this may be work, and belongs to no phase")
+    assert errors(read(plan.format("Overview"))) == []
+
+
+def test_a_later_chapter_has_the_boxes_of_the_phases() -> None:
+    told = "# P\n## Needs\n### Phase 1: Parse\n1. a\n### Phase 2: Write\n1. b\n2. c\n"
+    text = f"{told}## Record\n### Phase 1: Parse\n- [x] a\n### Phase 2: Write\n- [ ] b\n- [ ] c\n"
+    plan = read(text)
+    assert (outline(plan), errors(plan)) == ("1 done W1, 2 todo W2", [])
+    done = set_status(text.encode(), path="plans/p.md", phase="2", status=Status.DONE).decode()
+    assert done == text.replace("[ ]", "[x]")
+    with pytest.raises(PlanUnreadable, match="two phases are called '1'"):
+        read(f"{told}## Record\n### Phase 1: Parse\n- [x] a\n")

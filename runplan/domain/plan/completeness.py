@@ -21,6 +21,7 @@ _LEFT = (
     r"|to[ -]?do|pending|not (?:yet )?(?:done|started|implemented))\b|доработ|осталось|pend[ie]+nte|待办|待完成"
 )
 _LATER = r"futur|later|ideas?\b|nice[- ]to[- ]have|op[tc]ional|stretch"
+_ASIDE = r"\bnotes?\b|rollback|rationale|timeline|estimate|resource|\btips?\b|command|example|order|priorit|deliver"
 _CHECKS = r"backlog|\btest|pre-?requis|指标|验收|风险|标准"
 #: Words that count something else than work.
 _PROSE = r"option|example|section|chapter|scenario|case|appendix|version|question"
@@ -39,7 +40,7 @@ def list_left_out(lines: Lines, reading: Reading) -> Iterator[Remark]:
 
     A person settles it by the format or by `status: complete` in the front matter.
     """
-    inside = {i for place in reading.places for i in (place.at, *range(place.first, place.end))}
+    inside = {i for p in reading.places for i in (p.at, *(spot.at for spot in p.spots), *range(p.first, p.end))}
     series = _Series(lines, reading)
     is_over = all(place.mark.status is Status.DONE for place in reading.places)
     is_listed = any(not place.first <= place.at < place.end for place in reading.places)  # it has a tracker
@@ -143,6 +144,8 @@ def _list_suspects(
     first = min(reading.places, key=attrgetter("first"))
     leads = [h for h in outside if h.end == first.first and not is_over and not re.search(CHAPTER, h.text)]
     counted += [h for h in leads if first.id.isdigit() and int(first.id) > 1]  # `MVP` before phase 2
+    if reading.name == "numbered headings" and not is_over:
+        counted += _list_siblings(lines, first, outside)
     for heading in outside:
         is_listed = heading.at not in excused and ((is_over and re.search(_LEFT, heading.text)) or heading in counted)
         entries = marks_within(lines.entries, heading.at, heading.end)
@@ -153,6 +156,16 @@ def _list_suspects(
             yield heading
 
 
+def _list_siblings(lines: Lines, first: Place, outside: list[Heading]) -> Iterator[Heading]:
+    """The sections without a number in the chapter of numbered ones, unless their titles say that they are no work."""
+    own = marks_within(lines.headings, first.first, first.first + 1)
+    chapters = [h for h in lines.headings for o in own if 1 < h.level < o.level and h.at < o.at < h.end]
+    pattern = f"(?i){CHAPTER}|{_LATER}|{_CHECKS}|{_ASIDE}"
+    for heading in marks_within(outside, chapters[-1].at, chapters[-1].end) if chapters else ():
+        if heading.level == own[0].level and not heading.name.id and not re.search(pattern, heading.text):
+            yield heading
+
+
 def _list_rows(lines: Lines, passed: set[int], series: _Series) -> Iterator[tuple[int, str]]:
     """The rows of tables with a status that disagree with a phase, or are open and of no phase."""
     for header, names, rows in list_status_tables(lines):
@@ -160,7 +173,7 @@ def _list_rows(lines: Lines, passed: set[int], series: _Series) -> Iterator[tupl
         for line, name, spots in rows if header not in passed else ():
             cell = lines.texts[line][spots[0].begin : spots[0].end].strip() if spots else ""
             mark = read_mark(cell)
-            if name is None or not cell or not mark.known or not re.search("[0-9]", name.id):
+            if name is None or not cell or not mark.known or not re.search("[0-9]+[a-z]?\\Z|[0-9][.-]", name.id):
                 continue
             place = series.places.get(id_key(name.id))
             is_done = place is None or place.mark.status is Status.DONE

@@ -176,6 +176,8 @@ NOT_READY = r"(?i)[\W_]*(draft|propos(?:ed|al))\b"
 #: Parts of a phase that was worked, and the titles of documents that tell of work instead of planning it.
 TOLD = r"(?i)\W*(?:(?:key |main )?(?:results?|findings|conclusions?)|what (?:was|we) \w+|lessons)\b(?! to\b)"
 REPORT = r"(?i)\b(?:results?|report|findings|retrospective|post-?mortem|recap|summary)(?:\.md)?\W*\Z"
+#: One that tells how something is done.
+GUIDE = r"(?i)\b(?<!implementation )guide\b|\btutorial\b|\bhow[- ]to\b|\brunbook\b|\bhandbook\b|指南|教程|手册"
 PLAN_WORD = r"(?i)plan|roadmap|to-?do|tasks"
 #: Negates a "done" after it.
 _NOT_YET = r"(?i)(?:\b(?:not|never|almost|nearly|mostly|half|partly|partially|to be)\b|n't\b|%)"
@@ -310,14 +312,14 @@ MAY_BE_DONE = rf"(?i)\b(?:done|finished|implemented|shipped|merged|{_DONE_ELSEWH
 NEXT_FIELD = re.compile(rf"\*\*[A-Za-z ]{{1,30}}(?:{COLON}\*\*|\*\*{COLON})")
 #: A heading that says done: `## Phase 1 — Parser ✅`, `… (done in 4a6075d)`, `… — Done`, `… (COMPLETED - Feb 2026)`,
 #: `## M1: DONE — Title`; not `… (complete rewrite)`, `## M1: COMPLETE the parser`.
-_DONE = rf"(?:done|completed?|finished|implemented|shipped|merged|{_DONE_ELSEWHERE})"
+DONE_WORDS = rf"(?:done|completed?|finished|implemented|shipped|merged|{_DONE_ELSEWHERE})"
 _MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
 _DONE_WORD = (
-    rf"(?:[(（\[]|[—–-][ \t]+){_DONE}(?:[ \t,:]+(?:(?:in|on|at|by)[ \t]+)?"
+    rf"(?:[(（\[]|[—–-][ \t]+){DONE_WORDS}(?:[ \t,:]+(?:(?:in|on|at|by)[ \t]+)?"
     rf"(?:[`#v]?[0-9a-f][\w.:#-]{{0,40}}`?|(?:PR|commit|release|sprint|{_MONTH})[ \t][\w #.,]{{1,20}}))?"
     r"[)）\]]?[*_ \t]*\Z"
-    rf"|[(\[]{_DONE}(?:[ \t]*[,:;—–-]|[ \t]+(?:in this|as|with|via)\b)[^()\[\]]{{1,60}}[)\]][ \t]*\Z"
-    rf"|[:：—–][ \t]+(?:(?-i:(?:DONE|COMPLETED?)\b(?![ \t]+[A-Z]{{2}}))|\*\*{_DONE}\*\*)"
+    rf"|[(\[]{DONE_WORDS}(?:[ \t]*[,:;—–-]|[ \t]+(?:in this|as|with|via)\b)[^()\[\]]{{1,60}}[)\]][ \t]*\Z"
+    rf"|[:：—–][ \t]+(?:(?-i:(?:DONE|COMPLETED?)\b(?![ \t]+[A-Z]{{2}}))|\*\*{DONE_WORDS}\*\*)"
     r"(?-i:(?![ \t]+(?!(?:in|on|at|by|with|since|via)\b)[a-z]))"
 )
 #: A mark beside another word says something else: `Rebuild issue ✅ CONFIRMED`.
@@ -325,17 +327,19 @@ DONE_TITLE = (
     r"(?i)[✅✔☑](?![ \t*_(\[]*(?:confirmed|approved|accepted|agreed|decided|planned|ready)\b)"
     rf"|\[[xX]\]|{_DONE_WORD}"
 )
+#: A sign there without a word, which may adorn: `## ✅ Milestone 4: Feedback`.
+LONE_SIGN = rf"(?i)[✅✔☑](?!.*\b{DONE_WORDS}\b)"
 #: The text of a box that says done: `- [ ] **Parser** ✅ DONE (2026-02-27)`.
-DONE_BOX = rf"(?i)[✅✔☑]\ufe0f?[ \t*_(]*(?:\Z|{_DONE}\b)|{_DONE_WORD}"
+DONE_BOX = rf"(?i)[✅✔☑]\ufe0f?[ \t*_(]*(?:\Z|{DONE_WORDS}\b)|{_DONE_WORD}"
 #: A heading above sections that may be done, and one above a list of what is done.
 DONE_ABOVE = rf"{DONE_TITLE}|\A\W*(?:completed|done|finished|shipped|{_DONE_ELSEWHERE})\b"
-DONE_LABEL = rf"(?i)[\W_]*{_DONE}(?: (?:phases|work|items|tasks|steps))?[\W_]*"
+DONE_LABEL = rf"(?i)[\W_]*{DONE_WORDS}(?: (?:phases|work|items|tasks|steps))?[\W_]*"
 #: The beginning of one with more words: `**Completed in this repository:**`, not `**Done when:**`.
-DONE_START = rf"(?i)[\W_]*{_DONE}\b(?! (?:when|if|means|by|criteria)\b)"
+DONE_START = rf"(?i)[\W_]*{DONE_WORDS}\b(?! (?:when|if|means|by|criteria)\b)"
 #: A sentence about phases: "Phases 1–3 are complete".
 CLAIM = (
     r"(?i:\bUNITs?[ \t]+([0-9]{1,3})(?:[ \t]*(?:[—–-]|to|through)[ \t]*([0-9]{1,3}))?[ \t*]+(?:is |are )?"
-    rf"{_DONE}\b)"
+    rf"{DONE_WORDS}\b)"
 )
 #: What follows such a word may take it back: `… (done, except the docs)`.
 RESERVED = (

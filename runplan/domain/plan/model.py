@@ -59,6 +59,8 @@ _READERS = (*RECOGNISERS.items(), ("checklist", plain.read_steps))
 RIVALS: tuple[tuple[Format, ...], ...] = (("humanlayer", "sections", "kiro", "headings"), ("todo", "checklist"))
 #: The sections of a plan of plansmith, by the beginnings of their headings.
 _PLANSMITH = ("goal", "scope", "non-scope", "steps", "verification", "risk", "open question")
+#: Those of the `plan.md` of spec-kit, whose phases are those of the planning.
+_SPEC_KIT = ("technical context", "constitution check")
 #: A document that holds the progress of a plan: `search-tracker.md`, docs/status.md, X_PROGRESS_AND_NEXT_STEPS.md.
 _PROGRESS_FILE = r"(?i)(?<![\w-])((?:[\w./-]{0,99}[_./-])?(?:progress|tracker|status|next.steps)\.(?:md|json))(?!\w)"
 _PROGRESS_LABEL = (
@@ -217,12 +219,19 @@ def lay_out(text: bytes, path: str) -> tuple[Lines, Reading]:
         raise lines.error_at(0, f"the front matter says format: {wanted}, but the plan has nothing of that form")
     titles = [heading.text.lower() for heading in lines.headings]
     is_outline = not wanted and all(any(title.startswith(word) for title in titles) for word in _PLANSMITH)
-    if chosen is None or (is_outline and chosen.format in ("kiro", "headings", "todo", "checklist")):
+    is_design = not wanted and all(title in titles for title in _SPEC_KIT)
+    is_boxes = chosen is not None and chosen.format in ("kiro", "headings", "todo", "checklist")
+    if chosen is None or is_design or (is_outline and is_boxes):
         forms = "'## Phase 1 — Title' or '### Task 1: Title' headings, a Progress Tracker table or '- [ ]' items"
         why = f"no phases found{_describe_nearest(lines)}; a plan has {forms}"
         why = "the steps of a plansmith plan have no status" if is_outline else why
+        why = (
+            "this is the design of a feature of spec-kit, whose tasks are in the tasks.md beside it"
+            if is_design
+            else why
+        )
         rewrite = f"write phases, or have agents write them: {command('runplan', 'plan', '--file', lines.path)}"
-        if lines.boxes and chosen is None:
+        if lines.boxes and chosen is None and not is_design:
             rewrite = f"to make the boxes phases, write format: checklist into the front matter; else {rewrite}"
         raise lines.error_at(0, f"{why}; {rewrite}", NotAPlan)
     if len(chosen.places) > MAX_PHASES:
@@ -416,13 +425,15 @@ def _about_boxes(lines: Lines, reading: Reading) -> Iterator[Remark]:
     """The optional boxes of phases, the open ones of done phases, and those whose texts say done.
 
     A tracker and a commit say done without ticks; then the open boxes count only where others are ticked. A heading or
-    a status line that says done beside boxes of both kinds is a contradiction.
+    a status line that says done beside boxes of both kinds is a contradiction, and so are lone signs above open boxes
+    only, in sub-headings or in all phases.
     """
     owner = {i: place for place in reading.places for i in (place.at, *range(place.first, place.end))}
     claimed = {place.id for place in reading.places if place.at in range(place.first, place.end) and not place.commit}
     ticked = [box for box in lines.boxes if box.ticked and box.at in owner and box.at != owner[box.at].at]
     partly = {owner[box.at].id for box in ticked if box.indent <= 3}
     claimed |= {owner[box.at].id for box in ticked}
+    is_over = all(place.mark.status is Status.DONE for place in reading.places)
     lines_by_remark: dict[tuple[str, bool], list[int]] = {}
     for box in (box for box in lines.boxes if box.at in owner):
         place = owner[box.at]
@@ -432,8 +443,11 @@ def _about_boxes(lines: Lines, reading: Reading) -> Iterator[Remark]:
             message = f"{kind} boxes of phase {place.id} are no work items and stay open"
         elif place.mark.status is Status.DONE and not box.ticked and place.id in claimed and reading.format != "kiro":
             message = f"phase {place.id} counts as done, but has open boxes"
-            says_done = place.spots[:1] == () or place.spots[0].slot in ("line", "brackets")
-            is_error = says_done and not place.commit and place.id in partly and box.indent <= 3
+            slot = place.spots[0].slot if place.spots else ""
+            above = [lines.texts[place.first], *(h.text for h in (lines.heading_above(box.at),) if h)]
+            adorns = any(re.search(marks.LONE_SIGN, text) for text in above if slot == "box" or is_over)
+            says_done = slot in ("", "line", "brackets")
+            is_error = not place.commit and box.indent <= 3 and (says_done if place.id in partly else adorns)
         elif place.mark.status is Status.TODO and not box.ticked and re.search(marks.DONE_BOX, box.text):
             message = f"open boxes of phase {place.id} say done in their texts"
             is_error = True
@@ -490,7 +504,13 @@ def _about_bare(lines: Lines, reading: Reading) -> Iterator[Remark]:
     is_report = any(re.search(marks.REPORT, t) and not re.search(marks.PLAN_WORD, t) for t in titles)
     if reading.lacks_statuses and (is_report or 2 * len(told) > len(reading.places)):
         doubtful = bare
-    if doubtful:
+    is_guide = any(re.search(marks.GUIDE, t) and not re.search(marks.PLAN_WORD, t) for t in titles)
+    if is_guide and reading.unit == "step" and len(bare) == len(reading.places):
+        message = (
+            "the title is that of a guide, and its steps have no status; if they are work, write lines **Status:**"
+        )
+        yield Remark(reading.decided_by + 1, message, is_error=True)
+    elif doubtful:
         ids = ", ".join(place.id for place in doubtful)
         message = f"no status of {reading.unit} {ids}, but signs beside it say done; write lines **Status:** there"
         yield Remark(doubtful[0].first + 1, message, is_error=True)

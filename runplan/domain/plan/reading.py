@@ -26,6 +26,10 @@ Slot: TypeAlias = Literal["cell", "commit", "line", "brackets", "box", "word"]
 LONGEST_CLAIM = 500  #: characters of a line that may call phases done
 _BOX_WORDS = (("x", " "), ("done", "todo"), ("DONE", "TODO"))  #: as they are written into a box
 _ABOUT_STATUS = r"(?i)\W*(?:\w+ )?(?:status|progress)\b[^:：]{0,20}[:：]"
+#: A line about one phase: `**M0 status:** Complete`.
+_OWN_STATUS = (
+    rf"(?i)\W*(?:[^\W\d_]{{1,20}}[ \t]+)?([a-z]{{0,2}}[0-9][\w.]{{0,5}}) status\W*[:：]\W*{marks.DONE_WORDS}\b"
+)
 _MEASURE = (
     r"(?i)[\W\d_]*(?:(?:success|key|performance|overall) )?(?:metrics|kpis?|timeline|(?:success|acceptance) criteria"
     r"|progress(?: (?:overview|summary))?|sequenc(?:e|ing)|progreso general|progresso geral"
@@ -315,6 +319,8 @@ def list_claims(lines: Lines, unit: str, inside: Container[int]) -> Iterator[tup
         ):
             spans = ((int(first), int(last or first)) for first, last in re.findall(said, line))
             yield i, [str(number) for first, last in spans for number in range(first, last + 1)]
+        elif i not in inside and (own := re.match(_OWN_STATUS, line)):
+            yield i, [own[1]]
         name = read_name(text) if text and i not in inside else None
         if name is None or name.unit != unit:
             ends_list = line.startswith(("#", "**")) or line.rstrip("* ").endswith((":", "："))

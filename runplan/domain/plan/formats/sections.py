@@ -28,10 +28,10 @@ _COLUMN = (
     r"(?i)\W*(?:active|backlog|blocked|completed?|doing|done|in progress|next(?: up)?|pending|planned|to[ -]?do)\W*"
 )
 #: Milestones, phases, waves, tasks, sprints, versions, features and pull requests.
-_COUNTS_WORK = r"[mpwtsvfe]|wp|(?:.*-)?pr|version|release"
+_COUNTS_WORK = r"[mpwtsvfe]|w[ps]|(?:.*-)?pr|version|release"
 _COUNTS_ELSE = (
     r"option|example|scenario|case|appendix|question|risk|riesgo|risiko|test|problem|section|chapter|layer|level|tier"
-    r"|rule|principle|decision|gap|finding|lesson|figure|table|goal|tool|pattern|bug"
+    r"|rule|principle|decision|gap|finding|lesson|figure|table|goal|tool|pattern|bug|method|方法|方案|选项|模式"
 )
 _PLAN_TITLE = r"(?i)\bplans?\b|roadmap|to[ -]?do|计划|計画|계획|\bплан\b"
 #: Chapters of a document that only describes the work.
@@ -56,6 +56,13 @@ def read_phases(lines: Lines) -> Iterator[Reading]:
     if is_stated and count < len(places) and sections[count - 1].end < sections[count].at:
         # A later chapter without statuses describes the same phases once more.
         sections, places = sections[:count], places[:count]
+    again = places[count:]
+    is_told = all(place.is_bare for place in places[:count]) and not any(place.is_bare for place in again)
+    if is_told and [place.id for place in again] == [place.id for place in places[:count]] and again:
+        # A later chapter has the boxes of the phases that the sections describe.
+        sections = sections[:count]
+        pairs = zip(places, again, strict=False)
+        places = tuple(replace(place, mark=other.mark, spots=other.spots) for place, other in pairs)
     if listed := _read_list(lines, sections, places, "phase"):
         yield listed
         return
@@ -124,7 +131,8 @@ def _read_series(lines: Lines) -> Iterator[Reading]:
         numbers = [[int(number) for number in re.findall("[0-9]+", section.name.id)] for section in sections]
         if level == 1 or word in marks.UNITS or len(sections) < 2 or any(a >= b for a, b in pairwise(numbers)):
             continue
-        name = f"{word.title()} headings" if len(word) > 2 else "numbered headings"
+        is_letters = len(word) < 3 and word.isascii()
+        name = "numbered headings" if is_letters else f"{word.title()} headings"
         places = section_places(lines, sections)
         bare = [place for place in places if place.is_bare]
         inside = {i for place in places for i in range(place.first, place.end)}
@@ -134,11 +142,11 @@ def _read_series(lines: Lines) -> Iterator[Reading]:
         if not has_boxes and len(series) <= MANY_WORDS and (plain_sections := _plain_series(lines, word, sections)):
             yield plain.plain_reading(name, plain_sections, "step")
             continue
-        if len(word) > 2 and 0 < len(bare) < len(sections):
+        if not is_letters and 0 < len(bare) < len(sections):
             message = f"other sections '{word.title()} <number>' have boxes or a status, this one has none"
             raise lines.error_at(bare[0].first, f"{message}; if they are the phases, add boxes to it")
         has_titles = all(section.name.title for section in sections)
-        if has_titles and (not bare or (len(word) < 3 and _are_work(lines, sections))):
+        if has_titles and (not bare or (is_letters and _are_work(lines, sections))):
             yield _numbered_reading("headings", name, lines, sections, "step")
 
 
@@ -176,7 +184,8 @@ def _are_work(lines: Lines, sections: Sequence[Heading]) -> bool:
     above = [h.text for h in lines.headings if h.at < first.at < h.end and 1 < h.level < first.level]
     places = section_places(lines, sections)
     stated = [p for p in places if not p.is_bare or list_task_rows(lines, range(p.first, p.end))]
-    return any(re.search(_WORK, title) for title in above[-1:]) or 2 * len(stated) > len(sections)
+    is_named = any(re.search(_WORK, title) and not re.match(marks.NOT_WORK, title) for title in above[-1:])
+    return is_named or 2 * len(stated) > len(sections)
 
 
 def read_kiro(lines: Lines) -> Iterator[Reading]:

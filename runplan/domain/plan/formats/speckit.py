@@ -54,7 +54,7 @@ def _in_order(lines: Lines, places: Sequence[Place], phases: Mapping[str, str]) 
             head, *tail = re.split(_SENTENCE, entry.text, maxsplit=1)
             earlier, *later = re.split(_BEFORE, head, maxsplit=1)
             told = "".join(later or [head]).lower().replace("phase ", "phase")
-            named = re.sub(r"user story ?|us-?(?=[0-9])", "us", told)
+            named = re.sub(r"user story ?|us-?(?=[0-9])", "us", re.sub(r"phase[0-9]+\+", "", told))
             ids = dict.fromkeys(phases[word] for word in re.findall(r"\w+", named) if word in phases)
             for id_ in ids if later else [*ids][:1]:
                 sentences.setdefault(id_, []).extend([earlier] if later else tail)
