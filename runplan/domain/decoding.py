@@ -1,4 +1,4 @@
-"""JSON of views; `convert` and `json.decode` of msgspec, for any thread.
+"""JSON of views and of records; `convert` and `json.decode` of msgspec, for any thread.
 
 msgspec builds a type at its first use. A thread that uses a type while another one builds it ends the process with
 SIGSEGV. So types are built one after the other, and only finished ones are used.
@@ -26,6 +26,16 @@ def convert(value: object, kind: type[T], *, strict: bool = True, from_attribute
 def decode_json(content: bytes | str, kind: type[T]) -> T:
     _build_type(kind)
     return msgspec.json.decode(content, type=kind)
+
+
+def to_json(value: object) -> str:
+    """A value for a record or a message. Not by msgspec.json, which refuses file names that are not UTF-8."""
+    return json.dumps(msgspec.to_builtins(value), separators=(",", ":"))
+
+
+def parse_json(text: bytes | str, kind: type[T]) -> T:
+    """The value of such a text; ValueError for another one."""
+    return convert(json.loads(text), kind)
 
 
 def as_json(value: object, indent: int | None = 2) -> str:

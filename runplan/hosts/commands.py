@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from runplan.adapters.agents.environment import describe_missing
 from runplan.adapters.store.protocol import Store
-from runplan.domain.decoding import convert
+from runplan.domain.decoding import convert, parse_json, to_json
 from runplan.domain.errors import Fenced, NotFound, RefusedEarly, RunplanError, Unreachable
 from runplan.domain.names import QUEUE, WATCH, WATCHES
 from runplan.domain.plan.model import parse_plan
@@ -19,7 +19,6 @@ from runplan.domain.run import events as e
 from runplan.domain.run.attempt_parts import MessagesHandled
 from runplan.domain.run.decide import pending_answer, rejected_phase
 from runplan.domain.run.kinds import WaitKind
-from runplan.domain.run.recorded import to_json
 from runplan.domain.run.requests import QueueWork, RunRequest, Timing, refused, unexpected
 from runplan.domain.run.rows import Answer, Command, FiringRow, ScheduleRow, WaitRow
 from runplan.domain.settings.schedule import Slot, parse_schedule, what_is_due
@@ -288,7 +287,7 @@ class Executor:
         row = self._store.get_schedule(plan) if plan.startswith(WATCHES) else None
         started = request_of(row).started if row is not None else self._owner.newest(plan).started
         if (work := self._find_work(plan)) is not None:
-            started = convert(json.loads(work.about), QueueWork).started
+            started = parse_json(work.about, QueueWork).started
         if started is not None and (names := self._environments.missing(started)):
             raise RefusedEarly(describe_missing(names, plan=plan))
 
@@ -409,7 +408,7 @@ def _firing_answer(answer: Answer | None) -> tuple[str, str]:
 
 
 def request_of(row: ScheduleRow) -> RunRequest:
-    return RunRequest(started=convert(json.loads(row.request), e.RunStarted), fired=True)
+    return RunRequest(started=parse_json(row.request, e.RunStarted), fired=True)
 
 
 def _slot_key(slot: Slot) -> str:
@@ -424,7 +423,7 @@ def begin_work(asked: e.RunStarted, owner: RunOwner) -> Answer:
     store = owner.repository.store
     now = iso(owner.repository.clock.now())
     if row := next((row for row in store.list_waits() if row.plan == asked.plan), None):
-        is_paused = convert(json.loads(row.about), QueueWork).paused
+        is_paused = parse_json(row.about, QueueWork).paused
         stands = (
             f"is paused; continue it: runplan resume {row.plan}" if is_paused else "is under way; see: runplan queue"
         )
@@ -436,7 +435,7 @@ def begin_work(asked: e.RunStarted, owner: RunOwner) -> Answer:
         return Answer(
             declined=True, why=f"no plan of the queue is ready{f': {reasons}' if reasons else '; see: runplan queue'}"
         )
-    about = json.dumps(to_builtins(QueueWork(started=asked)))
+    about = to_json(QueueWork(started=asked))
     store.put_wait(WaitRow(kind=WaitKind.QUEUE, plan=asked.plan, about=about, since=now))
     return Answer(plan=first.plan, fresh=True, run=asked.plan)
 
@@ -447,7 +446,7 @@ def continue_work(row: WaitRow, owner: RunOwner, now: datetime) -> bool:
     The start and the plan's place in the row are recorded together. The row goes when nothing is left to begin.
     """
     store = owner.repository.store
-    work = convert(json.loads(row.about), QueueWork)
+    work = parse_json(row.about, QueueWork)
     rows = [store.get_interrupted_run(plan) for plan in work.begun]
     is_at_work = any(run is not None and holds_up(runs.find_awaited(store, run)) for run in rows)
     if work.paused or is_at_work or any(command.plan in work.begun for command in store.list_queued_commands()):
@@ -473,8 +472,8 @@ def continue_work(row: WaitRow, owner: RunOwner, now: datetime) -> bool:
 
 def change_work(row: WaitRow, **changes: Any) -> WaitRow:
     """The row of a work with these changes, and without the time of a next try."""
-    work = replace(convert(json.loads(row.about), QueueWork), **changes)
-    return replace(row, about=json.dumps(to_builtins(work)), wake=None, times=1)
+    work = replace(parse_json(row.about, QueueWork), **changes)
+    return replace(row, about=to_json(work), wake=None, times=1)
 
 
 # --- retries: a comment `/runplan retry` on the open pull request of a failed run --------------------------------

@@ -12,11 +12,11 @@ from msgspec.structs import replace
 from runplan.adapters.processes import identity
 from runplan.adapters.store.protocol import Store, open_store
 from runplan.adapters.store.sql import KEPT
+from runplan.domain.decoding import to_json
 from runplan.domain.errors import Fenced
 from runplan.domain.run import events as e
 from runplan.domain.run.dispatch import Ending
 from runplan.domain.run.kinds import Mode, PhaseStep, Reason, Role, RunStatus, WaitKind
-from runplan.domain.run.recorded import to_json
 from runplan.domain.run.rows import (
     Acquired,
     Answer,

@@ -15,12 +15,11 @@ from msgspec.structs import replace
 
 from runplan.adapters.store.location import FleetLocation, normalize_url
 from runplan.adapters.store.postgres import PostgresStore
-from runplan.domain.decoding import convert
+from runplan.domain.decoding import convert, to_json
 from runplan.domain.plan.marks import PhaseSettings
 from runplan.domain.plan.model import parse_plan
 from runplan.domain.run import events as e
 from runplan.domain.run.kinds import Mode, RunStatus
-from runplan.domain.run.recorded import to_json
 from runplan.domain.run.rows import Acquired, Command, RunRow
 from runplan.domain.settings.schema import Settings
 from runplan.engine.steps.read_plan import choose_execution

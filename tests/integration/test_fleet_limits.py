@@ -12,11 +12,11 @@ from procrastinate.worker import Worker
 
 from runplan.adapters.store.heartbeat import Heartbeat, WorkerRow
 from runplan.adapters.store.postgres import PostgresStore, connect, initialize
+from runplan.domain.decoding import to_json
 from runplan.domain.errors import Fenced
 from runplan.domain.run import events as e
 from runplan.domain.run.dispatch import Ending
 from runplan.domain.run.kinds import Role, RunStatus
-from runplan.domain.run.recorded import to_json
 from runplan.domain.run.rows import Command, RunRow
 from runplan.domain.run.rules.hosts import ANY
 from runplan.hosts.fleet.queue import JobQueue

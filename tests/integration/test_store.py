@@ -18,10 +18,10 @@ from msgspec.structs import replace
 from runplan.adapters.store.protocol import open_store, store_exists
 from runplan.adapters.store.sqlite import SqliteStore
 from runplan.adapters.store.tables import SCHEMA_VERSION
+from runplan.domain.decoding import to_json
 from runplan.domain.errors import RefusedEarly, Unreachable
 from runplan.domain.run import events as e
 from runplan.domain.run.kinds import PhaseStep, RunStatus
-from runplan.domain.run.recorded import to_json
 from runplan.domain.run.rows import RunRow
 from runplan.engine.report.summary import list_landed
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from runplan.app.views.journal import RunLog, describe_duration, describe_event
+from runplan.domain.decoding import to_json
 from runplan.domain.run import events as e
 from runplan.domain.run.dispatch import Ending
 from runplan.domain.run.kinds import GateAnswer, Role
-from runplan.domain.run.recorded import to_json
 from runplan.domain.run.rows import EventRow
 
 

@@ -11,8 +11,8 @@ from runplan.app.views.journal import read_steps
 from runplan.app.views.plans import read_plans
 from runplan.app.views.reports import read_report
 from runplan.app.views.status import PlanView
+from runplan.domain.decoding import to_json
 from runplan.domain.run.decide import decide
-from runplan.domain.run.recorded import to_json
 from runplan.domain.run.rows import Acquired
 from tests.support.histories import PLACE, History, describe_actions, describe_end, load_history
 from tests.support.repos import make_repo

@@ -10,9 +10,9 @@ from hypothesis import example, given, strategies as st
 from msgspec.structs import replace
 
 from runplan.adapters.store.sqlite import SqliteStore
+from runplan.domain.decoding import to_json
 from runplan.domain.run.events import RunStarted
 from runplan.domain.run.kinds import Mode
-from runplan.domain.run.recorded import to_json
 from runplan.domain.run.requests import RunRequest
 from runplan.domain.run.rows import Answer, FiringRow, ScheduleRow
 from runplan.domain.run.state import RunState

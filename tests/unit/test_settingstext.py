@@ -9,9 +9,10 @@ from msgspec.structs import replace
 from runplan.adapters.configuration.load import Layer
 from runplan.app.operations.upkeep import keys_text, settings_document, settings_text
 from runplan.app.views.inspection import RepositoryFacts
+from runplan.domain.decoding import to_json
 from runplan.domain.gitfacts import Identity
 from runplan.domain.run.events import RunStarted
-from runplan.domain.run.recorded import from_json, to_json
+from runplan.domain.run.recorded import from_json
 from runplan.domain.settings.schema import KEYS, USER_SECTIONS, NotifySettings
 from runplan.domain.settings.toolchain import Toolchain, detect
 from runplan.domain.text import toml_value

@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from runplan.adapters.store.outputs import Outputs
 from runplan.adapters.supervise.output import DispatchFiles, ShimRecord
 from runplan.app.views.transcript import Transcript, read_process, read_tail
+from runplan.domain.decoding import to_json
 from runplan.domain.run.dispatch import Ending
 from runplan.domain.run.events import DispatchEnded, DispatchStarted, Event
 from runplan.domain.run.kinds import Role, RunStatus
-from runplan.domain.run.recorded import to_json
 from runplan.domain.run.rows import EventRow, RunRow
 from runplan.interfaces.cli.show.journal import Transcripts
 from tests.support.samples import SAMPLES

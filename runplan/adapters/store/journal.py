@@ -7,10 +7,11 @@ from msgspec.structs import replace
 
 from runplan.adapters.clock import SystemClock
 from runplan.adapters.store.protocol import Store
+from runplan.domain.decoding import to_json
 from runplan.domain.run.decide import pause_reason
 from runplan.domain.run.events import Event, RunStarted
 from runplan.domain.run.projection import CurrentStep, project_run, start_of_current_step
-from runplan.domain.run.recorded import Recorded, may_wait, read_row, sanitize_event, to_json
+from runplan.domain.run.recorded import Recorded, may_wait, read_row, sanitize_event
 from runplan.domain.run.state import RunState, apply
 from runplan.domain.settings.schema import Settings
 from runplan.domain.times import iso

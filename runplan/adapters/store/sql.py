@@ -13,11 +13,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
-from msgspec import Struct, to_builtins
+from msgspec import Struct
 from msgspec.structs import asdict, astuple, replace
 
 from runplan.adapters.store import tables
-from runplan.domain.decoding import convert
+from runplan.domain.decoding import parse_json, to_json
 from runplan.domain.errors import Fenced
 from runplan.domain.run import rows as r
 from runplan.domain.run.kinds import FOR_ANSWER, Reason
@@ -200,7 +200,7 @@ class Store(ABC):
         for moment, kind, body in append.events:
             insert = "INSERT INTO events (run, plan, at, type, body) VALUES (?,?,?,?,?)"
             self.execute(insert, row.id, row.plan, moment, kind, body)
-        self.execute(*_upsert("runs", "id", id=row.id, row=json.dumps(to_builtins(row))))
+        self.execute(*_upsert("runs", "id", id=row.id, row=to_json(row)))
         if row.outcome is not None:
             self.execute("DELETE FROM claims WHERE run=?", row.id)
         if append.pauses:
@@ -230,7 +230,7 @@ class Store(ABC):
 
     def _select_runs(self, where: str, *values: object) -> list[r.RunRow]:
         rows = self.query(f"SELECT row FROM runs WHERE {where}", *values)
-        return [convert(json.loads(row), r.RunRow) for (row,) in rows]
+        return [parse_json(row, r.RunRow) for (row,) in rows]
 
     def list_runs(self, plan: str | None = None, *, limit: int = 50) -> list[r.RunRow]:
         """The newest runs first."""
@@ -405,13 +405,13 @@ class Store(ABC):
 
     def answer_command(self, seq: int, answer: r.Answer) -> None:
         """Record the answer once; it is kept for callers that ask late."""
-        text = json.dumps(to_builtins(answer))
+        text = to_json(answer)
         self._change("UPDATE commands SET answer=? WHERE seq=? AND answer IS NULL", text, seq)
 
     def get_answer(self, seq: int) -> r.Answer | None:
         """None while the command is queued."""
         answers = self.query("SELECT answer FROM commands WHERE seq=? AND answer IS NOT NULL", seq)
-        return convert(json.loads(answers[0][0]), r.Answer) if answers else None
+        return parse_json(answers[0][0], r.Answer) if answers else None
 
     # --- schedules and waits ---------------------------------------------------------------------------
 

@@ -15,7 +15,6 @@ from itertools import chain
 from pathlib import Path
 from zlib import crc32
 
-from msgspec import to_builtins
 from msgspec.structs import replace
 
 from runplan.adapters import processes
@@ -27,6 +26,7 @@ from runplan.adapters.processes import AGENT_MARK, Process
 from runplan.adapters.store.files import Anchor, file_lock, lock_descriptor, make_below, publish, read_file, read_text
 from runplan.adapters.store.outputs import StoredOutputs
 from runplan.adapters.supervise.output import DispatchFiles
+from runplan.domain.decoding import to_json
 from runplan.domain.errors import Unreachable
 from runplan.domain.names import run_of
 from runplan.domain.run.dispatch import OWN, TOLD, DispatchStanding, Ending, Launch, NeverStarted, Outcome, Running
@@ -156,7 +156,7 @@ class Dispatches:
         files = DispatchFiles(self.directory(launch.id))
         for name, content in launch.files:
             publish(files.directory / name, content.encode("utf-8", "surrogateescape"), sync=True)
-        request = json.dumps(to_builtins((str(files.directory), replace(launch, files=())))).encode()
+        request = to_json((str(files.directory), replace(launch, files=()))).encode()
         for _ in range(2):  # the spawner may have died
             lock = os.open(files.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:

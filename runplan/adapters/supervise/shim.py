@@ -12,7 +12,6 @@ import contextlib
 import ctypes
 import fcntl
 import gc
-import json
 import math
 import os
 import selectors
@@ -36,7 +35,7 @@ from runplan.adapters.sandbox.proxy import Proxy
 from runplan.adapters.store.files import make_below, read_file, remove_directory
 from runplan.adapters.supervise.output import MISREAD, CappedLog, DispatchFiles, EventCollector, ShimRecord, reader_of
 from runplan.domain.checks.secrets import secret_values
-from runplan.domain.decoding import convert
+from runplan.domain.decoding import parse_json
 from runplan.domain.errors import is_shortage, refused_by_system
 from runplan.domain.run.dispatch import LOGS, OWN, PROGRESS, SCRATCH, TEMPORARY, TOLD, Ending, Launch, Outcome, Usage
 
@@ -103,7 +102,7 @@ def _become_shim(descriptor: int) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
         with contextlib.suppress(OSError):  # the runner may have died
             runner.sendall(HEADER.pack(os.getpid()))
-        directory, launch = convert(json.loads(text), tuple[str, Launch])
+        directory, launch = parse_json(text, tuple[str, Launch])
         supervise(launch, DispatchFiles(Path(directory)), me=me)
         os.close(locks[0])  # before the end of the link, by which the runner knows that the dispatch has ended
 

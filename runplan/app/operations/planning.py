@@ -1,9 +1,8 @@
 """Plan and edit: from a goal to a proposed plan, and a person's own version of it."""
 
-import json
 from pathlib import Path, PurePath
 
-from msgspec import Struct, to_builtins
+from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.adapters.agents.invocation import require_agent
@@ -15,6 +14,7 @@ from runplan.app.operations.model import Accepted, Answer, Caller, Declined, Whe
 from runplan.app.operations.requests import EditRequest, PlanRequest
 from runplan.domain import names
 from runplan.domain.checks.planning import StepFacts, check_plan
+from runplan.domain.decoding import to_json
 from runplan.domain.errors import Busy, Exit, NotFound, RefusedEarly, UsageError
 from runplan.domain.plan.marks import PlanStatus
 from runplan.domain.plan.model import parse_plan
@@ -184,7 +184,7 @@ def _resolve_request(context: RepositoryContext, goal: Goal, request: PlanReques
         asks=request.ask,
         sources=tuple((name, _read_text(Path(context.cwd, name))) for name in request.sources),
         approval=settings.approval,
-        then=json.dumps(to_builtins(queued)) if queued is not None else "",
+        then=to_json(queued) if queued is not None else "",
     )
     started = runs.run_started(
         context, path, goal.title, Options(model=request.model, memory=not request.no_memory), issues=goal.issues

@@ -1,6 +1,5 @@
 """Turns a plan and options into a run request, after all checks, and has it executed: here, or by the daemon."""
 
-import json
 from collections.abc import Mapping
 from contextlib import closing
 from typing import Any
@@ -18,7 +17,7 @@ from runplan.adapters.sandbox.engines import is_used, require_sandbox
 from runplan.adapters.sandbox.home import HomeMounts
 from runplan.app.operations.model import Accepted, Answer, Caller, Declined
 from runplan.app.views.journal import follow_events
-from runplan.domain.decoding import convert
+from runplan.domain.decoding import parse_json
 from runplan.domain.errors import (
     Busy,
     Exit,
@@ -403,7 +402,7 @@ def start_next(caller: Caller, context: RepositoryContext, run: str) -> None:
     state = state_of(store, row) if row is not None else RunState()
     context = context.for_run(state.options) if state.started is not None else context
     if isinstance(state.attempt, PlanningAttempt) and state.attempt.queued:
-        request = convert(json.loads(state.attempt.chosen.planning.then), RunRequest)
+        request = parse_json(state.attempt.chosen.planning.then, RunRequest)
         submit_run(caller, context, replace(request, timing=None), request.timing)
 
 

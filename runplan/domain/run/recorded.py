@@ -1,13 +1,12 @@
 """Facts in the journal: their JSON, without terminal sequences, and which of them may wait."""
 
-import json
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
-from msgspec import Struct, to_builtins
+from msgspec import Struct
 from msgspec.structs import replace
 
-from runplan.domain.decoding import convert
+from runplan.domain.decoding import parse_json
 from runplan.domain.run import events as e, planning_events as _  # noqa: F401 - so that its events are known
 from runplan.domain.run.attempt_parts import SetupReused
 from runplan.domain.run.dispatch import Ending
@@ -33,14 +32,9 @@ class Recorded(Struct, Generic[E], frozen=True, kw_only=True):
     event: E
 
 
-def to_json(event: e.Event) -> str:
-    # json escapes the surrogates of file names that are not UTF-8; msgspec.json rejects them.
-    return json.dumps(to_builtins(event), separators=(",", ":"))
-
-
 def from_json(name: str, body: str) -> e.Event | None:
     kind = _TYPES.get(name)
-    return convert(json.loads(body), kind) if kind is not None else None
+    return parse_json(body, kind) if kind is not None else None
 
 
 def read_row(row: EventRow) -> Recorded[e.Event] | None:

@@ -12,7 +12,6 @@ signature, never by content: only a file with the signature in the plan is remov
 a free path. A file that cannot return is moved to `KEPT`, with a note for the user.
 """
 
-import json
 import os
 import shutil
 import stat
@@ -20,7 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 
-from msgspec import Struct, to_builtins
+from msgspec import Struct
 
 from runplan.adapters.clock import until
 from runplan.adapters.git.command import ANY, CALLS, STREAMED, Git, Ran, close_process, exchange, one_line
@@ -28,7 +27,7 @@ from runplan.adapters.git.objects import SUBMODULE
 from runplan.adapters.git.repository import Checkouts, TargetCheckout, remove_stale_lock
 from runplan.adapters.git.zones import Zones
 from runplan.adapters.store.files import is_directory, lock_descriptor, make_below, publish, read_file
-from runplan.domain.decoding import convert
+from runplan.domain.decoding import parse_json, to_json
 from runplan.domain.errors import GitFailed
 from runplan.domain.gitfacts import Change
 from runplan.engine.landing.lander import Landing, find_landing
@@ -133,8 +132,7 @@ class Box:
         """Store the plan durably: from here on a killed landing can be ended."""
         self.path.mkdir(exist_ok=True)
         self._mark.touch()
-        # The json of the standard library: msgspec refuses names that are not UTF-8.
-        publish(self._plan, json.dumps(to_builtins(plan)).encode(), sync=True)
+        publish(self._plan, to_json(plan).encode(), sync=True)
         directory = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             os.fsync(directory)
@@ -143,7 +141,7 @@ class Box:
 
     def read_plan(self) -> SwapPlan | None:
         content = read_file(self._plan)
-        return None if content is None else convert(json.loads(content), SwapPlan)
+        return None if content is None else parse_json(content, SwapPlan)
 
     def lock_index(self, checkout: TargetCheckout) -> None:
         """Take the checkout's index.lock, unless it is ours already."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -27,7 +26,7 @@ from runplan.adapters.store.location import FleetLocation, Location, normalize_u
 from runplan.adapters.store.outputs import Outputs
 from runplan.adapters.store.protocol import Store, open_store
 from runplan.domain import names
-from runplan.domain.decoding import convert, decode_json
+from runplan.domain.decoding import convert, decode_json, to_json
 from runplan.domain.errors import NotAPlan, NotFound, PlanUnreadable, SettingsError, Unreachable, UsageError
 from runplan.domain.names import PLAN_FILE, PLAN_PLACES, SPEC_FOLDERS, SUFFIXES
 from runplan.domain.plan.folders import join_files
@@ -380,8 +379,7 @@ def read_outline(
     if text is None:
         raise Unreachable(f"{path} cannot be read; see: git fsck")
     plan = parse_outline(text, path)
-    # Not msgspec.json: a text need not be valid Unicode, and json escapes it.
-    new.append((path, stamp, json.dumps(msgspec.to_builtins(plan))))
+    new.append((path, stamp, to_json(plan)))
     return plan
 
 

@@ -1,6 +1,5 @@
 """The steps of planning: the goal, the prompts and outputs of its agents, the proposal, and the run that follows."""
 
-import json
 import os
 from collections.abc import Iterator
 from functools import partial
@@ -17,7 +16,7 @@ from runplan.adapters.git.zones import Extra
 from runplan.adapters.store.protocol import Store
 from runplan.domain import names
 from runplan.domain.checks.planning import StepFacts, judge_output
-from runplan.domain.decoding import convert
+from runplan.domain.decoding import parse_json
 from runplan.domain.plan.marks import PlanStatus, Status
 from runplan.domain.plan.model import parse_plan
 from runplan.domain.plan.proposal import set_plan_status, slug_of_title, summarize, write_proposal
@@ -210,6 +209,6 @@ def queue_start(state: RunState, context: RunContext) -> Iterator[e.Event]:
     if before:  # before a crash
         yield from before
         return
-    request = replace(convert(json.loads(state.planning.chosen.planning.then), RunRequest), origin=context.run)
+    request = replace(parse_json(state.planning.chosen.planning.then, RunRequest), origin=context.run)
     command = Command(plan=context.plan, verb="start", arguments=to_builtins(request), by=BY_PERSON, at=context.iso())
     yield StartQueued(command=context.store.add_command(command))

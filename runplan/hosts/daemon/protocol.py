@@ -1,14 +1,12 @@
 """The messages between the daemon and its callers: one JSON object per line (docs/daemon.md)."""
 
-import json
 import socket
 import struct
 from typing import TypeAlias
 
-import msgspec
 from msgspec import Struct
 
-from runplan.domain.decoding import convert
+from runplan.domain.decoding import parse_json, to_json
 from runplan.domain.errors import Exit, UsageError
 from runplan.hosts.daemon.state import Known
 
@@ -74,20 +72,19 @@ class Reply(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def line_of(message: Request | Reply) -> bytes:
-    # Not msgspec.json: values of the environment and file names need not be UTF-8, and json escapes them.
-    return json.dumps(msgspec.to_builtins(message), separators=(",", ":")).encode("ascii") + b"\n"
+    return to_json(message).encode("ascii") + b"\n"
 
 
 def read_request(line: bytes) -> AnyRequest:
     try:
-        return convert(json.loads(line), AnyRequest)  # type: ignore[arg-type]
+        return parse_json(line, AnyRequest)  # type: ignore[arg-type]
     except (ValueError, RecursionError) as error:
         raise UsageError(f"invalid request: {error}") from error
 
 
 def read_reply(line: bytes) -> Reply:
     try:
-        return convert(json.loads(line), Reply)
+        return parse_json(line, Reply)
     except (ValueError, RecursionError):
         return Reply(error=f"the daemon sent an invalid answer: {line[:80]!r}", exit=Exit.UNREACHABLE)
 

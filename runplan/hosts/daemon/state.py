@@ -1,7 +1,6 @@
 """The state directory of the daemon: its lock, the record of its process, and the repositories it knows."""
 
 import contextlib
-import json
 import os
 import signal
 from collections.abc import Iterator, Mapping
@@ -14,7 +13,7 @@ from runplan.adapters import processes
 from runplan.adapters.configuration.places import own_directory, state_directory
 from runplan.adapters.store.files import file_lock, first_line, publish, read_file
 from runplan.adapters.store.location import FleetLocation
-from runplan.domain.decoding import convert, decode_json
+from runplan.domain.decoding import decode_json, parse_json, to_json
 from runplan.domain.errors import RefusedEarly, Unreachable
 from runplan.domain.names import digest_of
 
@@ -128,8 +127,7 @@ class Known(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def remember_repository(state: Path, repository: Known) -> None:
     """Add the repository, or update its checkout: one file per repository."""
-    # Not msgspec.json: a path need not be UTF-8, and json escapes it.
-    text = json.dumps(msgspec.to_builtins(repository)).encode("ascii")
+    text = to_json(repository).encode("ascii")
     try:
         publish(own_directory(state / REPOSITORIES) / f"{repository.key}.json", text, sync=True)
     except OSError as error:
@@ -141,5 +139,5 @@ def list_repositories(state: Path) -> list[Known]:
     repositories = []
     for file in sorted((state / REPOSITORIES).glob("*.json")):
         with contextlib.suppress(OSError, ValueError):
-            repositories.append(convert(json.loads(file.read_bytes()), Known))
+            repositories.append(parse_json(file.read_bytes(), Known))
     return repositories

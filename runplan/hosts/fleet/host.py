@@ -5,13 +5,11 @@ in the queue, now or at a time. So a wait occupies no host.
 """
 
 import contextlib
-import json
 import select
 from collections.abc import Sequence, Set
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from msgspec import to_builtins
 from msgspec.structs import asdict, replace
 
 from runplan.adapters.store.claims import name_owner
@@ -19,7 +17,7 @@ from runplan.adapters.store.location import FleetLocation
 from runplan.adapters.store.postgres import PostgresStore
 from runplan.adapters.supervise.dispatches import Dispatches
 from runplan.domain.checks.secrets import redact_text, secret_values
-from runplan.domain.decoding import convert
+from runplan.domain.decoding import parse_json, to_json
 from runplan.domain.errors import PlanUnreadable, RefusedEarly, RunplanError, Unreachable
 from runplan.domain.plan.marks import PhaseSettings
 from runplan.domain.run import events as e
@@ -234,8 +232,8 @@ class TargetRules(RunRules):
     def settle(self, asked: e.RunStarted, context: RepositoryContext) -> e.RunStarted:
         started = self.settings_of(replace(asked, settled=self.context_for(asked, context).tip()), context)
         # To show; those of this host may contain keys.
-        text = redact_text(json.dumps(to_builtins(started.settings)), secret_values(context.env))
-        return replace(started, settings=convert(json.loads(text), Settings))
+        text = redact_text(to_json(started.settings), secret_values(context.env))
+        return replace(started, settings=parse_json(text, Settings))
 
     def settings_of(self, started: e.RunStarted, context: RepositoryContext) -> e.RunStarted:
         return self.context_for(started, context).record_settings(started)
