@@ -23,6 +23,7 @@ from runplan.app.views.board import QueueView
 from runplan.app.views.changes import ChangeView, ProposalView
 from runplan.app.views.checks import CheckedPlan
 from runplan.app.views.journal import ExplainedStep
+from runplan.app.views.plans import NextView
 from runplan.app.views.status import PlanView
 from runplan.domain.fleet import FleetState
 from runplan.domain.gitfacts import Kept, Removed
@@ -33,7 +34,6 @@ from runplan.domain.text import toml_value
 from runplan.engine.report.inbox import Inbox
 from runplan.engine.report.lessons import Lesson
 from runplan.engine.report.summary import PhaseRecord, RepositoryNews
-from runplan.interfaces.cli.show.status import NextView
 from tests.support.documents import ROOT, read, rows
 from tests.support.samples import expected
 

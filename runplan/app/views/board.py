@@ -135,8 +135,7 @@ def read_queue_view(context: RepositoryContext, views: Sequence[PlanView], now: 
     known = {view.plan: view for view in views}
     plans = list(read_queue(context, context.store()))
     for place, plan in enumerate(plans):
-        actions = known[plan.plan].actions if plan.plan in known else ()
-        needed = tuple(action for action in actions if not action.is_usual)
+        needed = known[plan.plan].needed_actions if plan.plan in known else ()
         plans[place] = replace(plan, why=localized(plan.why, now=now), actions=needed)
     ready = [plan for plan in plans if not plan.why]
     count = sum(plan.phases for plan in ready)

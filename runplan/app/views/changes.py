@@ -316,6 +316,12 @@ def read_change(context: RepositoryContext, word: str, phase: str = "") -> Chang
     return view_change(context, find_change(context, plan, phase or None, run=id_))
 
 
+def view_newest_planning(context: RepositoryContext, plan: str) -> ProposalView | None:
+    """None where the run is not recorded yet, as while no host of a fleet has begun it."""
+    row = context.store().get_newest_run(plan)
+    return view_planning(context, row.id) if row is not None else None
+
+
 def view_planning(context: RepositoryContext, run: str) -> ProposalView:
     store = context.store()
     row = store.get_run(run)

@@ -6,12 +6,22 @@ from contextlib import closing, suppress
 from datetime import UTC, datetime
 from typing import TypeVar
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from runplan.adapters.configuration.places import socket_path, state_directory
 from runplan.adapters.store.protocol import open_store
 from runplan.app.operations.model import Caller
-from runplan.app.views.status import HostView, Look, PlanState, PlanView, ScheduleView, sort_plans, view_plan, view_work
+from runplan.app.views.status import (
+    HostView,
+    Look,
+    PlanState,
+    PlanView,
+    ScheduleView,
+    sort_plans,
+    view_plan,
+    view_schedule,
+    view_work,
+)
 from runplan.domain.decoding import decode_json
 from runplan.domain.errors import RefusedEarly, RunplanError
 from runplan.domain.names import QUEUE, WATCHES, describe_watch
@@ -176,6 +186,26 @@ def read_plans(
     run = context.store().get_run(word) if word else None
     plan = run.plan if run is not None else plan_or_watch(context, word) if word else ""
     return PlanReader(context, plan, now, warn=warn).read()
+
+
+class NextView(ScheduleView, frozen=True, kw_only=True):
+    """A schedule as `next --json` prints it."""
+
+    plan: str
+    passed_over: tuple[str, ...]  #: phases that it cannot work on, when none is left that it can
+
+
+def read_schedules(
+    context: RepositoryContext, now: datetime, *, warn: Callable[[str], None]
+) -> tuple[list[NextView], HostView | None]:
+    """The schedules of a repository, and what keeps them from firing."""
+    views = []
+    for row in context.store().list_schedules():
+        (plan,), _ = PlanReader(context, row.plan, now, warn=warn).read()
+        left = [] if plan.next else [phase for phase in plan.phases if not phase.blocked_by and phase.hindrance]
+        passed_over = tuple(f"phase {phase.id} {phase.hindrance}" for phase in left)
+        views.append(NextView(plan=row.plan, passed_over=passed_over, **asdict(view_schedule(row, now))))
+    return views, find_missing_host(context, views)
 
 
 def find_missing_host(context: RepositoryContext, views: Iterable[PlanView | ScheduleView]) -> HostView | None:

@@ -42,6 +42,12 @@ def open_known(known: Known, *, warn: Callable[[str], None]) -> Iterator[Reposit
         yield context
 
 
+def open_by_key(
+    env: Mapping[str, str], key: str, *, warn: Callable[[str], None] = lambda _: None
+) -> contextlib.AbstractContextManager[RepositoryContext]:
+    return open_known(find_known(env, key), warn=warn)
+
+
 def list_with_current(env: Mapping[str, str]) -> list[Known]:
     known = list_known(env)
     if any(repository.fleet for repository in known):

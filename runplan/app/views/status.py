@@ -167,6 +167,11 @@ class PlanView(Struct, frozen=True, kw_only=True):
         return [phase for phase in self.phases if phase.failed is not None]
 
     @property
+    def needed_actions(self) -> tuple[NextAction, ...]:
+        """Those that something calls for."""
+        return tuple(action for action in self.actions if not action.is_usual)
+
+    @property
     def can_start(self) -> bool:
         """Whether a start would begin work on it now."""
         return self.next is not None and not (self.is_active or self.queued)
@@ -278,7 +283,7 @@ def view_work(
         state = plan.state
         verdict, _, about = plan.words.partition(": ")
         words = f"{verdict}: {plan.plan}, {about}"
-        actions = [*(action for action in plan.actions if not action.is_usual), *actions]
+        actions = [*plan.needed_actions, *actions]
     begun = f"; begun: {', '.join(work.begun)}" if work.begun else ""
     return replace(view, answered=None, state=state, words=f"{words}{begun}", actions=tuple(actions))
 

@@ -15,7 +15,7 @@ from runplan.app.operations import planning, runs, start
 from runplan.app.operations.model import Accepted, Answer, Caller, Declined, Where
 from runplan.app.operations.requests import ApproveRequest, EditRequest, RejectRequest
 from runplan.app.operations.table import OPERATIONS
-from runplan.app.views.changes import list_pending, view_change, view_planning
+from runplan.app.views.changes import list_pending, view_change, view_newest_planning
 from runplan.app.views.journal import describe_end
 from runplan.domain.decoding import as_json
 from runplan.domain.errors import Exit, Interrupted, RunplanError, UsageError, error_with
@@ -149,9 +149,7 @@ def run_plan(args: argparse.Namespace) -> Exit:
     code = _conclude(caller, answer, wait=not args.no_wait, asks=not args.no_wait)
     if args.json and isinstance(answer, Accepted):
         with caller.open(lenient=True) as context:
-            row = context.store().get_newest_run(answer.plan)
-            assert row is not None
-            print(as_json(view_planning(context, row.id)))
+            print(as_json(view_newest_planning(context, answer.plan)))
     return code
 
 

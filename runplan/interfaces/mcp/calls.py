@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from runplan.app.operations.model import Accepted, Caller
 from runplan.app.operations.table import try_operation
 from runplan.app.views.board import read_queue_here
-from runplan.app.views.changes import ChangeView, ProposalView, read_change, view_planning
+from runplan.app.views.changes import ChangeView, ProposalView, read_change, view_newest_planning
 from runplan.app.views.checks import read_plan_file, view_plan_file
 from runplan.app.views.journal import follow_run
 from runplan.app.views.plans import read_plans
@@ -61,8 +61,8 @@ def _change(name: str, request: object, caller: Caller) -> Result:
     content: Content = {}
     if name == "plan" and isinstance(result.answer, Accepted):
         with caller.open(lenient=True) as context:
-            run = context.store().get_newest_run(result.answer.plan)
-            content = _view_change(view_planning(context, run.id), ReadArguments()) if run is not None else {}
+            view = view_newest_planning(context, result.answer.plan)
+            content = _view_change(view, ReadArguments()) if view is not None else {}
     is_waiting = result.code is Exit.WAITING
     is_answer = "tree" in TOOLS[name].required  # to a change that does not wait any more
     if result.code is not Exit.DONE and (is_answer or not is_waiting):

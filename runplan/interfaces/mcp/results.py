@@ -34,12 +34,11 @@ def make_result(content: Content, *, is_error: bool = False) -> Result:
 
 def list_plan(view: PlanView) -> Content:
     done = sum(phase.state is PhaseState.DONE for phase in view.phases)
-    needed = [action for action in view.actions if not action.is_usual]
     return {
         **{name: to_builtins(getattr(view, name)) for name in _PLAN_FIELDS},
         "done": f"{done} of {len(view.phases)} phases",
         "run": view.run and {name: getattr(view.run, name) for name in _RUN_FIELDS},
-        "user_can": [f"{action.label}: {action.command}" for action in needed],
+        "user_can": [f"{action.label}: {action.command}" for action in view.needed_actions],
     }
 
 

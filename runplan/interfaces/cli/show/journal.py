@@ -161,8 +161,8 @@ def run_explain(args: argparse.Namespace) -> None:
         text = plain(f"{moment:<13}  {event_words(step.event):<18}  {by}then: {localized(step.why, now=now)}")
         wrapped = style.wrap(text, " " * 35)
         print(style.paint(wrapped[: len(moment)], "dim") + wrapped[len(moment) :])
-    actions = [action for view in views if view.run and view.run.id == newest.id for action in view.actions]
-    following = describe_actions(action for action in actions if not action.is_usual and action.verb != "explain")
+    actions = [action for view in views if view.run and view.run.id == newest.id for action in view.needed_actions]
+    following = describe_actions(action for action in actions if action.verb != "explain")
     whole = command("runplan", "explain", newest.id, "--all")
     more = f"All {len(told)} steps: {whole}" if len(turns) < len(told) else ""
     print(end="".join(f"\n{style.wrap(plain(line), '  ')}\n" for line in (following, more) if line))

@@ -113,7 +113,7 @@ def print_queue(work: str, *, is_json: bool) -> None:
     for work_view in view.works:
         when = describe_schedule(work_view.schedule, now=now) if work_view.schedule is not None else ""
         lines.append(f"{work_view.plan}: {'; '.join(filter(None, [work_view.words, when]))}")
-        needed = describe_actions(action for action in work_view.actions if not action.is_usual)
+        needed = describe_actions(work_view.needed_actions)
         lines += [f"  {needed}"] if needed else []
     lines += [f"Forecast of what is ready: {view.forecast}"] if view.forecast else []
     lines += [view.host] if view.host else []

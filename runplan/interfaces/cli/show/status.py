@@ -5,20 +5,18 @@ import sys
 from datetime import UTC, datetime
 from typing import TypeAlias
 
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from runplan.app.operations.model import Caller
-from runplan.app.views.plans import PlanReader, find_missing_host, read_plans
+from runplan.app.views.plans import read_plans, read_schedules
 from runplan.app.views.status import (
     HostView,
     Level,
     PlanState,
     PlanView,
     RunView,
-    ScheduleView,
     count_plans,
     describe_schedule,
-    view_schedule,
 )
 from runplan.domain.decoding import as_json
 from runplan.domain.errors import RefusedEarly, RunplanError
@@ -126,7 +124,7 @@ class Page:
         about += self._run_lines(view)
         about += filter(None, [view.queued_sentence, view.refusal])
         about += [describe_schedule(view.schedule, now=self._now)] if view.schedule is not None else []
-        about += filter(None, [describe_actions(action for action in view.actions if not action.is_usual)])
+        about += filter(None, [describe_actions(view.needed_actions)])
         shown = [wrap(f"  {plain(line)}", "    ") for line in about]
         if view.run is not None and view.run.stuck is not None:
             verdict, colon, rest = shown[0].partition(":")
@@ -206,22 +204,10 @@ def _list_pulls(run: RunView) -> list[str]:
     return [f"Open: {pull}" for pull in run.pulls]
 
 
-class NextView(ScheduleView, frozen=True, kw_only=True):
-    plan: str
-    passed_over: tuple[str, ...]  #: phases that it cannot work on, when none is left that it can
-
-
 def run_next(args: argparse.Namespace) -> None:
     now = datetime.now(UTC)
     with Caller(warn=warn).open(lenient=True) as context:
-        schedules = {row.plan: view_schedule(row, now) for row in context.store().list_schedules()}
-        absent = find_missing_host(context, schedules.values())
-        views = []
-        for name, schedule in schedules.items():
-            (plan,), _ = PlanReader(context, name, now, warn=warn).read()
-            left = [] if plan.next else [phase for phase in plan.phases if not phase.blocked_by and phase.hindrance]
-            passed_over = tuple(f"phase {phase.id} {phase.hindrance}" for phase in left)
-            views.append(NextView(plan=name, passed_over=passed_over, **asdict(schedule)))
+        views, absent = read_schedules(context, now, warn=warn)
     if args.json:
         print(as_json(views))
         return

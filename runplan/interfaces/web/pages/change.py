@@ -13,7 +13,7 @@ from runplan.app.operations.answers import open_link
 from runplan.app.views.changes import ChangeView, ProposalView, find_change, list_questions, view_change
 from runplan.app.views.diffs import MOST_OPEN, choose_inline, cut_lines, parse_diff
 from runplan.app.views.plan_page import read_trial_file, require_plan
-from runplan.app.views.repositories import find_known, open_known
+from runplan.app.views.repositories import open_by_key
 from runplan.domain.checks.returns import find_image_type
 from runplan.domain.errors import Busy, NotFound, UsageError
 from runplan.interfaces.web.actions import Form, carry_out, read_form, show_outcome
@@ -30,7 +30,7 @@ def show_change(request: Request) -> Response:
     query = request.query_params
     repo, plan, phase = (query.get(name, "") for name in ("repo", "plan", "phase"))
     view = None
-    with open_known(find_known(site_of(request).env, repo), warn=lambda _: None) as context:
+    with open_by_key(site_of(request).env, repo) as context:
         require_plan(context, plan)
         questions = list_questions(context, plan)
         with contextlib.suppress(NotFound):  # answered meanwhile
@@ -58,7 +58,7 @@ def _render_change(
 def show_trial_file(request: Request) -> Response:
     """A file of a trial: an image, else as plain text; an agent wrote it."""
     repo, plan, dispatch, name = (request.query_params.get(key, "") for key in ("repo", "plan", "dispatch", "file"))
-    with open_known(find_known(site_of(request).env, repo), warn=lambda _: None) as context:
+    with open_by_key(site_of(request).env, repo) as context:
         content = read_trial_file(context, plan, dispatch, name)
     return Response(content, media_type=find_image_type(content) or "text/plain; charset=utf-8")
 
@@ -68,7 +68,7 @@ def show_file(request: Request) -> Response:
     """The lines of one file of a large diff; the script takes the element `lines` of it."""
     query = request.query_params
     repo, plan, phase, shown = (query.get(name, "") for name in ("repo", "plan", "phase", "tree"))
-    with open_known(find_known(site_of(request).env, repo), warn=lambda _: None) as context:
+    with open_by_key(site_of(request).env, repo) as context:
         view = view_change(context, find_change(context, plan, phase or None))
     if shown and shown != view.tree:
         raise Busy("the change was replaced since the page was loaded; load it again")

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from runplan.app.views.plan_page import Dispatch, EventLine, PlanPage, read_journal, read_log, read_plan_page
-from runplan.app.views.repositories import find_known, open_known
+from runplan.app.views.repositories import find_known, open_by_key, open_known
 from runplan.app.views.status import PhaseView
 from runplan.domain.standing.actions import EFFECTS
 from runplan.domain.text import cut_cells, elapsed, plain_line
@@ -97,7 +97,7 @@ def make_bars(dispatches: Sequence[Dispatch], titles: Mapping[str, str]) -> list
 def show_log(request: Request) -> Response:
     """The output of one step; the script takes the element `lines` of it."""
     repo, plan, id_ = (request.query_params.get(name, "") for name in ("repo", "plan", "dispatch"))
-    with open_known(find_known(site_of(request).env, repo), warn=lambda _: None) as context:
+    with open_by_key(site_of(request).env, repo) as context:
         dispatch, lines = read_log(context, plan, id_, now=datetime.now(UTC))
     return render(request, "log.html", dispatch=dispatch, lines=lines)
 
@@ -105,7 +105,7 @@ def show_log(request: Request) -> Response:
 @route(ROUTES, "/journal")
 def show_journal(request: Request) -> Response:
     repo, plan, run, page = (request.query_params.get(name, "") for name in ("repo", "plan", "run", "page"))
-    with open_known(find_known(site_of(request).env, repo), warn=lambda _: None) as context:
+    with open_by_key(site_of(request).env, repo) as context:
         journal = read_journal(context, plan, run, now=datetime.now(UTC))
     number = read_page(page, len(journal.lines))
     groups = group_lines(journal.lines[number * MOST_EVENTS :][:MOST_EVENTS])
