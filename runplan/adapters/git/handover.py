@@ -325,17 +325,14 @@ class AgentZone(Worktree):
                 received = self._accept(header, self._index(script, deadline), before)
                 said = script.said() if dict(header).get("add") != "0" else ""
             if how == "all" and received.left and not said and not self._workspace.filters:
-                self._keep_index(fresh / "index", received)
+                # No process of the agent lives, so the next fill changes only what differs.
+                (fresh / "index").replace(self._seen / "index")
+                publish(self._seen / "commit", f"{received.head}\n".encode(), sync=False)
+                self._zones.known_files[self.path] = received.left
             self._share_lfs(received, before, fresh)
             return replace(received, new=new, said=said)
         finally:
             remove_directory(fresh)
-
-    def _keep_index(self, index: Path, received: Received) -> None:
-        """Keep the index of the files: no process of the agent lives, so the next fill changes only what differs."""
-        index.replace(self._seen / "index")
-        publish(self._seen / "commit", f"{received.head}\n".encode(), sync=False)
-        self._zones.known_files[self.path] = received.left
 
     def _read_header(self, script: SandboxScript, deadline: float) -> list[tuple[str, str]]:
         first = script.read_exactly(HEADER, deadline)

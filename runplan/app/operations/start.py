@@ -1,6 +1,6 @@
 """Start a plan, an issue or the ready plans of the queue, preview it, watch issues; retry a run, undo a phase."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import closing
 
 from msgspec.structs import replace
@@ -119,7 +119,11 @@ def start_run(
     context = ready.context
     if asked.auto and (signed := _list_sign_offs(ready)):
         waits = f"{'phase' if len(signed) == 1 else 'phases'} {', '.join(phase.id for phase in signed)}"
-        caller.say(f"{waits} will wait for your sign-off{_describe_others(ready, signed)}")
+        others = [phase for phase in ready.plan.phases if phase.id in ready.phases and phase not in signed]
+        stuck = "; no other phase goes on meanwhile: `Touches:` overlap or are missing" if others else ""
+        if any(not any(paths_overlap(phase.touches, waiting.touches) for waiting in signed) for phase in others):
+            stuck = "; independent phases go on meanwhile"
+        caller.say(f"{waits} will wait for your sign-off{stuck}")
     if asked.every and asked.phase:
         caller.say(f"phase {asked.phase} is not chosen: a schedule works on the next phase each time")
     request = replace(ready.request, again=again)
@@ -131,14 +135,6 @@ def start_run(
 
 def _list_sign_offs(ready: runs.Ready) -> list[Phase]:
     return [phase for phase in ready.plan.phases if phase.id in ready.phases and phase.sign_off]
-
-
-def _describe_others(ready: runs.Ready, signed: Sequence[Phase]) -> str:
-    """What the phases do that are not among those that wait for a sign-off."""
-    others = [phase for phase in ready.plan.phases if phase.id in ready.phases and phase not in signed]
-    if any(not any(paths_overlap(phase.touches, waiting.touches) for waiting in signed) for phase in others):
-        return "; independent phases go on meanwhile"
-    return "; no other phase goes on meanwhile: `Touches:` overlap or are missing" if others else ""
 
 
 def preview_start(caller: Caller, request: StartRequest) -> str:

@@ -29,6 +29,7 @@ from runplan.hosts.daemon.protocol import Hello
 from runplan.hosts.daemon.state import Known
 
 DAEMON_S = 2.0  #: for the answer of the daemon
+LOW = 20  #: a smaller part of a disk that is free is low
 
 
 class PlanFile(Struct, frozen=True, kw_only=True):
@@ -186,15 +187,16 @@ def examine_repository(known: Known, env: Mapping[str, str]) -> Examination:
     return Examination(checks=checks, made=iso(began), took_s=took_s, error=problem)
 
 
-def list_disks(env: Mapping[str, str], known: Sequence[Known]) -> list[tuple[str, int, int]]:
-    """Path, free and total bytes of the file systems of the journals and of the state directory, each once."""
-    disks: dict[tuple[int, int], tuple[str, int, int]] = {}
+def list_disks(env: Mapping[str, str], known: Sequence[Known]) -> list[tuple[str, int, int, bool]]:
+    """Path, free and total bytes of the file systems of journals and state, each once, and whether space is low."""
+    disks: dict[tuple[int, int], tuple[str, int, int, bool]] = {}
     for path in (state_directory(env), *(Path(repository.common) for repository in known)):
         try:
             usage = shutil.disk_usage(path)
         except OSError:  # unplugged, or not made yet
             continue
-        disks.setdefault((path.stat().st_dev, usage.total), (str(path), usage.free, usage.total))
+        disk = (str(path), usage.free, usage.total, usage.free < usage.total / LOW)
+        disks.setdefault((path.stat().st_dev, usage.total), disk)
     return list(disks.values())
 
 
