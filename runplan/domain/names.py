@@ -67,7 +67,7 @@ def _folder_name(path: PurePosixPath) -> str:
 
 
 def is_within(paths: Iterable[str], path: str) -> bool:
-    return any(path == own or path.startswith(f"{own}/") for own in paths)
+    return any(path == folder or path.startswith(f"{folder}/") for folder in paths)
 
 
 def context_files(plan: str) -> tuple[str, ...]:
@@ -101,10 +101,10 @@ def require_plain(path: str) -> None:
 
 def describe_watch(name: str) -> str:
     """What a watch, or a work on the queue, takes."""
-    kind, _, what = name.partition(":")
+    kind, _, taken = name.partition(":")
     if f"{kind}:" == WATCH:
-        return f"Issues with the label {what}"
-    return f"{'All' if what == 'all' else what} ready plan{'' if what == '1' else 's'} of the queue"
+        return f"Issues with the label {taken}"
+    return f"{'All' if taken == 'all' else taken} ready plan{'' if taken == '1' else 's'} of the queue"
 
 
 def plan_key(path: str, others: Iterable[str]) -> str:

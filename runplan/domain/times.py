@@ -43,7 +43,7 @@ def closed_between(hours: str, now: datetime, zone_name: str) -> tuple[datetime,
     is_late, is_early = local.time() >= begin, local.time() < end
     if (is_late and is_early) if begin < end else (is_late or is_early):
         return None
-    closing, opening = (local.replace(hour=at.hour, minute=at.minute, second=0, microsecond=0) for at in (end, begin))
+    closing, opening = (local.replace(hour=t.hour, minute=t.minute, second=0, microsecond=0) for t in (end, begin))
     closing -= timedelta(days=is_early)
     opening += timedelta(days=is_late)
     return closing.astimezone(UTC), opening.astimezone(UTC)

@@ -123,8 +123,8 @@ def _examine_change(change: FileChange, permit: Permit) -> Iterator[Tampering]:
     meant = [pattern for pattern in permit.touches if literal(pattern) == path or folders[pattern] == top]
     is_built = path == permit.built
     if (covers(CI, path) or is_built) and not (permit.names(path) or permit.allowed(path) or covers(meant, path)):
-        what = "the file of agents.container.build" if is_built else "a file of the CI or a hook"
-        detail = f"{what} was changed, and the phase does not name it"
+        subject = "the file of agents.container.build" if is_built else "a file of the CI or a hook"
+        detail = f"{subject} was changed, and the phase does not name it"
         yield Tampering(TamperKind.CHANGED_CI, path, detail)
     if covers((*PROMPTS, *permit.instructions), path) and not permit.allowed(path):
         yield Tampering(TamperKind.INSTRUCTIONS, path, "instructions of agents were changed")

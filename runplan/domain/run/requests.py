@@ -63,9 +63,9 @@ def read_comments(text: str, files: Collection[str], known: Iterable[str], *, by
     first = 1 + max((int(id_[1:]) for id_ in known if re.fullmatch(r"R[0-9]{1,9}", id_)), default=0)
     is_open = False
     for line in text.splitlines():
-        place, found, words = line.strip().partition(": ")
+        place, colon, words = line.strip().partition(": ")
         path, _, number = place.rpartition(":")
-        if found and path in files and number.isascii() and number.isdecimal() and len(number) < 9:
+        if colon and path in files and number.isascii() and number.isdecimal() and len(number) < 9:
             id_ = f"R{first + len(comments)}"
             comments.append(ReviewItem(thread="", words=words.strip(), author=by, path=path, line=int(number), id=id_))
             is_open = True

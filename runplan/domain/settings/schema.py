@@ -222,8 +222,8 @@ class AgentsSettings(Struct, frozen=True, kw_only=True):
     @property
     def sandboxes(self) -> dict[str, str]:
         """The sandbox by each setting that names one."""
-        own = {f"agents.{table.name}.sandbox": table.sandbox for table in self.used if table.sandbox}
-        return {"agents.sandbox": self.sandbox} | own
+        by_agent = {f"agents.{table.name}.sandbox": table.sandbox for table in self.used if table.sandbox}
+        return {"agents.sandbox": self.sandbox} | by_agent
 
     @property
     def has_containers(self) -> bool:
@@ -466,13 +466,13 @@ class Settings(Struct, frozen=True, kw_only=True):
         return (*alone, *([together] if together else []))
 
 
-def set_for_phase(settings: Settings, own: PhaseSettings, *, is_last: bool) -> Settings:
+def set_for_phase(settings: Settings, chosen: PhaseSettings, *, is_last: bool) -> Settings:
     """The settings with those of a phase; the end of a plan is proven by all tests."""
     agents = settings.agents
-    judges = (own.verifier,) if own.verifier else agents.verifiers
-    agents = replace(agents, implementer=own.agent or agents.implementer, verifiers=judges)
-    narrows = own.tests and settings.tests.command and not is_last
-    tests = replace(settings.tests, command=own.tests, summary="", rerun="") if narrows else settings.tests
+    judges = (chosen.verifier,) if chosen.verifier else agents.verifiers
+    agents = replace(agents, implementer=chosen.agent or agents.implementer, verifiers=judges)
+    narrows = chosen.tests and settings.tests.command and not is_last
+    tests = replace(settings.tests, command=chosen.tests, summary="", rerun="") if narrows else settings.tests
     return replace(settings, agents=agents, tests=tests)
 
 

@@ -174,7 +174,7 @@ def find_interfaces(files: Iterable[str]) -> tuple[str, ...]:
         top = folder.partition("/")[0]
         if top and top not in (*FOLDERS, *_NO_INTERFACE) and not top.startswith("."):
             folders.setdefault(top, []).append(folder)
-    return tuple(f"{posixpath.commonpath(found)}/**" for _, found in sorted(folders.items()))
+    return tuple(f"{posixpath.commonpath(below)}/**" for _, below in sorted(folders.items()))
 
 
 def manifests(files: Sequence[str]) -> list[str]:

@@ -88,7 +88,8 @@ def _account(login: str) -> str:
 def list_comments(due: DueMessages, *, with_strangers: bool, group: str = "") -> tuple[ReviewItem, ...]:
     """The requests as items, oldest first; with those of strangers, marked as such; then what else was said."""
     asked = sorted((*due.requests, *(due.strangers if with_strangers else ())), key=lambda message: message.changed)
-    shown = [*((f"R{number}", message) for number, message in enumerate(asked, 1)), *(("", one) for one in due.context)]
+    shown = [(f"R{number}", message) for number, message in enumerate(asked, 1)]
+    shown += [("", message) for message in due.context]
     items = []
     for id_, message in shown:
         path, _, line = message.place.rpartition(":")
@@ -164,11 +165,11 @@ def _say(head: str, words: str) -> str:
 
 def find_answered(messages: Sequence[PullMessage], login: str) -> set[str]:
     """The ids of the messages that this account has answered on the forge, and of earlier ones in the same thread."""
-    own = [message.text for message in messages if _account(message.author) == _account(login)]
+    texts = [message.text for message in messages if _account(message.author) == _account(login)]
     answered = {
         message.thread or message.id: place
         for place, message in enumerate(messages)
-        if any(has_marker(text, _marker(message)) for text in own)
+        if any(has_marker(text, _marker(message)) for text in texts)
     }
     rows = enumerate(messages)
     return {message.id for place, message in rows if place <= answered.get(message.thread or message.id, -1)}

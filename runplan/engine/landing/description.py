@@ -101,8 +101,8 @@ def describe_change(plan: PlanProgress) -> list[str]:
     """Two sentences on the change, why, how to review it, and what is uncertain."""
     sentences = [re.split(r"(?<=[.!?])\s", summary) for summary in plan.changes]
     shown = sentences[0][:2] if len(sentences) == 1 else [first for first, *_ in sentences[-2:]]
-    what = " ".join(sentence if sentence[-1:] in ".!?" else f"{sentence}." for sentence in shown)
-    lines = [f"**What changed:** {_quiet(what)}", ""] if what else []
+    change = " ".join(sentence if sentence[-1:] in ".!?" else f"{sentence}." for sentence in shown)
+    lines = [f"**What changed:** {_quiet(change)}", ""] if change else []
     lines += [f"**Why:** {_quiet(plan.goal)}", ""] if plan.goal else []
     evidence = "phase by phase; each has its own commits, and the evidence" if len(plan.phases) > 1 else "the evidence"
     lines += [REVIEWING.format(evidence), ""]

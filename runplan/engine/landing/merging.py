@@ -46,8 +46,8 @@ def next_step(
     failed = [check.name for check in checks if check.state is CheckState.FAILED]
     shared = [check for check in failed if check in target.names]
     elsewhere = f"{', '.join(shared)} failed on {pull.base} too" if shared else ""
-    if own := [check for check in failed if check not in target.names]:
-        why = f"checks of {name} failed: {', '.join(own)}"
+    if of_pull := [check for check in failed if check not in target.names]:
+        why = f"checks of {name} failed: {', '.join(of_pull)}"
         why += f"; {elsewhere}, and is not to be fixed here" if shared else ""
         if progress.repairs < progress.max_repairs:
             return NeedsRepair(title=f"Fix {name}", complaint=why)

@@ -40,9 +40,9 @@ def open_lander(
     def open_group(group: str) -> PullRequestLander:
         remote = _open_remote(here, run, names.pull_branch(run.branch_prefix, plan.slug, group), env, forge)
         seen = plan.seen.groups.setdefault(group, Sighting()) if group else plan.seen
-        own = replace(plan, seen=seen, issues=() if group else plan.issues)  # the last one closes them
+        place = replace(plan, seen=seen, issues=() if group else plan.issues)  # the last one closes them
         return PullRequestLander(
-            here.git, remote, target=target, tool=tool, plan=own, settings=how, forge=forge, group=group, stack=stack
+            here.git, remote, target=target, tool=tool, plan=place, settings=how, forge=forge, group=group, stack=stack
         )
 
     stack = Stack[PullRequestLander](open_group) if how.stack else None

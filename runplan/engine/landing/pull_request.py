@@ -361,9 +361,9 @@ class PullRequestLander(RemoteLander):
             return ()
         try:
             pull = self.find_pull()
-            own = self.stack.numbers() if self.stack else {pull.number} if pull else set[int]()
+            numbers = self.stack.numbers() if self.stack else {pull.number} if pull else set[int]()
             files = self.forge().list_open_files(self.target.branch)
-            conflicts = m.open_conflicts(files, touches, ours=own)
+            conflicts = m.open_conflicts(files, touches, ours=numbers)
         except Unreachable as error:
             return (f"other open pull requests were not compared: {error}",)
         name = f"{pull.noun} {pull.sign}" if pull else "pull request #"

@@ -164,8 +164,8 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
             make_below(self.common_dir, self.state)
             publish(file, newest.encode(), sync=False)
         except Unreachable as error:
-            at = f" at {iso(datetime.fromtimestamp(file.stat().st_mtime, UTC))}" if file.exists() else ""
-            warn(f"{error}; plans are shown as of the last fetch{at}")
+            moment = f" at {iso(datetime.fromtimestamp(file.stat().st_mtime, UTC))}" if file.exists() else ""
+            warn(f"{error}; plans are shown as of the last fetch{moment}")
 
     def store(self) -> Store:
         if self.fleet is not None and not self.readers:

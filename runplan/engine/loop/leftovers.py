@@ -74,12 +74,12 @@ def remove_built_images(context: RepositoryContext, *, newest: int, dry_run: boo
         return
     engine = find_engine(context.settings.agents.container, context.env)
     for name in list_built_images(engine, str(context.common_dir), context.env)[newest:]:
-        what = f"the image {name}"
+        image = f"the image {name}"
         if context.store().list_unfinished_runs():
-            yield Kept(what=what, why="a run has not ended")
+            yield Kept(what=image, why="a run has not ended")
             continue
         code, _, error = (0, "", "") if dry_run else engine.run("rmi", name, env=context.env)
-        yield Kept(what=what, why=one_line(error)) if code else Removed(what=what)
+        yield Kept(what=image, why=one_line(error)) if code else Removed(what=image)
 
 
 def _collect_pushed(context: RepositoryContext, tool: Path, *, dry_run: bool) -> Iterator[Removed | Kept]:
@@ -91,12 +91,12 @@ def _collect_pushed(context: RepositoryContext, tool: Path, *, dry_run: bool) ->
     leases = {names.wip_ref(fact.event.branch): fact for fact in store.list_facts(e.Leased)}
     for ref, oid in remote.list_refs(f"{names.WIP}*").items():
         lease = leases.get(ref)
-        what = f"{ref} on {remote.name}"
+        place = f"{ref} on {remote.name}"
         if lease is None or landed.get((lease.run, lease.event.phase), 0) < lease.seq:
-            yield Kept(what=what, why="its phase has not landed")
+            yield Kept(what=place, why="its phase has not landed")
         elif lease.run not in unfinished:
             answer = remote.push("", old=oid, source=tool, ref=ref) if not dry_run else Taken()
-            yield Removed(what=what) if isinstance(answer, Taken) else Kept(what=what, why=answer.said)
+            yield Removed(what=place) if isinstance(answer, Taken) else Kept(what=place, why=answer.said)
 
 
 def remove_dropped_logs(context: RepositoryContext, store: Store) -> None:

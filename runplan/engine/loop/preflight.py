@@ -138,9 +138,12 @@ def phases_to_work(plan: Plan, text: bytes, *, tip: str, options: Options, resum
 
 def require_open(context: RepositoryContext, plan: Plan, tip: str) -> None:
     """Refuse a plan if its own document about progress marks a phase done that would be worked."""
-    own = (names.slug(plan.path), "progress-and-next-steps")  # another one may count other phases
-    documents = (remark.document.lstrip("/") for remark in plan.remarks if remark.document)
-    named = [path for path in documents if names.slug(path).startswith(own[0]) or names.slug(path).endswith(own[1])]
+    own_slug = names.slug(plan.path)  # a document of another plan may count other phases
+    documents = [remark.document.lstrip("/") for remark in plan.remarks if remark.document]
+    slugs = {path: names.slug(path) for path in documents}
+    named = [
+        path for path, slug in slugs.items() if slug.startswith(own_slug) or slug.endswith("progress-and-next-steps")
+    ]
     paths = (posixpath.normpath(f"{folder}/{name}") for name in named for folder in (posixpath.dirname(plan.path), "."))
     for path in (path for path in paths if not path.startswith("../")):
         done = list_done(context.git.blob(tip, path) or b"", path=path)
@@ -207,27 +210,27 @@ def with_agents_of(context: RepositoryContext, wanted: Iterable[PhaseSettings]) 
     """The context that knows the agents of phases, too; names that are unknown are told elsewhere."""
     agents = context.settings.agents
     others: dict[AgentTable, None] = {}
-    for own in wanted:
+    for settings in wanted:
         with contextlib.suppress(RefusedEarly):
-            others |= dict.fromkeys(list_wanted_agents(agents, own))
+            others |= dict.fromkeys(list_wanted_agents(agents, settings))
     agents = replace(agents, others=tuple(others))
     return replace(context, settings=replace(context.settings, agents=agents))
 
 
-def list_wanted_agents(agents: AgentsSettings, own: PhaseSettings) -> list[AgentTable]:
+def list_wanted_agents(agents: AgentsSettings, chosen: PhaseSettings) -> list[AgentTable]:
     """The agents that the lines of a phase, or the options of a start, want besides those of the settings."""
     known = invocation.list_known(agents)
-    for name in filter(None, (own.agent, own.verifier)):
+    for name in filter(None, (chosen.agent, chosen.verifier)):
         if name not in known:
             raise RefusedEarly(f"there is no agent {name}; there are: {', '.join(known)}")
-    name = own.agent or agents.implementer
+    name = chosen.agent or agents.implementer
     table = agents.agent(name)
     agent = agent_of(table.kind)
-    if own.effort and agent.program and not agent.effort_arguments:
+    if chosen.effort and agent.program and not agent.effort_arguments:
         raise RefusedEarly(f"{name} has no setting for effort; leave it out, or name another agent")
-    changed = replace(table, model=own.model or table.model, effort=own.effort or table.effort)
-    wanted = [changed] if own.agent or changed != table else []
-    return [*wanted, *([agents.agent(own.verifier)] if own.verifier else [])]
+    changed = replace(table, model=chosen.model or table.model, effort=chosen.effort or table.effort)
+    wanted = [changed] if chosen.agent or changed != table else []
+    return [*wanted, *([agents.agent(chosen.verifier)] if chosen.verifier else [])]
 
 
 def require_clear(plan: Plan) -> None:

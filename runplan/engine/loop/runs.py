@@ -81,12 +81,12 @@ def examine_subplan(
     if not path or decide(state).waiting is not WaitKind.SUBPLAN or state.pause is not None:
         return None
     store = active.context.store
-    own_runs = [fact.run for fact in store.list_facts(e.RunStarted, plan=path) if fact.event.parent == active.id]
-    own = store.get_run(own_runs[-1]) if own_runs else None
-    if state.stop and own is not None and own.is_active:
+    child_runs = [fact.run for fact in store.list_facts(e.RunStarted, plan=path) if fact.event.parent == active.id]
+    child = store.get_run(child_runs[-1]) if child_runs else None
+    if state.stop and child is not None and child.is_active:
         return e.StopRequested(by=state.stop)
     if state.stop:  # a run that the parent did not begin continues
-        return e.SubplanEnded(complete=False, run=own.id if own else "", detail=f"{path} was stopped")
+        return e.SubplanEnded(complete=False, run=child.id if child else "", detail=f"{path} was stopped")
     if path in owned:
         return None
     lander = active.context.lander  # a pull request has a branch of its own before the target
@@ -100,19 +100,19 @@ def examine_subplan(
         nesting = describe_nesting(read, (*state.options.parents, active.context.plan, path))
     except PlanUnreadable as error:
         return e.WorkRefused(reason=Reason.BLOCKED, detail=str(error))
-    is_over = own is None or not own.is_active  # else the run was interrupted, and is resumed
+    is_over = child is None or not child.is_active  # else the run was interrupted, and is resumed
     if plan.complete and is_over:
-        return e.SubplanEnded(complete=True, run=own.id if own else "")
+        return e.SubplanEnded(complete=True, run=child.id if child else "")
     if nesting and is_over:
         return e.WorkRefused(reason=Reason.BLOCKED, detail=nesting)
-    if own is not None and is_over:
-        ended = state_of(store, own)
+    if child is not None and is_over:
+        ended = state_of(store, child)
         failed = failure(ended)
         where = f"phase {failed.phase}, " if failed is not None and failed.phase else ""
         why = f": {ended.ended.detail}" if ended.ended is not None and ended.ended.detail else ""
         see = command("runplan", "report", path)
-        detail = f"{path} is not complete ({where}{own.reason or own.outcome}){why}; see: {see}"
-        return e.SubplanEnded(complete=False, run=own.id, detail=detail)
+        detail = f"{path} is not complete ({where}{child.reason or child.outcome}){why}; see: {see}"
+        return e.SubplanEnded(complete=False, run=child.id, detail=detail)
     above = (*state.options.parents, state.options.plan)
     asked = replace(state.options, review=(), remarks=(), command=0, watch="", parent=active.id, parents=above)
     asked = replace(asked, plan=plan.path, title=plan.title, slug=slug_of(here, path), issues=plan.issues)

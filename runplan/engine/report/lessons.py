@@ -45,12 +45,12 @@ def collect_lessons(records: Iterable[Recorded[e.Event]], *, forgotten: Collecti
     """The lessons, those that were learned most often first, then the newest."""
     lessons: dict[str, Lesson] = {}
 
-    def learn(source: str, text: str, at: str) -> None:
+    def learn(source: str, text: str, time: str) -> None:
         text = bounded(" ".join(text.split()), LONGEST)
         id_ = digest_of(text.casefold().rstrip(".").encode("utf-8", "surrogateescape"))[:8]
         if text and id_ not in forgotten:
             known = lessons.pop(id_, None)
-            lessons[id_] = Lesson(id=id_, text=text, source=source, count=known.count + 1 if known else 1, last=at)
+            lessons[id_] = Lesson(id=id_, text=text, source=source, count=known.count + 1 if known else 1, last=time)
 
     said: dict[tuple[str, str], tuple[str, ...]] = {}  # by run and lane: lessons of work that has not landed yet
     plans: dict[str, str] = {}  # by run

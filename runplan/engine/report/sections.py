@@ -194,8 +194,8 @@ def _list_verification(phase: WorkAttempt, commands: Mapping[str, str]) -> Itera
     gates = [gate for gate in phase.proof.gates if gate.answer is not GateAnswer.SKIPPED]
     if not phase.proof.baselines and not gates:
         yield NO_TESTS
-    if own := [f"{name} {code_span(value)}" for name, value in asdict(phase.chosen.own).items() if value]:
-        yield f"Set by the phase: {', '.join(own)}"
+    if settings := [f"{name} {code_span(value)}" for name, value in asdict(phase.chosen.own).items() if value]:
+        yield f"Set by the phase: {', '.join(settings)}"
     if phase.setup.notes:
         yield f"Set-up ran {counted(len(phase.setup.notes), 'time')}: {'; '.join(phase.setup.notes)}"
     elif phase.setup.tree or phase.setup.agents:

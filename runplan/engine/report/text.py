@@ -134,8 +134,8 @@ def update_index(old: str | None, landed: PlanRow, *, today: date, waiting: Iter
     open_ = []
     for plan, phase, kind in sorted(waiting):
         words = ("inbox",) if kind == WaitKind.QUESTION else ("diff", plan, *([phase] if phase else []))
-        what = f"phase {escape_inline(phase)}" if phase else "the proposed plan"
-        open_.append(f"- {code_span(plan)}, {what}, {kind}: {code_span(command('runplan', *words))}")
+        subject = f"phase {escape_inline(phase)}" if phase else "the proposed plan"
+        open_.append(f"- {code_span(plan)}, {subject}, {kind}: {code_span(command('runplan', *words))}")
     waits = ["## Waits for a person", "\n".join(open_)] if open_ else []
     blocks = [BEGIN, *waits, "## Plans", "\n".join(table), END]
     return before + gap_after(before) + "\n\n".join(blocks) + (after or "\n")

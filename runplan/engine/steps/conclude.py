@@ -230,10 +230,10 @@ def merge_target(state: RunState, context: RunContext) -> Iterator[e.Event]:
     assert isinstance(phase.chosen, e.MergeChosen)
     tip = phase.chosen.tip
     tree, conflicts = context.candidates.merge(tip, phase.chosen.merge, since=phase.chosen.since)
-    if own := [path for path in conflicts if phase.chosen.since and path in context.bookkeeping]:
+    if bookkeeping := [path for path in conflicts if phase.chosen.since and path in context.bookkeeping]:
         # In a stack the branch above has the same rows, and more.
-        tree = context.candidates.tree_with(tree, {path: context.candidates.entry(tip, path) for path in own})
-        conflicts = tuple(path for path in conflicts if path not in own)
+        tree = context.candidates.tree_with(tree, {path: context.candidates.entry(tip, path) for path in bookkeeping})
+        conflicts = tuple(path for path in conflicts if path not in bookkeeping)
     made = context.candidates.commit(tree, onto=tip, message=f"{phase.chosen.title}\n", by=context.signature())
     if not conflicts:
         yield e.WorkTaken(head=made, tree=tree, commits=1, files=())
@@ -310,14 +310,14 @@ def _describe_failure(over: e.RunEnded, state: RunState, context: RunContext) ->
 
 def _mark_issues(state: RunState, context: RunContext, text: str, *, is_claimed: bool) -> tuple[str, ...]:
     claim = state.options.kept.issues.claim if is_claimed or state.claimed else ""
-    own = repository_id(context.workspace.common_dir)
-    marker = f"runplan-claim {own} {context.plan}" if claim else result_marker(context.plan)
+    repository = repository_id(context.workspace.common_dir)
+    marker = f"runplan-claim {repository} {context.plan}" if claim else result_marker(context.plan)
     notes = list[str]()
     for number in state.options.issues:
         try:
             forge = open_forge(context.workspace.user, context.settings.run, context.env)
             if is_claimed:
-                others = foreign_claims(forge, number, own, now=context.clock.now())
+                others = foreign_claims(forge, number, repository, now=context.clock.now())
                 say = "issue #{} is claimed by another repository, for {}; both work on it".format
                 notes += [say(number, plan) for plan in others]
             if claim == "assignee":
@@ -328,14 +328,14 @@ def _mark_issues(state: RunState, context: RunContext, text: str, *, is_claimed:
         except (Unreachable, RefusedEarly) as error:
             if is_claimed and isinstance(error, RateLimited):
                 raise
-            what = "claim" if claim else "comment"
-            notes.append(f"the {what} of issue #{number} is not up to date on the forge: {error}")
+            kind = "claim" if claim else "comment"
+            notes.append(f"the {kind} of issue #{number} is not up to date on the forge: {error}")
     return tuple(notes)
 
 
-def foreign_claims(forge: IssueTracker, number: int, own: str, *, now: datetime) -> list[str]:
+def foreign_claims(forge: IssueTracker, number: int, repository: str, *, now: datetime) -> list[str]:
     """The plans for which other repositories work on the issue: fresh claims of accounts with write access."""
     fresh = [comment for comment in forge.list_comments(number) if now.timestamp() - comment.changed < CLAIM_S]
     claims = [(comment, re.search(_CLAIM, comment.text)) for comment in fresh if comment.text.startswith(WORKING)]
-    others = [(comment.author, claim[2]) for comment, claim in claims if claim and claim[1] != own]
+    others = [(comment.author, claim[2]) for comment, claim in claims if claim and claim[1] != repository]
     return [plan for author, plan in others if forge.may_write(author)]

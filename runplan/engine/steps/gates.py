@@ -64,13 +64,13 @@ def command_line(started: DispatchStarted, phase: WorkAttempt, context: RunConte
 
 def with_names(line: str, started: DispatchStarted, context: RunContext, options: str = "") -> str:
     """The test command, which names its tests for us; `options` are further ones of pytest."""
-    own = str(context.dispatches.directory(started.id) / OWN)
+    folder = str(context.dispatches.directory(started.id) / OWN)
     if junit := context.settings.tests.junit:  # stale results prove nothing; the shell has no `**`
         patterns = (pattern.replace("**/", "*/" * depth) for pattern in junit for depth in range(DEEPEST))
         files = " ".join(dict.fromkeys(patterns))
-        copy = f'test ! -f "$file" || cp "$file" {quote(own)}/junit-$((number += 1)).xml'
+        copy = f'test ! -f "$file" || cp "$file" {quote(folder)}/junit-$((number += 1)).xml'
         return f"rm -f -- {files}\n(\n{line}\n)\ncode=$?\nfor file in {files}; do {copy}; done\nexit $code"
-    return naming.ask_for_names(line, own, options)
+    return naming.ask_for_names(line, folder, options)
 
 
 def _rerun_command(name: str, phase: WorkAttempt) -> str:

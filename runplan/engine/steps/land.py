@@ -223,8 +223,8 @@ def _find_other_run(phase: WorkAttempt, context: RunContext, onto: str) -> str:
     listed = context.objects.text("rev-list", "--first-parent", onto, f"^{phase.base}", "--").split()
     trailers = (g.read_trailers(context.objects.commit(oid).message) for oid in listed)
     runs = (values.get(g.RUN, "") for values in trailers if values.get(g.PHASE) == row.id)
-    own = {run.id for run in context.store.list_runs(context.plan)}
-    return next((run for run in runs if run and run not in own), "")
+    ours = {run.id for run in context.store.list_runs(context.plan)}
+    return next((run for run in runs if run and run not in ours), "")
 
 
 def _write_files(
@@ -281,8 +281,8 @@ def landing_to_undo(
             raise _refuse_undo(f"the commit {oid[:12]} is a merge, or its parent is not in this clone", oid)
         changed[oid] = {change.path for change in candidates.changes(parents[0], oid)}
     # No agent may change the plan, so a commit that does is runplan's own.
-    own = [paths for paths in changed.values() if any(is_within((plan.path,), path) for path in paths)]
-    bookkeeping = {path for paths in own for path in paths}
+    of_runplan = [paths for paths in changed.values() if any(is_within((plan.path,), path) for path in paths)]
+    bookkeeping = {path for paths in of_runplan for path in paths}
     code = tuple(oid for oid, paths in changed.items() if paths - bookkeeping)
     if not code:
         raise _refuse_undo(f"no commit of the landing of phase {row.id} changes code alone", landing.commits[0])

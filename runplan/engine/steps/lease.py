@@ -95,8 +95,8 @@ def _publish_kept_work(
     if state.host and failure.head and context.workspace.user.tip(ref) != failure.head:  # of another host
         pushed = _fetch_work(branch, context)
         context.objects.update_refs(*([f"update {branch} {pushed}"] if pushed == failure.head else []))
-    own = context.objects.tip(branch)  # where runplan crashed before it published the work
-    if own is not None and not context.objects.is_ancestor(own, phase.chosen.tip):
+    unpublished = context.objects.tip(branch)  # where runplan crashed before it published the work
+    if unpublished is not None and not context.objects.is_ancestor(unpublished, phase.chosen.tip):
         ref = context.workspace.publish(branch, newer_than=(ref, failure.head))
     return ref
 

@@ -90,9 +90,9 @@ def start_dispatch(
     else:
         launches = [replace(prepared.launch, files=files), *prepared.beside]
         if not is_delegated:
-            own = number_lane(context, is_for_agents=is_for_writers(started))
+            numbers = number_lane(context, is_for_agents=is_for_writers(started))
             memory = context.settings.limits.memory
-            launches = [replace(launch, env=launch.env | own, memory=memory) for launch in launches]
+            launches = [replace(launch, env=launch.env | numbers, memory=memory) for launch in launches]
         for launch in launches:
             context.dispatches.start(launch)
 
@@ -248,7 +248,7 @@ def sent_at_first(agent: Agent, prompt: str) -> int:
 def _choose_agent(wanted: e.DispatchStarted, attempt: Attempt, options: e.RunStarted, context: RunContext) -> e.Event:
     """The dispatch with the agent of the role, or its fallback, and its budget; or why it has to wait or fails."""
     agents = context.settings.agents
-    own = attempt.chosen.own
+    of_phase = attempt.chosen.own
     usual = context.agents.settings  # without what the phase sets
     authors = attempt.authors if isinstance(attempt, WorkAttempt) else ()
     verifier = wanted.agent or agents.judges[0]
@@ -258,12 +258,12 @@ def _choose_agent(wanted: e.DispatchStarted, attempt: Attempt, options: e.RunSta
         preferred = [agents.trial, *agents.fallbacks]
     elif wanted.role not in (Role.VERIFY, Role.TRY):
         preferred = [getattr(agents, wanted.role.agent), *agents.fallbacks]
-    elif own.verifier or (verifier == usual.implementer and not own.agent) or verifier not in authors:
+    elif of_phase.verifier or (verifier == usual.implementer and not of_phase.agent) or verifier not in authors:
         preferred = [verifier, *(name for name in agents.fallbacks if name not in authors)]
     else:  # the verifier stood in for the implementer, which now verifies in its place: none verifies its own work
         preferred = [name for name in (*agents.fallbacks, usual.implementer) if name not in authors]
     names = list(dict.fromkeys(filter(None, preferred))) or [verifier]
-    if names[0] in (own.agent, own.verifier) and names[0] not in (known := list_known(agents)):
+    if names[0] in (of_phase.agent, of_phase.verifier) and names[0] not in (known := list_known(agents)):
         detail = f"the phase names the agent {names[0]}, and there are: {', '.join(known)}"
         return e.WorkRefused(reason=Reason.AGENT_MISSING, detail=detail)
     now = context.clock.now()
@@ -292,9 +292,9 @@ def _choose_agent(wanted: e.DispatchStarted, attempt: Attempt, options: e.RunSta
         case Left(tokens=tokens, usd=usd, seconds=seconds, bounds=bounds, near=near):
             wanted = replace(wanted, agent=agent, version=context.agents.version(agent))
             if wanted.role.agent in ("implementer", "planner") and agent == names[0]:  # a fallback has other models
-                is_meant = (options.mode is Mode.PLAN) == isinstance(attempt, PlanningAttempt) and not own.agent
-                asked = options if is_meant else own
-                wanted = replace(wanted, model=own.model or asked.model, effort=own.effort or asked.effort)
+                is_meant = (options.mode is Mode.PLAN) == isinstance(attempt, PlanningAttempt) and not of_phase.agent
+                asked = options if is_meant else of_phase
+                wanted = replace(wanted, model=of_phase.model or asked.model, effort=of_phase.effort or asked.effort)
             return replace(wanted, tokens=tokens, usd=usd, seconds=seconds, bounds=bounds, near=near)
 
 
@@ -310,21 +310,21 @@ def _remaining_budget(wanted: e.DispatchStarted, context: RunContext) -> Left | 
         "month": Cost(tokens=limits.month_tokens, usd=limits.month_usd, seconds=limits.month_wall_s),
     }
     spent: dict[str, Cost] = {}
-    given: dict[str, Cost] = {}
-    own, now = f"{context.mark}.", context.clock.now()
+    reserved: dict[str, Cost] = {}
+    prefix, now = f"{context.mark}.", context.clock.now()
     if budgets["phase"] != Cost() or budgets["plan"] != Cost():
         started = store.list_facts(e.DispatchStarted, plan=context.plan)
         ended = store.list_facts(e.DispatchEnded, plan=context.plan)
-        spent["plan"], given["plan"] = sum_usage(started, ended, prefix=own, now=now)
-        spent["phase"], given["phase"] = sum_usage(started, ended, prefix=own, now=now, phase=wanted.phase)
+        spent["plan"], reserved["plan"] = sum_usage(started, ended, prefix=prefix, now=now)
+        spent["phase"], reserved["phase"] = sum_usage(started, ended, prefix=prefix, now=now, phase=wanted.phase)
     today = now.astimezone(zone(context.settings.run.timezone))
     midnight = today.replace(hour=0, minute=0, second=0, microsecond=0)
     for scope, begin in {"day": midnight, "month": midnight.replace(day=1)}.items():
         if budgets[scope] != Cost():
             begun = store.list_shared_facts(e.DispatchStarted, since=iso(begin - EARLIER))
             over = store.list_shared_facts(e.DispatchEnded, since=iso(begin - EARLIER))
-            spent[scope], given[scope] = sum_usage(begun, over, prefix=own, now=now, since=iso(begin))
-    return remaining_budget(budgets, spent, given)
+            spent[scope], reserved[scope] = sum_usage(begun, over, prefix=prefix, now=now, since=iso(begin))
+    return remaining_budget(budgets, spent, reserved)
 
 
 def without_result(started: e.DispatchStarted, ending: d.Ending) -> e.DispatchEnded:

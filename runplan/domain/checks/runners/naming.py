@@ -42,13 +42,13 @@ _NAMING = re.compile(
 )
 
 
-def ask_for_names(line: str, own: str, pytest_options: str = "") -> str:
+def ask_for_names(line: str, folder: str, pytest_options: str = "") -> str:
     """The command with what makes its runner name all tests, in its output or in files of the directory `own`."""
-    given = {name: value.format(own=quote(own)) for name, value in _VARIABLES.items()}
-    given["PYTEST_ADDOPTS"] += f" {pytest_options}" if pytest_options else ""
-    exports = "".join(f'export {name}="${{{name}-}} "{quote(value)}\n' for name, value in given.items())
+    values = {name: value.format(own=quote(folder)) for name, value in _VARIABLES.items()}
+    values["PYTEST_ADDOPTS"] += f" {pytest_options}" if pytest_options else ""
+    exports = "".join(f'export {name}="${{{name}-}} "{quote(value)}\n' for name, value in values.items())
     if program := _PROGRAM.match(line):
-        line = f"{program[0]} {_OPTIONS[program[1]].format(own=quote(own))}{line[program.end() :]}"
+        line = f"{program[0]} {_OPTIONS[program[1]].format(own=quote(folder))}{line[program.end() :]}"
     return exports + line
 
 

@@ -301,16 +301,16 @@ def _prove_tests(started: e.RunStarted, phase: WorkAttempt) -> Decision:
         why = phase.proof.verdict.why
         return _fix_candidate(started, phase, Reason.VERIFICATION_FAILED, why, PhaseStep.VERIFY)
     # One verifier after the other, then one for all phases where the plan ends; the first that fails starts a fix.
-    own = phase.chosen.own.verifier
-    verifiers = (own,) if own else started.kept.agents.judges
+    verifier_of_phase = phase.chosen.own.verifier
+    verifiers = (verifier_of_phase,) if verifier_of_phase else started.kept.agents.judges
     asked = phase.proof.questions_to_verifiers(started.kept.tests.changed)
-    given = sum(not verdict.scope and verdict.questions == asked for verdict in phase.proof.verdicts)
+    count = sum(not verdict.scope and verdict.questions == asked for verdict in phase.proof.verdicts)
     verifier = e.DispatchStarted(role=Role.VERIFY, cycle=phase.cycle, tree=phase.built.tree)
     again = f"; it is asked once more, because {phase.proof.doubted.why}" if phase.proof.doubted else ""
     is_clean_merge = isinstance(phase.chosen, e.MergeChosen) and not phase.rebuilt  # no agent has changed anything
     is_verified = is_clean_merge or isinstance(phase.chosen, e.SubplanChosen)  # by its own run
-    if not is_verified and given < len(verifiers):
-        verify = replace(verifier, agent=verifiers[given])
+    if not is_verified and count < len(verifiers):
+        verify = replace(verifier, agent=verifiers[count])
         why = f"an independent verifier judges the exact tree{again}"
         return _set_up_proof(started, phase, phase.built.tree) or start_dispatch(verify, why)
     if phase.is_last and not any(verdict.scope for verdict in phase.proof.verdicts):
