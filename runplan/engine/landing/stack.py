@@ -167,8 +167,13 @@ class Stack(Generic[L]):
         stale = find_stale([*(lander.group for lander in begun[:-1]), TOP], merged, facts)
         if stale is None:
             return None
-        self._top.seen.focus = stale[0]
-        return self._merge_up(*stale)
+        above, below = map(self.of, stale)
+        self._top.seen.focus = above.group
+        tip = self.bring_up(below) or below.target_tip()
+        since = self._top.merge_base(above.branch_tip() or tip, tip)
+        complaint = f"{below.branch} was changed after a review or a failed check"
+        title = f"Merge {below.branch} into {above.branch}"
+        return NeedsRepair(title=title, complaint=complaint, merge=True, commit=tip, since=since)
 
     def look(self, landers: Iterable[L], progress: Progress) -> Commanded | NeedsRepair | None:
         """What people ask for on these pull requests, commands first; that pull request is worked on then."""
@@ -231,14 +236,6 @@ class Stack(Generic[L]):
     def numbers(self) -> set[int]:
         return {pull.number for lander in self.list_begun() if (pull := lander.last_pull()) is not None}
 
-    def _merge_up(self, upper: str, lower: str) -> NeedsRepair:
-        below = self.of(lower)
-        title = f"Merge {below.branch} into {self.of(upper).branch}"
-        tip = self.bring_up(below) or below.target_tip()
-        complaint = f"{below.branch} was changed after a review or a failed check"
-        since = self._top.merge_base(self.of(upper).branch_tip() or tip, tip)
-        return NeedsRepair(title=title, complaint=complaint, merge=True, commit=tip, since=since)
-
     def list_rows(self, here: L) -> list[tuple[str, str, str]]:
         """Number, title and state of each pull request, for the description of one; [] for a single one."""
         plan = self.read_plan()
@@ -248,13 +245,8 @@ class Stack(Generic[L]):
             is_begun = any(phase.status is Status.DONE for phase in plan.stack[key])
             pull = lander.last_pull() if is_begun and lander is not here else None
             number = f"{pull.sign}{pull.number}" if pull else ""
-            state = "you are here" if lander is here else describe_state(pull)
+            # What stays true where nobody changes the description again.
+            state = "" if pull is None or pull.is_open else "merged" if pull.is_merged else "closed"
+            state = "you are here" if lander is here else state
             rows.append((number, _name(plan, key), state))
         return rows if len(rows) > 1 else []
-
-
-def describe_state(pull: PullRequest | None) -> str:
-    """What stays true where nobody changes the description again."""
-    if pull is None or pull.is_open:
-        return ""
-    return "merged" if pull.is_merged else "closed"
