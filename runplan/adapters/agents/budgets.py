@@ -118,7 +118,7 @@ def sum_usage(
     spent = reserved = Cost()
     for fact in ended:
         if fact.event.agent and fact.at >= since and phase in ("", fact.event.phase):
-            tokens = fact.event.input_tokens + fact.event.output_tokens
+            tokens = fact.event.usage.tokens
             spent = spent.plus(Cost(tokens=tokens, usd=fact.event.usd, seconds=fact.event.seconds))
     over = {fact.event.id for fact in ended}
     for begun in started:

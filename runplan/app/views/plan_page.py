@@ -66,9 +66,7 @@ class Dispatch(Struct, frozen=True, kw_only=True):
 
     @property
     def usage(self) -> AgentUsage:
-        if (ended := self.ended) is None:
-            return AgentUsage()
-        return AgentUsage(tokens=ended.input_tokens + ended.output_tokens, usd=ended.usd, estimated=ended.estimated)
+        return self.ended.usage if self.ended else AgentUsage()
 
     @property
     def result(self) -> str:

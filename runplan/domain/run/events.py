@@ -16,6 +16,7 @@ from runplan.domain.run.kinds import (
     WaitKind,
 )
 from runplan.domain.settings.schema import Settings
+from runplan.domain.standing.usage import AgentUsage
 
 TESTS = "tests"  #: the check that runs tests.command
 Rows = tuple[tuple[str, str], ...]  #: (id, text) pairs
@@ -358,6 +359,11 @@ class DispatchEnded(Event, frozen=True, kw_only=True):
     @property
     def succeeded(self) -> bool:
         return self.ending is Ending.EXITED and self.code == 0
+
+    @property
+    def usage(self) -> AgentUsage:
+        tokens = self.input_tokens + self.output_tokens
+        return AgentUsage(tokens=tokens, usd=self.usd, unpriced=bool(tokens and not self.usd), estimated=self.estimated)
 
 
 class HandedOver(Event, frozen=True, kw_only=True):

@@ -351,10 +351,7 @@ def _count_usage(state: RunState, event: e.Event) -> RunState:
             near = event.near if event.agent else state.near
             return replace(state, dispatches=state.dispatches + 1, waits=0, near=near)
         case e.DispatchEnded():
-            tokens = event.input_tokens + event.output_tokens
-            is_unpriced = bool(tokens and not event.usd)
-            used = AgentUsage(tokens=tokens, usd=event.usd, unpriced=is_unpriced, estimated=event.estimated)
-            return replace(state, usage=sum_usage(AgentUsage, [state.usage, used]))
+            return replace(state, usage=sum_usage(AgentUsage, [state.usage, event.usage]))
         case _:
             return state
 

@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from runplan.adapters.notify.notices import Notice
 from runplan.adapters.store.location import FleetLocation, Location
@@ -158,9 +158,7 @@ def _apply_fact(phase: PhaseRecord, fact: Recorded[Any], worked: str, since: str
         case e.DispatchStarted(role=Role.BASELINE | Role.GATE | Role.PROVE, gates=gates, tree=tree) if e.TESTS in gates:
             return replace(phase, tested=(*phase.tested, tree))
         case e.DispatchEnded() as ended if fact.at >= since:
-            tokens = ended.input_tokens + ended.output_tokens
-            spent = PhaseSpending(seconds=ended.seconds, tokens=tokens, usd=ended.usd, estimated=ended.estimated)
-            spent = replace(spent, unpriced=bool(tokens and not ended.usd))
+            spent = PhaseSpending(seconds=ended.seconds, **asdict(ended.usage))
             if ended.role is Role.SETUP:
                 spent = PhaseSpending(setup_seconds=ended.seconds)
             elif not ended.agent:

@@ -192,7 +192,7 @@ def _name_limit(ended: e.DispatchEnded, started: e.DispatchStarted) -> e.Dispatc
     if ended.kind != d.EndingKind.BUDGET:
         return ended
     guess = "; its use is an estimate, as this agent reports it only at its end" if ended.estimated else ""
-    if started.tokens and (ended.estimated or ended.input_tokens + ended.output_tokens >= started.tokens):
+    if started.tokens and (ended.estimated or ended.usage.tokens >= started.tokens):
         return replace(ended, detail=f"{tokens} left {started.tokens} tokens{guess}")
     if started.usd:
         words = f" ({ended.detail})" if ended.detail and ended.ending != d.Ending.BUDGET else ""
