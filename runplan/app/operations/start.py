@@ -253,7 +253,7 @@ def retry(caller: Caller, request: RetryRequest) -> Answer:
             last = replace(last, mode=Mode.FINISH, wanted="", auto=False) if last.mode is Mode.UNDO else last
         elif request.phase:
             options = (state_of(store, run).options for run in store.list_runs(last.plan))
-            worked = next((started for started in options if started.mode not in (Mode.UNDO, Mode.PLAN)), None)
+            worked = next((started for started in options if started.mode.works_phases), None)
             last = replace(worked or replace(last, daemon=True, auto=False), mode=Mode.PHASE, wanted=request.phase)
         elif row.state == RunStatus.DONE:
             caller.say(describe_success(row.plan))

@@ -66,6 +66,10 @@ class Mode(StrEnum):
     UNDO = "undo"
     PLAN = "plan"  #: a plan, from a goal
 
+    @property
+    def works_phases(self) -> bool:
+        return self not in (Mode.UNDO, Mode.PLAN)
+
 
 class RunOutcome(StrEnum):
     DONE = "done"

@@ -169,7 +169,7 @@ def requested_revision(state: RunState, asked: e.RunStarted) -> RevisionRequeste
     is_unfinished = state.started is not None and state.ended is None and not state.stop
     if asked.planning is None or not asked.planning.is_revision or not is_unfinished:
         return None
-    return None if state.options.mode in (Mode.PLAN, Mode.UNDO) else RevisionRequested(planning=asked.planning)
+    return RevisionRequested(planning=asked.planning) if state.options.mode.works_phases else None
 
 
 def does_what_is_asked(state: RunState, asked: e.RunStarted) -> bool:
@@ -186,7 +186,7 @@ def does_what_is_asked(state: RunState, asked: e.RunStarted) -> bool:
 
 def _is_same_work(asked: e.RunStarted, was: e.RunStarted) -> bool | None:
     """Whether both are the same undo or write the same plan; None when both work on phases."""
-    if not {Mode.UNDO, Mode.PLAN} & {asked.mode, was.mode}:
+    if asked.mode.works_phases and was.mode.works_phases:
         return None
     goals = [started.planning.goal if started.planning else "" for started in (asked, was)]
     return (asked.mode, asked.wanted) == (was.mode, was.wanted) and goals[0] == goals[1]
@@ -204,7 +204,7 @@ def phases_at_work(state: RunState) -> list[str]:
 
 def awaits_retry(state: RunState) -> bool:
     options = state.options
-    is_work = options.daemon and options.auto and options.concludes and options.mode not in (Mode.PLAN, Mode.UNDO)
+    is_work = options.daemon and options.auto and options.concludes and options.mode.works_phases
     return is_work and state.ended is not None and state.ended.outcome is RunOutcome.FAILED
 
 

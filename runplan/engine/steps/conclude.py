@@ -16,7 +16,7 @@ from runplan.domain.errors import NotAllowed, RateLimited, RefusedEarly, Unreach
 from runplan.domain.names import repository_id
 from runplan.domain.run import events as e
 from runplan.domain.run.attempt_parts import MessagesHandled
-from runplan.domain.run.kinds import Mode, Reason, RunOutcome, WaitKind
+from runplan.domain.run.kinds import Reason, RunOutcome, WaitKind
 from runplan.domain.run.reasons import next_action
 from runplan.domain.run.state import RunState, failure, open_lanes
 from runplan.domain.text import bounded, command, inert
@@ -95,19 +95,14 @@ def _find_stale(stack: Stack[PullRequestLander], progress: Progress, context: Ru
     return stack.find_stale(progress.merged, (fact.event for fact in facts))
 
 
-def _list_merged(context: RunContext) -> dict[str, tuple[str, str]]:
-    """The groups of a stack whose pull requests are merged, since the last conclusion of the whole plan."""
-    merged: dict[str, tuple[str, str]] = {}
+def _measure_progress(state: RunState, context: RunContext) -> Progress:
+    landings = context.store.list_facts(e.Landed, plan=context.plan)
+    merged: dict[str, tuple[str, str]] = {}  # groups of a stack, since the last conclusion of the whole plan
     for fact in context.store.list_facts(e.Concluded, plan=context.plan):
         if fact.event.group:
             merged[fact.event.group] = fact.event.merged
         elif not fact.event.reason:
             merged = {}
-    return merged
-
-
-def _measure_progress(state: RunState, context: RunContext) -> Progress:
-    landings = context.store.list_facts(e.Landed, plan=context.plan)
     return Progress(
         may_merge=state.options.auto,
         repairs=state.repairs,
@@ -125,7 +120,7 @@ def _measure_progress(state: RunState, context: RunContext) -> Progress:
         shows_strangers=context.settings.issues.trust == "all",
         began=parse_iso(context.store.list_facts(e.RunStarted, plan=context.plan)[-1].at).timestamp(),
         issues=_list_known_issues(context),
-        merged=_list_merged(context),
+        merged=merged,
     )
 
 
@@ -267,7 +262,7 @@ def release_issues(over: e.RunEnded, state: RunState, context: RunContext) -> tu
         return ()
     text = f"runplan ended its work on this issue (plan `{context.plan}`): {over.outcome}."
     text += f"{_describe_failure(over, state, context)}." if is_failed else ""
-    is_work = state.options.concludes and state.options.mode not in (Mode.PLAN, Mode.UNDO) and not state.lane
+    is_work = state.options.concludes and state.options.mode.works_phases and not state.lane
     if not state.claimed and not (is_failed and is_work):
         return ()
     return _mark_issues(state, context, text, is_claimed=False)
@@ -275,8 +270,8 @@ def release_issues(over: e.RunEnded, state: RunState, context: RunContext) -> tu
 
 def show_failure(over: e.RunEnded, state: RunState, context: RunContext) -> None:
     lander = context.lander
-    is_work = state.options.mode not in (Mode.PLAN, Mode.UNDO)
-    if over.outcome is RunOutcome.FAILED and is_work and isinstance(lander, PullRequestLander):
+    is_work = over.outcome is RunOutcome.FAILED and state.options.mode.works_phases
+    if is_work and isinstance(lander, PullRequestLander):
         phase = f"phase {failed.phase}: " if (failed := failure(state)) and failed.phase else ""
         detail = context.agents.redacted(over.detail).partition("\n")[0]
         with suppress(Unreachable, RefusedEarly):
@@ -286,7 +281,7 @@ def show_failure(over: e.RunEnded, state: RunState, context: RunContext) -> None
 def comment_failure(over: e.RunEnded, state: RunState, context: RunContext) -> tuple[str, ...]:
     """Report the failure of an `auto` run on its open pull request; a note where the forge did not answer."""
     options = state.options
-    is_work = options.auto and options.concludes and options.mode not in (Mode.PLAN, Mode.UNDO)
+    is_work = options.auto and options.concludes and options.mode.works_phases
     if over.outcome is not RunOutcome.FAILED or not is_work:
         return ()
     text = f"runplan ended its work on this pull request (plan `{context.plan}`): {over.outcome}."
