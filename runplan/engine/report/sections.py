@@ -9,24 +9,12 @@ from msgspec.structs import asdict
 
 from runplan.adapters.store.protocol import Store
 from runplan.domain.plan.proposal import describe_summary, summarize
+from runplan.domain.run import events as e
 from runplan.domain.run.attempts import Attempt, WorkAttempt
-from runplan.domain.run.events import (
-    TESTS,
-    Answered,
-    BaselineKnown,
-    DispatchEnded,
-    Event,
-    GateJudged,
-    IssueShared,
-    Landed,
-    PhaseFailed,
-    RunEnded,
-)
 from runplan.domain.run.kinds import GateAnswer, PhaseStep
 from runplan.domain.run.planning_events import PlanningChosen, ProposalMade, StepJudged
 from runplan.domain.run.reasons import describe_proof, next_action
 from runplan.domain.run.recorded import Recorded
-from runplan.domain.standing.usage import AgentUsage
 from runplan.domain.text import bounded, command, counted, elapsed
 from runplan.domain.times import parse_iso
 from runplan.engine.report.text import code_span, escape_first_line, escape_inline, indent_block, table_row
@@ -69,10 +57,7 @@ def phase_section(
         evidence = several if len(verdicts) > 1 else escape_inline(answers[0][2])
         items.append(table_row(escape_inline(item), escape_inline(texts.get(item, "")), status, evidence))
     parts = [
-        f"## Phase — {escape_inline(f'{phase.chosen.phase} {phase.chosen.title}')}",
-        _section_mark(run=run, phase=phase.chosen.phase),
-        f"**Status:** Completed (verified, landed){after}",
-        f"**Plan:** {code_span(plan)}",
+        *_begin_section(phase, "Phase", f"Completed (verified, landed){after}", run=run, plan=plan),
         f"**Branch:** {code_span(phase.lease.branch.removeprefix('refs/heads/'))}",
         "**Commits:**",
         _list_commits(subjects),
@@ -94,10 +79,7 @@ def subplan_section(
     done = f" in the run {code_span(phase.over.run)}" if phase.over and phase.over.run else ""
     lines = "\n".join(f"- {escape_inline(line)}" for line in _list_verification(phase, commands))
     parts = [
-        f"## Phase — {escape_inline(f'{phase.chosen.phase} {phase.chosen.title}')}",
-        _section_mark(run=run, phase=phase.chosen.phase),
-        f"**Status:** Completed by {code_span(subplan)}{done}",
-        f"**Plan:** {code_span(plan)}",
+        *_begin_section(phase, "Phase", f"Completed by {code_span(subplan)}{done}", run=run, plan=plan),
         f"**Report of the sub-plan:** [{report}]({report})",
         *(["### Verification", lines] if phase.is_last else []),
         *(["### Sign-off", "\n".join(signed)] if (signed := list(_list_sign_off(phase, (), ""))) else []),
@@ -106,11 +88,9 @@ def subplan_section(
 
 
 def undo_section(phase: Attempt, *, plan: str, run: str, subjects: Mapping[str, str]) -> str:
+    status = "Undone (its changes reverted, its row set back to todo)"
     parts = [
-        f"## Phase Undone — {escape_inline(f'{phase.chosen.phase} {phase.chosen.title}')}",
-        _section_mark(run=run, phase=phase.chosen.phase),
-        "**Status:** Undone (its changes reverted, its row set back to todo)",
-        f"**Plan:** {code_span(plan)}",
+        *_begin_section(phase, "Phase Undone", status, run=run, plan=plan),
         f"**Landing reverted:** {code_span(phase.built.undoes)}",
         "**Commits reverted:**",
         _list_commits(subjects),
@@ -121,9 +101,9 @@ def undo_section(phase: Attempt, *, plan: str, run: str, subjects: Mapping[str, 
 
 def failure_sections(store: Store, plan: str, run: str = "") -> list[str]:
     """Every failure of the plan, or of one run, oldest first; they reach the repository with the next landing."""
-    failures = [failure for failure in store.list_facts(PhaseFailed, plan=plan) if run in ("", failure.run)]
-    ends = store.list_facts(RunEnded, plan=plan) if failures else []
-    shared = store.list_facts(IssueShared, plan=plan) if failures else []
+    failures = [failure for failure in store.list_facts(e.PhaseFailed, plan=plan) if run in ("", failure.run)]
+    ends = store.list_facts(e.RunEnded, plan=plan) if failures else []
+    shared = store.list_facts(e.IssueShared, plan=plan) if failures else []
     parked = {(end.run, end.event.lane): end.event.parked for end in ends}
     sections = []
     for failure in failures:
@@ -134,11 +114,11 @@ def failure_sections(store: Store, plan: str, run: str = "") -> list[str]:
 
 
 def newest_pull_request(store: Store, plan: str) -> str:
-    pulls = [landed.event.pull for landed in store.list_facts(Landed, plan=plan)]
+    pulls = [landed.event.pull for landed in store.list_facts(e.Landed, plan=plan)]
     return next((pull for pull in reversed(pulls) if pull), "")
 
 
-def failure_section(failure: Recorded[PhaseFailed], *, plan: str, parked: str = "", notes: Iterable[str] = ()) -> str:
+def failure_section(failure: Recorded[e.PhaseFailed], *, plan: str, parked: str = "", notes: Iterable[str] = ()) -> str:
     failed = failure.event
     reason = failed.reason
     landed = "Nothing was changed" if failed.step is PhaseStep.UNDO else "Nothing of the phase landed"
@@ -164,7 +144,7 @@ def failure_section(failure: Recorded[PhaseFailed], *, plan: str, parked: str = 
     return "\n\n".join(parts) + "\n"
 
 
-def describe_kept_work(failed: PhaseFailed, parked: str, state: str | Path) -> list[str]:
+def describe_kept_work(failed: e.PhaseFailed, parked: str, state: str | Path) -> list[str]:
     """Where the work of a failed phase is; `state` is the directory of the logs, "" where they are not here."""
     parts = (
         (failed.branch, f"The work is kept on the branch `{failed.branch}`; the next attempt continues from it"),
@@ -173,6 +153,12 @@ def describe_kept_work(failed: PhaseFailed, parked: str, state: str | Path) -> l
         (state and failed.dispatch, f"The log of the last process is `{state}/dispatch/{failed.dispatch}/out.log`"),
     )
     return [words for name, words in parts if name]
+
+
+def _begin_section(phase: Attempt, title: str, status: str, *, run: str, plan: str) -> list[str]:
+    heading = f"## {title} — {escape_inline(f'{phase.chosen.phase} {phase.chosen.title}')}"
+    mark = _section_mark(run=run, phase=phase.chosen.phase)
+    return [heading, mark, f"**Status:** {status}", f"**Plan:** {code_span(plan)}"]
 
 
 def _section_mark(**names: str) -> str:
@@ -238,9 +224,9 @@ def _list_sign_off(phase: WorkAttempt, words: Iterable[str], approved_at: str) -
 
 
 def _describe_check(
-    word: str, check: BaselineKnown | GateJudged, commands: Mapping[str, str], *, exit_code: int | None, result: str
+    word: str, check: e.BaselineKnown | e.GateJudged, commands: Mapping[str, str], *, exit_code: int | None, result: str
 ) -> str:
-    name = word if check.name == TESTS else f"{word} {check.name}"
+    name = word if check.name == e.TESTS else f"{word} {check.name}"
     ending = "did not finish" if exit_code is None else f"exit {exit_code}"
     return f"{name}: {code_span(commands[check.name])} on tree {code_span(check.tree)}: {ending}, {result}"
 
@@ -259,7 +245,7 @@ def planning_report(store: Store, plan: str, run: str = "") -> str:
     if not chosen:
         return ""
     runs = {fact.run for fact in chosen}
-    kinds = (PlanningChosen, DispatchEnded, StepJudged, ProposalMade, Answered, PhaseFailed)
+    kinds = (PlanningChosen, e.DispatchEnded, StepJudged, ProposalMade, e.Answered, e.PhaseFailed)
     facts = [fact for fact in store.list_facts(*kinds, plan=plan) if fact.run in runs]
     lines = ["## Planning", "", *_list_steps(facts), *_list_changes(facts)]
     proposals = [fact.event for fact in facts if isinstance(fact.event, ProposalMade)]
@@ -276,13 +262,13 @@ def describe_proposal(proposal: ProposalMade) -> list[str]:
     return describe_summary(summary, is_edited=proposal.is_edited, number=proposal.number, notes=proposal.notes)
 
 
-def _list_steps(facts: Iterable[Recorded[Event]]) -> Iterator[str]:
+def _list_steps(facts: Iterable[Recorded[e.Event]]) -> Iterator[str]:
     yield table_row("Step", "Agent", "Time", "Used", "Result")
     yield "|---|---|---|---|---|"
-    ended: dict[str, DispatchEnded] = {}
+    ended: dict[str, e.DispatchEnded] = {}
     for fact in facts:
         match fact.event:
-            case DispatchEnded() as event:
+            case e.DispatchEnded() as event:
                 ended[event.id] = event
             case StepJudged() as step if (process := ended.pop(step.dispatch, None)) is not None:
                 result = f"{counted(len(step.answers), 'finding')} answered" if step.answers else "accepted"
@@ -303,14 +289,13 @@ def _list_steps(facts: Iterable[Recorded[Event]]) -> Iterator[str]:
         yield _step_row(process, process.detail or str(process.kind or process.ending))
 
 
-def _step_row(process: DispatchEnded, result: str) -> str:
-    tokens = process.input_tokens + process.output_tokens
-    used = AgentUsage(tokens=tokens, usd=process.usd, estimated=process.estimated).words or "-"
+def _step_row(process: e.DispatchEnded, result: str) -> str:
+    used = process.usage.words or "-"
     cells = (process.role, process.agent, elapsed(process.seconds), used, bounded(result, LONGEST_ANSWER))
     return table_row(*map(escape_inline, cells))
 
 
-def _list_changes(facts: Iterable[Recorded[Event]]) -> Iterator[str]:
+def _list_changes(facts: Iterable[Recorded[e.Event]]) -> Iterator[str]:
     findings: dict[str, str] = {}
     number = 0
     for fact in facts:
@@ -323,10 +308,10 @@ def _list_changes(facts: Iterable[Recorded[Event]]) -> Iterator[str]:
                 for name, answer in answers:
                     finding = escape_inline(bounded(findings.get(name, name), LONGEST_ANSWER))
                     yield f"- {escape_inline(name)}: {finding} — {escape_inline(bounded(answer, LONGEST_ANSWER))}"
-            case Answered(approved=False, why=why, by=by) if why:
+            case e.Answered(approved=False, why=why, by=by) if why:
                 via = f" by {escape_inline(by)}" if by else ""
                 yield from ("", f"### Rejected{via}: {escape_inline(bounded(why, LONGEST_ANSWER))}", "")
-            case PhaseFailed(reason=reason, detail=detail):
+            case e.PhaseFailed(reason=reason, detail=detail):
                 yield from ("", f"### Failed — {reason}", "", escape_inline(bounded(detail, LONGEST_ANSWER)))
             case _:
                 pass

@@ -19,18 +19,10 @@ from runplan.domain.checks.guarded import is_on_test_side
 from runplan.domain.checks.results import MOST_NOTED
 from runplan.domain.checks.runners import naming
 from runplan.domain.globs import covers
+from runplan.domain.run import events as e
 from runplan.domain.run.attempt_parts import SetupDoubted
 from runplan.domain.run.attempts import WorkAttempt
 from runplan.domain.run.dispatch import LOGS, OWN, Ending, Evidence
-from runplan.domain.run.events import (
-    TESTS,
-    BaselineKnown,
-    DelegateChosen,
-    DispatchStarted,
-    Event,
-    GateJudged,
-    WorkRefused,
-)
 from runplan.domain.run.kinds import GateAnswer, ProofKind, Reason, Role
 from runplan.domain.run.state import RunState
 from runplan.domain.settings.toolchain import SUBMODULES, list_inputs
@@ -49,20 +41,20 @@ STALE = 'passed with a fresh set-up, so the earlier one was stale: name what it 
 _EXIT = r"(?m)^(\S+) (\d{1,3})$"
 
 
-def command_line(started: DispatchStarted, phase: WorkAttempt, context: RunContext) -> tuple[str, float]:
-    if isinstance(phase.chosen, DelegateChosen) and started.role is Role.DELEGATE:
+def command_line(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext) -> tuple[str, float]:
+    if isinstance(phase.chosen, e.DelegateChosen) and started.role is Role.DELEGATE:
         return phase.chosen.command, context.settings.limits.wall_of(started.role)
     if started.role is Role.SETUP:
         return context.settings.run.setup, context.settings.tests.timeout_s
     checks = context.settings.checks
     lines = {name: _rerun_command(name, phase) or checks[name].command for name in started.gates}
-    if TESTS in lines:
-        lines[TESTS] = with_names(lines[TESTS], started, context)
+    if e.TESTS in lines:
+        lines[e.TESTS] = with_names(lines[e.TESTS], started, context)
     wall_s = max(checks[name].timeout_s for name in lines)
     return lines.popitem()[1] if len(lines) == 1 else side_by_side(lines), wall_s
 
 
-def with_names(line: str, started: DispatchStarted, context: RunContext, options: str = "") -> str:
+def with_names(line: str, started: e.DispatchStarted, context: RunContext, options: str = "") -> str:
     """The test command, which names its tests for us; `options` are further ones of pytest."""
     folder = str(context.dispatches.directory(started.id) / OWN)
     if junit := context.settings.tests.junit:  # stale results prove nothing; the shell has no `**`
@@ -94,10 +86,10 @@ def own_logs(gates: Sequence[str]) -> dict[str, str]:
     return {name: f"gate-{name}.log" for name in gates} if len(gates) > 1 else {}
 
 
-def already_known(dispatch: DispatchStarted, phase: WorkAttempt, context: RunContext) -> tuple[Event, ...]:
+def already_known(dispatch: e.DispatchStarted, phase: WorkAttempt, context: RunContext) -> tuple[e.Event, ...]:
     """The checks that passed before on the same code, with the same command and environment: they do not run again."""
     tree = dispatch.tree
-    known: list[Event] = []
+    known: list[e.Event] = []
     for name in dispatch.gates if not dispatch.again else ():
         key = check_key(context, name, tree)
         if (text := context.store.get_baseline(key)) is None:
@@ -106,7 +98,7 @@ def already_known(dispatch: DispatchStarted, phase: WorkAttempt, context: RunCon
         if results.baseline_fault(result) and not context.settings.tests.allow_red_baseline:
             continue
         if dispatch.role is not Role.GATE:
-            known.append(BaselineKnown(key=key, tree=tree, results=results.to_text(result, passes=False), name=name))
+            known.append(e.BaselineKnown(key=key, tree=tree, results=results.to_text(result, passes=False), name=name))
         elif (judged := _judge_results(name, result, phase, context, tree=tree)).answer is GateAnswer.PASSED:
             known.append(judged)
     return tuple(known)
@@ -116,13 +108,13 @@ def check_key(context: RunContext, name: str, tree: str) -> str:
     """Names the code of a tree, without bookkeeping, and everything that decides how a check runs on it."""
     settings = context.settings
     code = context.candidates.tree_with(tree, dict.fromkeys(context.bookkeeping))
-    summary = settings.tests.summary if name == TESTS else ""
-    junit = settings.tests.junit if name == TESTS else ()
+    summary = settings.tests.summary if name == e.TESTS else ""
+    junit = settings.tests.junit if name == e.TESTS else ()
     command = settings.checks[name].command
     return json.dumps([code, settings.run.setup, command, summary, junit, context.agents.digest])
 
 
-def judge_baseline(state: RunState, context: RunContext) -> Iterator[Event]:
+def judge_baseline(state: RunState, context: RunContext) -> Iterator[e.Event]:
     phase = state.work
     tree = phase.delivery.candidate.onto_tree if phase.delivery.candidate else phase.base_tree
     for name, result, _, evidence in read_checks(phase, context):
@@ -132,7 +124,7 @@ def judge_baseline(state: RunState, context: RunContext) -> Iterator[Event]:
         fault = results.baseline_fault(result)
         if fault and not context.settings.tests.allow_red_baseline:
             command = context.settings.checks[name].command
-            yield WorkRefused(reason=Reason.BASELINE_RED, detail=f"`{command}` failed on the base: {fault}")
+            yield e.WorkRefused(reason=Reason.BASELINE_RED, detail=f"`{command}` failed on the base: {fault}")
             return
         key = check_key(context, name, tree)
         if not result.red and not result.unfinished:  # a red one may be accidental, and would excuse real failures
@@ -141,7 +133,7 @@ def judge_baseline(state: RunState, context: RunContext) -> Iterator[Event]:
         note = f"{result.line} before any work{describe_lacking(phase, context)}" if result.red else ""
         if phase.setup.renewed == tree and not result.red:
             note = STALE
-        yield BaselineKnown(key=key, tree=tree, results=known, name=name, ran=evidence, note=note)
+        yield e.BaselineKnown(key=key, tree=tree, results=known, name=name, ran=evidence, note=note)
 
 
 def describe_lacking(phase: WorkAttempt, context: RunContext) -> str:
@@ -160,11 +152,11 @@ def describe_lacking(phase: WorkAttempt, context: RunContext) -> str:
     return ""
 
 
-def judge_gate(state: RunState, context: RunContext) -> Iterator[Event]:
+def judge_gate(state: RunState, context: RunContext) -> Iterator[e.Event]:
     phase = state.work
     tree = phase.built.tree
     if phase.dispatches.ended is None:
-        yield GateJudged(tree=tree, answer=GateAnswer.SKIPPED, code=None, line=NO_TESTS, time=1)
+        yield e.GateJudged(tree=tree, answer=GateAnswer.SKIPPED, code=None, line=NO_TESTS, time=1)
         return
     for name, result, output, evidence in read_checks(phase, context):
         partly = bool(_rerun_command(name, phase))  # then each test counts as it ran last
@@ -176,7 +168,7 @@ def judge_gate(state: RunState, context: RunContext) -> Iterator[Event]:
             old = results.from_text(base.results).failures if base and base.results else frozenset[str]()
             before = results.from_text(first)
             result = results.merge_runs(before, before.failures - old if passed else result.passes)
-        if passed or name == TESTS:  # the baseline of the next phase, old failures included; of others, the names
+        if passed or name == e.TESTS:  # the baseline of the next phase, old failures included; of others, the names
             context.store.put_baseline(key if passed else f"{NAMED_ONLY}{key}", results.to_text(result))
         tail = "" if passed else output[-OUTPUT_SENT:]
         yield replace(judged, output=tail, ran=evidence)
@@ -184,7 +176,7 @@ def judge_gate(state: RunState, context: RunContext) -> Iterator[Event]:
 
 def _judge_results(
     name: str, now: results.Results, phase: WorkAttempt, context: RunContext, *, tree: str, partly: bool = False
-) -> GateJudged:
+) -> e.GateJudged:
     """The judgement of one check; `partly`: only the tests that failed before ran."""
     before = phase.proof.newest_gates.get(name)
     known = phase.proof.baselines.get(name)
@@ -211,10 +203,10 @@ def _judge_results(
     failed = judged.regressed
     # All tests run again when some did not run or a failure has no name.
     is_named = failed and not judged.missing and not now.unfinished and len(now.failures) >= (now.failed or 0)
-    if name == TESTS and before is None and answer is GateAnswer.FAILED and is_named:
+    if name == e.TESTS and before is None and answer is GateAnswer.FAILED and is_named:
         rerun = tests.rerun.replace("{tests}", join(failed))
         rerun = rerun or results.rerun_command(tests.command, replace(now, failures=frozenset(failed)))
-    return GateJudged(
+    return e.GateJudged(
         tree=tree,
         answer=answer,
         code=now.exit_code,
@@ -227,7 +219,7 @@ def _judge_results(
     )
 
 
-def known_results(phase: WorkAttempt, context: RunContext, name: str = TESTS) -> results.Results | None:
+def known_results(phase: WorkAttempt, context: RunContext, name: str = e.TESTS) -> results.Results | None:
     key = check_key(context, name, phase.built.tree)
     text = context.store.get_baseline(key) or context.store.get_baseline(f"{NAMED_ONLY}{key}")
     return results.from_text(text) if text else None
@@ -267,7 +259,7 @@ def read_checks(phase: WorkAttempt, context: RunContext) -> Iterator[tuple[str, 
         summary = ""
         junit = None
         names: dict[str, list[str]] = {}
-        if name == TESTS:
+        if name == e.TESTS:
             summary = tests.summary
             junit = _read_junit(directory / OWN, ("junit-*.xml",), worktree) if tests.junit else None
             listed = {key: [*_read_junit(directory / OWN, (file,), worktree)] for key, file in naming.FILES.items()}
@@ -284,7 +276,7 @@ def _read_junit(folder: Path, patterns: Sequence[str], worktree: Path) -> Iterat
         yield text.replace(f'file="{worktree}/', 'file="')
 
 
-def log_files(started: DispatchStarted, context: RunContext) -> dict[str, Path]:
+def log_files(started: e.DispatchStarted, context: RunContext) -> dict[str, Path]:
     directory = context.dispatches.directory(started.id)
     alone = dict.fromkeys(started.gates or ("",), "out.log")
     return {name: directory / log for name, log in (own_logs(started.gates) or alone).items()}
@@ -304,7 +296,7 @@ def describe_change(before: str, now: str) -> str:
     return f"{', '.join(sorted(differing)[:NAMED])} changed"
 
 
-def keep_products(started: DispatchStarted, phase: WorkAttempt, context: RunContext) -> None:
+def keep_products(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext) -> None:
     """Keep what the set-up that has ended has made, for later trees and phases."""
     if started.tree:
         extra = Extra(copies=context.copied, root=context.root)
@@ -315,7 +307,7 @@ def keep_products(started: DispatchStarted, phase: WorkAttempt, context: RunCont
         place.keep_products(find_inputs(setup, phase, context))
 
 
-def commit_of(started: DispatchStarted, phase: WorkAttempt, context: RunContext) -> str:
+def commit_of(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext) -> str:
     """The commit with the tree of a dispatch; that of the branch for the worktree of agents."""
     if not started.tree:
         return context.objects.tip(phase.leased.branch) or phase.base
@@ -327,7 +319,7 @@ def commit_of(started: DispatchStarted, phase: WorkAttempt, context: RunContext)
     return (proofs | {built.onto_tree: built.onto, built.tree: built.commits[-1]}).get(started.tree, base)
 
 
-def find_inputs(started: DispatchStarted, phase: WorkAttempt, context: RunContext) -> str:
+def find_inputs(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext) -> str:
     """What decides the products of the set-up for a dispatch: the content of each input by its name, as JSON."""
     run = context.settings.run
     tree = started.tree or context.objects.commit(commit_of(started, phase, context)).tree

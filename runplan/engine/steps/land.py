@@ -16,6 +16,7 @@ from runplan.adapters.git.objects import Built, Candidates, Conflicted, NothingL
 from runplan.adapters.git.repository import Repository
 from runplan.adapters.store.claims import landing_lock
 from runplan.domain import gitfacts as g
+from runplan.domain.decoding import convert
 from runplan.domain.errors import RefusedEarly
 from runplan.domain.names import is_within, report_path, slug as plan_slug
 from runplan.domain.plan import tracker
@@ -471,8 +472,7 @@ def _squash_bookkeeping(context: RunContext, new: str) -> tuple[str, str, dict[s
 
 
 def _landing_of(started: e.LandingStarted) -> Landing:
-    moved = Landing(id=started.id, ref=started.ref, old=started.old, new=started.new, follows=started.follows)
-    return replace(moved, since=started.since)
+    return convert(started, Landing, from_attributes=True)
 
 
 def _record_landing(attempt: Attempt, started: e.LandingStarted, seen: Landed) -> e.Landed:
