@@ -15,10 +15,9 @@ from runplan.domain.run.kinds import (
     RunOutcome,
     WaitKind,
 )
-from runplan.domain.settings.schema import Settings
+from runplan.domain.settings.schema import TESTS as TESTS, Settings
 from runplan.domain.standing.usage import AgentUsage
 
-TESTS = "tests"  #: the check that runs tests.command
 Rows = tuple[tuple[str, str], ...]  #: (id, text) pairs
 
 
