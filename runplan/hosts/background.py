@@ -22,7 +22,6 @@ from runplan.domain.errors import PlanUnreadable, RunplanError, Unreachable, ref
 from runplan.domain.plan.model import parse_plan
 from runplan.domain.run.actions import Decision
 from runplan.domain.run.attempt_parts import StepCrashed
-from runplan.domain.run.attempts import open_questions
 from runplan.domain.run.decide import pause_reason
 from runplan.domain.run.events import DispatchEnded, DispatchStarted, Event, Halted
 from runplan.domain.run.kinds import ANSWERED, WaitKind
@@ -88,7 +87,7 @@ class Reporter:
         """Log each wait once, though every pass of the loop sees it; a person is notified of one that needs them."""
         attempt = find_awaiting(state)
         name = attempt.chosen.phase if attempt else ""
-        questions = " ".join(question.id for question in open_questions(attempt))
+        questions = " ".join(question.id for question in (attempt.dispatches.open_questions if attempt else ()))
         asked = questions or (attempt.delivery.asked if attempt else "")
         wait = (decision.waiting, decision.about, decision.wake, asked)
         if self._reported.get((run, name)) == wait:

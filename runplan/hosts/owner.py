@@ -15,7 +15,6 @@ from runplan.adapters.store.journal import Journal
 from runplan.domain.errors import CallEnded, Crashed, Exit, Fenced, GitFailed, RefusedEarly, RunplanError, TokenRefused
 from runplan.domain.run import events as e
 from runplan.domain.run.actions import Decision
-from runplan.domain.run.attempts import running_dispatch
 from runplan.domain.run.decide import decide, is_ending, pending_answer
 from runplan.domain.run.dispatch import GRACE_S
 from runplan.domain.run.kinds import FOR_ANSWER, Reason, RunStatus, WaitKind
@@ -416,7 +415,7 @@ class RunOwner:
         """Tell the running agents of the plan's run, but no verifier; whether one takes messages while it runs."""
         active = self.runs[plan]
         message = f"{TOLD_NOW}\n\n{text}"
-        running = filter(None, (running_dispatch(state.attempt) for state in open_states(active.state)))
+        running = filter(None, (state.running for state in open_states(active.state)))
         ids = [dispatch.id for dispatch in running if dispatch.role.is_writer or dispatch.role.is_planner]
         told = [self.repository.dispatches.tell(id_, message) for id_ in ids]
         children = [path for path, run in self.runs.items() if run.state.options.parent == active.id]

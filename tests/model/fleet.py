@@ -32,7 +32,6 @@ from runplan.domain.errors import Unreachable
 from runplan.domain.plan.model import Status
 from runplan.domain.run import actions as a, events as e
 from runplan.domain.run.attempt_parts import HostChanged, WorkPushed
-from runplan.domain.run.attempts import running_dispatch
 from runplan.domain.run.dispatch import Ending
 from runplan.domain.run.kinds import Mode
 from runplan.domain.run.requests import RunRequest
@@ -491,7 +490,7 @@ class Worker:
             yield WorkPushed(head=left.change if left else "")
             return
         if action.step == "take-over":
-            if running := running_dispatch(state.attempt):
+            if running := state.running:
                 self.machine.agents.pop(running.id, None)
                 yield e.DispatchEnded(
                     id=running.id, role=running.role, phase=running.phase, ending=Ending.LOST, code=None

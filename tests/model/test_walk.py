@@ -28,7 +28,7 @@ from runplan.domain.errors import Unreachable
 from runplan.domain.plan.model import Status
 from runplan.domain.run import events as e
 from runplan.domain.run.attempt_parts import StepCrashed
-from runplan.domain.run.attempts import WorkAttempt, open_questions
+from runplan.domain.run.attempts import WorkAttempt
 from runplan.domain.run.decide import decide
 from runplan.domain.run.kinds import ANSWERED, FOR_ANSWER, Mode, RunStatus, WaitKind
 from runplan.domain.run.requests import RunRequest, Timing
@@ -142,7 +142,7 @@ class Walk(RuleBasedStateMachine):
 
     def _list_questions(self) -> list[tuple[e.RunStarted, str]]:
         states = self._list_states()
-        return [(state.options, question.id) for state in states for question in open_questions(state.attempt)]
+        return [(state.options, question.id) for state in states for question in state.questions]
 
     @precondition(lambda self: self._list_questions())
     @rule(seed=SEEDS)
@@ -240,7 +240,7 @@ class Walk(RuleBasedStateMachine):
             waiting = decide(state).waiting
             name = "change" if waiting is WaitKind.APPROVAL else "crash" if waiting is WaitKind.CRASHED else waiting
             if waiting in (*FOR_ANSWER, WaitKind.CRASHED):
-                waits[str(name)] += len(open_questions(state.attempt)) if waiting is WaitKind.QUESTION else 1
+                waits[str(name)] += len(state.questions) if waiting is WaitKind.QUESTION else 1
         entries = [entry for entry in _list_entries(store, "/") if entry.kind != EntryKind.FAILED]
         assert Counter(str(entry.kind) for entry in entries) == waits
         assert all(entry.actions for entry in entries)

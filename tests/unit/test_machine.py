@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from runplan.domain.plan.marks import NoWorkKind
 from runplan.domain.run import actions as a, events as e
 from runplan.domain.run.attempt_parts import LandingRefused, Setup, SetupDoubted, SetupReused, TrialJudged
-from runplan.domain.run.attempts import WorkAttempt, open_questions
+from runplan.domain.run.attempts import WorkAttempt
 from runplan.domain.run.decide import decide
 from runplan.domain.run.dispatch import Ending
 from runplan.domain.run.kinds import GateAnswer, Mode, PhaseStep, ProofKind, Reason, Role, RunOutcome, WaitKind
@@ -32,7 +32,7 @@ def drive(data: st.DataObject, begun: e.RunStarted) -> list[e.Event]:
     for _ in range(MANY):
         decision = decide(state)
         if decision.waiting:
-            asked = open_questions(state.attempt)
+            asked = state.questions
             resumed = e.RunResumed(mode=begun.mode, wanted="", auto=True)
             events.append(e.QuestionAnswered(id=asked[0].id, text="8080") if asked else resumed)
             state = apply(state, events[-1])

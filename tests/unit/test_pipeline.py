@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from runplan.domain.plan.model import parse_plan
 from runplan.domain.run import actions as a, events as e
-from runplan.domain.run.attempts import open_questions
 from runplan.domain.run.decide import decide
 from runplan.domain.run.dispatch import Ending
 from runplan.domain.run.kinds import GateAnswer, Mode, PhaseStep, Reason, Role, RunOutcome, WaitKind
@@ -238,8 +237,7 @@ def test_whatever_happens_a_phase_ahead_is_proven_and_lands_after_the_one_below(
             break
         new: list[e.Event] = []
         if decision.waiting:
-            attempts = [lane.attempt for lane in open_states(state)]
-            asked = [question for attempt in attempts for question in open_questions(attempt)]
+            asked = [question for lane in open_states(state) for question in lane.questions]
             new = [e.QuestionAnswered(id=question.id, text="8080") for question in asked]
             new = new or [e.RunResumed(mode=Mode.FINISH, wanted="", auto=True)]
         for fact in new:

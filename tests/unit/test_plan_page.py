@@ -28,7 +28,7 @@ from runplan.app.views.plan_page import (
 )
 from runplan.app.views.status import PlanView, view_plan
 from runplan.domain.run import events as e
-from runplan.domain.run.attempts import Attempt, open_questions
+from runplan.domain.run.attempts import Attempt
 from runplan.domain.run.dispatch import Ending, Evidence
 from runplan.domain.run.kinds import GateAnswer, PhaseStep, Reason, Role
 from runplan.domain.run.recorded import Recorded
@@ -92,7 +92,7 @@ def test_the_newest_attempt_at_each_phase_counts() -> None:
 
 
 def list_ids(attempt: Attempt) -> list[str]:
-    return [question.id for question in open_questions(attempt)]
+    return [question.id for question in attempt.dispatches.open_questions]
 
 
 def test_phases_side_by_side_are_told_apart_by_their_lanes() -> None:

@@ -14,7 +14,7 @@ from runplan.app.operations.requests import AnswerRequest, ApproveRequest, Rejec
 from runplan.app.views.changes import ChangeView, ProposalView, list_pending, nothing_pending, view_change
 from runplan.app.views.repositories import find_known, open_known
 from runplan.domain.errors import Busy, NotFound, RunplanError, UsageError
-from runplan.domain.run.attempts import PlanningAttempt, WorkAttempt, open_questions
+from runplan.domain.run.attempts import PlanningAttempt, WorkAttempt
 from runplan.domain.run.events import Answered, QuestionAnswered, QuestionAsked
 from runplan.domain.run.requests import RunRequest, read_comments
 from runplan.domain.run.state import open_states
@@ -100,7 +100,7 @@ def answer(caller: Caller, request: AnswerRequest) -> Answer:
             (state.options, question)
             for state in [state_of(store, row) for row in store.list_unfinished_runs()]
             for lane in open_states(state)
-            for question in open_questions(lane.attempt)
+            for question in lane.questions
         ]
         matches = [pair for pair in questions if pair[1].id == request.id]
         if not matches:

@@ -12,7 +12,7 @@ from runplan.domain.errors import NotFound
 from runplan.domain.names import HEADS, wip_ref
 from runplan.domain.plan.proposal import Summary, summarize
 from runplan.domain.run.attempt_parts import Proof, TrialJudged
-from runplan.domain.run.attempts import Attempt, PlanningAttempt, WorkAttempt, open_questions
+from runplan.domain.run.attempts import Attempt, PlanningAttempt, WorkAttempt
 from runplan.domain.run.decide import decide
 from runplan.domain.run.dispatch import Remarks
 from runplan.domain.run.events import Landed, PhaseFailed, Promise, QuestionAsked
@@ -225,7 +225,7 @@ def _find_work(context: RepositoryContext, branch: str) -> str | None:
 
 
 def list_questions(context: RepositoryContext, plan: str) -> list[QuestionAsked]:
-    return [question for attempt in list_open_attempts(context, plan) for question in open_questions(attempt)]
+    return [question for attempt in list_open_attempts(context, plan) for question in attempt.dispatches.open_questions]
 
 
 def find_change(context: RepositoryContext, plan: str, wanted: str | None, run: str = "") -> PhaseChange:

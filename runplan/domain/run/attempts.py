@@ -187,6 +187,13 @@ class WorkAttempt(Attempt, frozen=True, kw_only=True):
         return self.chosen.review if isinstance(self.chosen, e.RepairChosen) else ()
 
     @property
+    def may_push(self) -> bool:
+        """Whether there is newer work to push: not while an agent writes, and not once it lands."""
+        is_landing = self.delivery.landing is not None or self.delivery.landed is not None
+        is_at_rest = self.dispatches.running is None and not self.cleaned and not is_landing
+        return self.lease is not None and self.pushing.is_due and is_at_rest
+
+    @property
     def is_answer(self) -> bool:
         """Whether words are all that an agent has left in answer to the review."""
         return bool(self.review) and self.work is not None and self.work.commits == 0
@@ -325,22 +332,6 @@ def begin_attempt(chosen: e.Chosen) -> Attempt:
             return WorkAttempt(chosen=chosen, warnings=chosen.remarks)
         case _:
             return Attempt(chosen=chosen, warnings=chosen.remarks)
-
-
-def open_questions(attempt: Attempt | None) -> tuple[e.QuestionAsked, ...]:
-    return attempt.dispatches.open_questions if attempt is not None else ()
-
-
-def running_dispatch(attempt: Attempt | None) -> e.DispatchStarted | None:
-    return attempt.dispatches.running if attempt is not None else None
-
-
-def may_push(attempt: Attempt | None) -> bool:
-    """Whether there is newer work to push: not while an agent writes, and not once it lands."""
-    if not isinstance(attempt, WorkAttempt) or attempt.lease is None or not attempt.pushing.is_due or attempt.cleaned:
-        return False
-    delivery = attempt.delivery
-    return attempt.dispatches.running is None and delivery.landing is None and delivery.landed is None
 
 
 def _add_warnings(attempt: A, *lines: str) -> A:

@@ -9,9 +9,6 @@ from runplan.domain.run.attempts import (
     Attempt,
     PlanningAttempt,
     WorkAttempt,
-    may_push,
-    open_questions,
-    running_dispatch,
 )
 from runplan.domain.run.events import PhaseChosen, PhaseFailed, RunStarted, UndoChosen, WorkTaken
 from runplan.domain.run.kinds import FOR_ANSWER, Mode, PhaseStep, Reason, RunOutcome, WaitKind
@@ -61,7 +58,8 @@ def _decide_work(state: RunState) -> Decision:
         return decision
     if state.host != state.home:
         return perform_action(a.TAKE_OVER, f"the host {state.host} continues what {state.home} has begun")
-    if not may_push(state.attempt) or any(action.step in BEFORE_PUSH for action in decision.actions):
+    may_push = isinstance(state.attempt, WorkAttempt) and state.attempt.may_push
+    if not may_push or any(action.step in BEFORE_PUSH for action in decision.actions):
         return decision
     return perform_action(a.PUSH_WORK, "the work is pushed, so that another host can continue it")
 
@@ -77,7 +75,7 @@ def await_retry(state: RunState) -> Decision | None:
 def _decide_step(state: RunState) -> Decision:
     started = state.started
     attempt = state.attempt
-    running = running_dispatch(attempt)
+    running = state.running
     if started is None:
         return Decision(why="nothing has been started")
     if state.ended is not None:
@@ -128,8 +126,8 @@ def _decide_step(state: RunState) -> Decision:
 
 def _continue_attempt(state: RunState, started: RunStarted, attempt: Attempt) -> Decision:
     """The work, unless a person, another phase or a host with its labels has to come first."""
-    if questions := open_questions(attempt):
-        about = "; ".join(f"{question.text} ({question.id})" for question in questions)
+    if state.questions:
+        about = "; ".join(f"{question.text} ({question.id})" for question in state.questions)
         who = f"phase {attempt.chosen.phase}" if attempt.chosen.phase else "the agent"
         return Decision(why=f"{who} asks: {about}", waiting=WaitKind.QUESTION, about=about)
     match attempt:

@@ -15,8 +15,6 @@ from runplan.domain.run.attempts import (
     PlanningAttempt,
     WorkAttempt,
     begin_attempt,
-    open_questions,
-    running_dispatch,
 )
 from runplan.domain.run.kinds import REPEATED_WAITS, Mode, WaitKind
 from runplan.domain.run.planning_events import PlanningChosen, RevisionRequested
@@ -78,6 +76,15 @@ class RunState(Struct, frozen=True, kw_only=True):
         return self.attempt.chosen if self.attempt is not None else None
 
     @property
+    def running(self) -> e.DispatchStarted | None:
+        return self.attempt.dispatches.running if self.attempt is not None else None
+
+    @property
+    def questions(self) -> tuple[e.QuestionAsked, ...]:
+        """The open ones of its agents."""
+        return self.attempt.dispatches.open_questions if self.attempt is not None else ()
+
+    @property
     def current(self) -> Attempt:
         assert self.attempt is not None
         return self.attempt
@@ -99,8 +106,8 @@ def open_lanes(state: RunState) -> list[RunState]:
 
 def count_busy(state: RunState) -> int:
     """The phases at work side by side, without those ahead; one that waits for a person counts against no limit."""
-    attempts = (lane.attempt for lane in open_states(state) if not lane.after)
-    return sum(attempt is None or not (attempt.delivery.asked or open_questions(attempt)) for attempt in attempts)
+    lanes = (lane for lane in open_states(state) if not lane.after)
+    return sum(lane.attempt is None or not (lane.attempt.delivery.asked or lane.questions) for lane in lanes)
 
 
 def count_ahead(state: RunState) -> int:
@@ -122,19 +129,18 @@ def list_places(state: RunState) -> list[str]:
 
 
 def list_running(state: RunState, *lanes: str) -> list[str]:
-    states = (lane for lane in open_states(state) if not lanes or lane.lane in lanes)
-    dispatches = (running_dispatch(lane.attempt) for lane in states)
+    dispatches = (lane.running for lane in open_states(state) if not lanes or lane.lane in lanes)
     return [id_ for dispatch in dispatches if dispatch is not None for id_ in (dispatch.id, *dispatch.beside)]
 
 
 def list_questions(state: RunState) -> tuple[str, ...]:
-    return tuple(question.id for lane in open_states(state) for question in open_questions(lane.attempt))
+    return tuple(question.id for lane in open_states(state) for question in lane.questions)
 
 
 def find_awaiting(state: RunState) -> Attempt | None:
     attempts = [lane.attempt for lane in open_states(state) if lane.attempt is not None]
     waits = ((attempt, attempt.delivery.asked or attempt.delivery.held) for attempt in attempts)
-    waiting = (attempt for attempt, for_person in waits if for_person or open_questions(attempt))
+    waiting = (attempt for attempt, for_person in waits if for_person or attempt.dispatches.open_questions)
     return next(waiting, attempts[0] if attempts else None)
 
 

@@ -9,7 +9,6 @@ from runplan.adapters.store.journal import Journal, LaneJournal
 from runplan.domain.errors import PlanUnreadable, RefusedEarly, SettingsError
 from runplan.domain.run import actions as a
 from runplan.domain.run.actions import Decision
-from runplan.domain.run.attempts import running_dispatch
 from runplan.domain.run.decide import BEGINNINGS, decide
 from runplan.domain.run.dispatch import GRACE_S
 from runplan.domain.run.events import Event, WorkRefused
@@ -120,7 +119,7 @@ def advance(journal: Journal, context: RunContext, may_begin: Callable[[], bool]
 def record_ends(journal: Journal, context: RunContext) -> None:
     """Record the end of all processes of the run, which this process has ended; they are due again afterwards."""
     for state in open_states(journal.state):
-        if running_dispatch(state.attempt) is not None:
+        if state.running is not None:
             _take_in_lane(replace(a.END, lane=state.lane), journal, context, act)
 
 

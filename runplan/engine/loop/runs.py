@@ -18,7 +18,7 @@ from runplan.domain.names import HEADS, base_ref
 from runplan.domain.plan.model import Plan
 from runplan.domain.run import actions as a, events as e
 from runplan.domain.run.attempt_parts import StepCrashed
-from runplan.domain.run.attempts import WorkAttempt, open_questions
+from runplan.domain.run.attempts import WorkAttempt
 from runplan.domain.run.decide import await_retry, decide, pending_answer
 from runplan.domain.run.dispatch import GRACE_S
 from runplan.domain.run.kinds import ANSWERED, FOR_ANSWER, Mode, Reason, RunOutcome, WaitKind
@@ -123,7 +123,7 @@ def is_current(state: RunState, answer: Reply) -> bool:
     for lane in open_states(state):
         attempt = lane.attempt
         if isinstance(answer, e.QuestionAnswered):
-            if answer.id in (question.id for question in open_questions(attempt)):
+            if answer.id in (question.id for question in lane.questions):
                 return True
             continue
         if attempt is None or attempt.refusal or attempt.revision or attempt.delivery.landed:

@@ -14,7 +14,7 @@ from runplan.adapters.store.location import Location
 from runplan.adapters.store.protocol import Store, open_store
 from runplan.domain.errors import RunplanError
 from runplan.domain.run import events as e
-from runplan.domain.run.attempts import PlanningAttempt, open_questions
+from runplan.domain.run.attempts import PlanningAttempt
 from runplan.domain.run.decide import actions_of_state, decide
 from runplan.domain.run.kinds import ANSWERED, FOR_ANSWER, RunStatus, WaitKind
 from runplan.domain.run.rows import RunRow
@@ -119,7 +119,7 @@ def _entries_of(state: RunState, row: RunRow, root: str, asked: Mapping[str, str
         yield replace(_entry_of(row, root), kind=EntryKind.ISSUE, text=decision.about, actions=actions)
     if attempt is None or decision.waiting not in FOR_ANSWER:
         return
-    for question in open_questions(attempt):
+    for question in state.questions:
         by_id = NextAction(verb="answer", plan=row.plan, id=question.id, text="TEXT", label="Answer")
         yield entry(EntryKind.QUESTION, question.id, question.text, (by_id,))
     if decision.waiting in ANSWERED:

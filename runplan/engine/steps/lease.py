@@ -15,7 +15,7 @@ from runplan.domain.names import HEADS, wip_ref
 from runplan.domain.run import events as e
 from runplan.domain.run.actions import RebuildBranch
 from runplan.domain.run.attempt_parts import HostChanged
-from runplan.domain.run.attempts import WorkAttempt, running_dispatch
+from runplan.domain.run.attempts import WorkAttempt
 from runplan.domain.run.dispatch import GRACE_S
 from runplan.domain.run.kinds import Beginning, Reason
 from runplan.domain.run.reasons import beginning_after
@@ -187,7 +187,7 @@ def take_over(state: RunState, context: RunContext) -> Iterator[e.Event]:
     tip = context.tip()
     if isinstance(context.lander, PullRequestLander):
         context.lander.target_tip()
-    if running := running_dispatch(attempt):
+    if running := state.running:
         context.dispatches.end([running.id], grace_s=GRACE_S)  # this host may have started it
         yield record_ended(running, context, f"its host {state.home} is gone")
     changed = HostChanged(host=state.host, before=state.home)

@@ -8,7 +8,7 @@ from runplan.domain.globs import literal
 from runplan.domain.plan.marks import ExecutionKind, PlanStatus, Status
 from runplan.domain.plan.model import Phase, Plan
 from runplan.domain.plan.tracker import assume_done, describe_hindrance, missing_dependencies
-from runplan.domain.run.attempts import WorkAttempt, open_questions
+from runplan.domain.run.attempts import WorkAttempt
 from runplan.domain.run.events import PhaseChosen
 from runplan.domain.run.kinds import Mode
 from runplan.domain.run.rules.phases import list_sign_off
@@ -57,7 +57,7 @@ def list_bases(state: RunState) -> dict[str, str]:
         is_over = phase.failure or delivery.landed or lane.stop
         is_broken = phase.refusal or phase.broken or phase.revision or phase.drift
         # A person who has to see the phase sees it before anything begins on it.
-        is_asked = open_questions(phase) or list_sign_off(lane.options, phase) is not None
+        is_asked = lane.questions or list_sign_off(lane.options, phase) is not None
         head = delivery.candidate.commits[-1] if delivery.candidate else phase.work.head if lane.after else ""
         if head and not (is_over or is_broken or delivery.conflict or delivery.held or is_asked):
             bases[phase.chosen.phase] = head
