@@ -245,13 +245,14 @@ class RunOwner:
         self.host.tell_trouble(plan, error)
         if plan not in self.runs:  # it has ended, or another process owns it
             return None
-        lane = active.journal.lane(error.lane) if error.lane else active.journal
         if not isinstance(error, Crashed):
-            waits = 0 if isinstance(error, TokenRefused) else lane.state.waits  # a new token is seen soon
+            waits = (
+                0 if isinstance(error, TokenRefused) else active.state.of_lane(error.lane).waits
+            )  # a new token is seen soon
             until = self._in_s(delay_s(waits + 1))
             active.journal.append(e.Paused(kind=WaitKind.UNREACHABLE, until=until, words=str(error)), lane=error.lane)
         decision = self._tell_waits(plan, active)
-        return self.step(plan) if error.lane and decide(lane.state).waiting else decision
+        return self.step(plan) if error.lane and decide(active.state.of_lane(error.lane)).waiting else decision
 
     def _has_permit(self, plan: str, journal: Journal, limit: Limit) -> bool:
         """Whether the run may work now; one that waits for something else needs no permit."""

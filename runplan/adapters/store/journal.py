@@ -69,27 +69,9 @@ class Journal:
         self._store.append(rows, row, fence=self._fence, pauses=pause_reason(state), waits=waits)
         self.state = state
         self._current_step = step
-        attempt = (self.lane(lane).state if lane else state).attempt
+        attempt = state.of_lane(lane).attempt
         for fact in facts:
             self._on_event(fact, attempt.chosen.phase if attempt else "")
-
-    def lane(self, name: str) -> "LaneJournal":
-        return LaneJournal(self, name)
-
-
-class LaneJournal:
-    """The part of a journal that the steps of one lane read and write."""
-
-    def __init__(self, journal: Journal, lane: str) -> None:
-        self._journal = journal
-        self._lane = lane
-
-    @property
-    def state(self) -> RunState:
-        return next(lane for lane in self._journal.state.lanes if lane.lane == self._lane)
-
-    def append(self, *events: Event) -> None:
-        self._journal.append(*events, lane=self._lane)
 
 
 def list_records(store: Store, run: str) -> list[Recorded[Event]]:

@@ -84,6 +84,10 @@ class RunState(Struct, frozen=True, kw_only=True):
         """The open ones of its agents."""
         return self.attempt.dispatches.open_questions if self.attempt is not None else ()
 
+    def of_lane(self, name: str) -> RunState:
+        """The state of a lane, and of the run for ""."""
+        return next(lane for lane in self.lanes if lane.lane == name) if name else self
+
     @property
     def current(self) -> Attempt:
         assert self.attempt is not None

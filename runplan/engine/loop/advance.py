@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from runplan.adapters.store.journal import Journal, LaneJournal
+from runplan.adapters.store.journal import Journal
 from runplan.domain.errors import PlanUnreadable, RefusedEarly, SettingsError
 from runplan.domain.run import actions as a
 from runplan.domain.run.actions import Decision
@@ -125,29 +125,30 @@ def record_ends(journal: Journal, context: RunContext) -> None:
 
 def _take_in_lane(action: a.Action, journal: Journal, context: RunContext, act: Act) -> bool:
     try:
-        return _take_step(action, journal.lane(action.lane) if action.lane else journal, context, act)
+        return _take_step(action, journal, context, act)
     except Exception as error:
         error.lane = action.lane  # type: ignore[attr-defined]
         raise
 
 
-def _take_step(action: a.Action, journal: Journal | LaneJournal, context: RunContext, act: Act) -> bool:
+def _take_step(action: a.Action, journal: Journal, context: RunContext, act: Act) -> bool:
     """Take one step; whether it recorded anything."""
-    context = context.for_state(journal.state)
+    state = journal.state.of_lane(action.lane)
+    context = context.for_state(state)
     recorded = False
-    if journal.state.stop:
+    if state.stop:
         context.zones.hurry()
     context.store.require_there()  # an unplugged repository proves nothing
     context.workspace.require_whole()
     try:
-        for event in act(action, journal.state, context):
-            journal.append(event)
+        for event in act(action, state, context):
+            journal.append(event, lane=action.lane)
             recorded = True
     except (RefusedEarly, SettingsError, PlanUnreadable) as error:
         # An error that a start would have refused came up during the run: it ends the phase.
-        attempt = journal.state.attempt
+        attempt = journal.state.of_lane(action.lane).attempt
         if attempt is None or attempt.failure is not None or attempt.delivery.landed is not None:
             raise
-        journal.append(WorkRefused(reason=Reason.BLOCKED, detail=str(error)))
+        journal.append(WorkRefused(reason=Reason.BLOCKED, detail=str(error)), lane=action.lane)
         recorded = True
     return recorded

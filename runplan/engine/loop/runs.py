@@ -243,7 +243,7 @@ def record_crash(error: Exception, active: ActiveRun, lane: str) -> RunplanError
     else:
         trace = "".join(traceback.format_exception(error, limit=-TRACED, chain=False))
         active.journal.append(StepCrashed(detail=detail, trace=trace), lane=lane)
-        if await_retry(active.journal.lane(lane).state if lane else active.state) is None:
+        if await_retry(active.state.of_lane(lane)) is None:
             return None
     return Crashed(f"unexpected {detail} (--debug shows the traceback)")
 
