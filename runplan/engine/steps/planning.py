@@ -12,7 +12,6 @@ from runplan.adapters.agents.plan_prompts import PlanBrief, planning_prompt
 from runplan.adapters.agents.prompts import PRINCIPLES, memory_note, told_note
 from runplan.adapters.configuration.places import remove_unused_root
 from runplan.adapters.git.command import Git
-from runplan.adapters.git.zones import Extra
 from runplan.adapters.store.protocol import Store
 from runplan.domain import names
 from runplan.domain.checks.planning import StepFacts, judge_output
@@ -102,12 +101,7 @@ def prepare_planner(started: e.DispatchStarted, state: RunState, context: RunCon
     for number, id_ in enumerate((started.id, *started.beside)):
         text = planning_prompt(template, replace(brief, question=number if count > 1 else None)) + memory
         launches.append(launch_agent(replace(started, id=id_), context, text, base=tip))
-
-    def fill() -> str:
-        context.proof.checkout_exact_tree(tip, clean="ignored", extra=Extra(copies=context.copied, root=context.root))
-        return ""
-
-    return Prepared(started=started, launch=launches[0], fill=fill, beside=tuple(launches[1:]))
+    return Prepared(started=started, launch=launches[0], beside=tuple(launches[1:]))
 
 
 def list_paths(git: Git, commit: str, *below: str) -> frozenset[str]:

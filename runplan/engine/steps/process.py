@@ -49,8 +49,8 @@ SAVE_S = 60.0  #: for an agent whose context is full to write its notes, unless 
 class Prepared(Struct, frozen=True, kw_only=True):
     started: e.DispatchStarted
     launch: d.Launch
-    fill: Callable[[], str]  #: puts the files of its worktree right; why products of run.setup cannot be used, or ""
     diff: str = ""  #: the change that a fixer continues or a verifier judges
+    commit: str = ""  #: with the files that it sees; "" for those of the dispatch's tree
     beside: tuple[d.Launch, ...] = ()  #: further processes that only read
 
 
@@ -81,7 +81,7 @@ def start_dispatch(
         context.dispatches.write(started.id, CHANGE, prepared.diff)
     yield started
     try:
-        fault = prepared.fill()
+        fault = _fill_worktree(prepared, state, context)
     except (RunplanError, OSError):
         yield without_result(started, d.Ending.ENDED)
         raise
@@ -130,20 +130,6 @@ def is_for_writers(started: e.DispatchStarted) -> bool:
     return started.role.is_writer or (started.role is Role.SETUP and not started.tree)
 
 
-def extra_files(started: e.DispatchStarted, context: RunContext, *, diff: str = "") -> Extra:
-    change = context.dispatches.directory(started.id) / CHANGE if diff else None
-    return Extra(copies=context.copied, root=context.root, diff=change)
-
-
-def lend_worktree(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext, extra: Extra) -> None:
-    run = context.settings.run
-    clean = "untracked" if run.setup and started.role is not Role.SETUP else run.clean  # its products stay until then
-    last = phase.dispatches.newest
-    is_setup = last is not None and last.role is Role.SETUP  # then only run.setup has used the worktree before
-    keeps = last is not None and is_setup and is_for_writers(last) == is_for_writers(started)
-    context.zone.lend(branch=phase.leased.branch, clean=clean, extra=extra, keeps_repository=keeps)
-
-
 def prepare_writer(started: e.DispatchStarted, state: RunState, context: RunContext) -> Prepared:
     phase = state.work
     diff = ""
@@ -171,12 +157,7 @@ def prepare_writer(started: e.DispatchStarted, state: RunState, context: RunCont
     if phase.handovers or phase.dispatches.questions or started.again:  # it continues the notes of its predecessor
         context.dispatches.write(started.id, d.NOTES, context.dispatches.read(phase.written, d.NOTES) or "")
     launch = launch_agent(started, context, text, base=phase.base, attempt=phase.leased.attempt)
-
-    def fill() -> str:
-        lend_worktree(started, phase, context, extra_files(started, context, diff=diff))
-        return ""
-
-    return Prepared(started=started, launch=launch, fill=fill, diff=diff)
+    return Prepared(started=started, launch=launch, diff=diff)
 
 
 def write_brief(
@@ -390,20 +371,29 @@ def take_delegated(state: RunState, context: RunContext) -> tuple[e.Event, ...]:
     return e.WorkTaken(head=tip, tree=tree, commits=len(oids), files=files), built
 
 
-def fill_files(
-    started: e.DispatchStarted, phase: WorkAttempt, context: RunContext, *, diff: str = "", commit: str = ""
-) -> str:
-    """Put the files right, those of `commit` or of the tree; why the products of run.setup cannot be used, or ""."""
+def _fill_worktree(prepared: Prepared, state: RunState, context: RunContext) -> str:
+    """Put the files of its worktree right; why the products of run.setup cannot be used, or ""."""
+    started = prepared.started
     if started.role is Role.DELEGATE:
         return ""
+    change = context.dispatches.directory(started.id) / CHANGE if prepared.diff else None
+    extra = Extra(copies=context.copied, root=context.root, diff=change)
+    worktree, is_protected = context.proof, context.agents.protects_proof
+    if isinstance(state.attempt, PlanningAttempt):
+        worktree.checkout_exact_tree(state.attempt.chosen.tip, clean="ignored", extra=extra)
+        return ""
+    phase = state.work
     run = context.settings.run
-    extra = extra_files(started, context, diff=diff)
     if is_for_writers(started) or started.agents:
-        lend_worktree(started, phase, context, extra)
+        clean = (
+            "untracked" if run.setup and started.role is not Role.SETUP else run.clean
+        )  # its products stay till then
+        last = phase.dispatches.newest  # if only run.setup has used the worktree before, its repository is kept
+        is_setup = last is not None and last.role is Role.SETUP and is_for_writers(last) == is_for_writers(started)
+        context.zone.lend(branch=phase.leased.branch, clean=clean, extra=extra, keeps_repository=is_setup)
     if is_for_writers(started):
         return ""
-    commit = commit or gates.commit_of(started, phase, context)
-    worktree, is_protected = context.proof, context.agents.protects_proof
+    commit = prepared.commit or gates.commit_of(started, phase, context)
     if started.role is Role.SETUP or not run.setup:
         keeps_nothing = started.role is Role.SETUP or worktree.inputs
         clean = "ignored" if keeps_nothing else "none" if is_protected else run.clean
@@ -447,4 +437,4 @@ def _prepare_command(started: e.DispatchStarted, state: RunState, context: RunCo
         if place.inputs and not started.again:
             why = gates.describe_change(place.inputs, gates.find_inputs(started, phase, context))
         started = replace(started, why=why)
-    return Prepared(started=started, launch=launch, fill=partial(fill_files, started, phase, context))
+    return Prepared(started=started, launch=launch)

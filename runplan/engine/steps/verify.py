@@ -37,7 +37,7 @@ from runplan.domain.times import FIRST_PARENT_S, delay_s, iso
 from runplan.engine.landing.modes import concludes
 from runplan.engine.steps.context import RunContext
 from runplan.engine.steps.gates import known_results, read_content
-from runplan.engine.steps.process import Prepared, fill_files, launch_agent, write_brief
+from runplan.engine.steps.process import Prepared, launch_agent, write_brief
 
 EVIDENCE = 2000  #: characters of evidence that are kept for an item
 LARGEST_KEPT = 5_000_000  #: bytes of a file of a trial
@@ -73,8 +73,7 @@ def prepare_verifier(started: e.DispatchStarted, state: RunState, context: RunCo
     text = prompts.verify_prompt(template, brief, diff=diff, changed=changed, gates=gates, proofs=proofs)
     text += as_utf8(prompts.verifier_notes(missing, phase.proof.doubted, rows))
     launch = launch_agent(started, context, text, base=phase.base, attempt=phase.leased.attempt)
-    fill = partial(fill_files, started, phase, context, diff=diff, commit=commit)
-    return Prepared(started=started, launch=launch, fill=fill, diff=diff)
+    return Prepared(started=started, launch=launch, diff=diff, commit=commit)
 
 
 def _find_instructions(phase: WorkAttempt, context: RunContext, scope: str) -> dict[str, Entry | None]:
@@ -159,8 +158,7 @@ def prepare_trial(started: e.DispatchStarted, state: RunState, context: RunConte
     text = prompts.try_prompt(context.prompts[started.role], brief, diff=diff, folder=str(folder))
     text += as_utf8(prompts.verifier_notes((), phase.proof.doubted, ()))
     launch = launch_agent(started, context, text, base=phase.base, attempt=phase.leased.attempt)
-    fill = partial(fill_files, started, phase, context, diff=diff, commit=_commit_shown(phase, context, ""))
-    return Prepared(started=started, launch=launch, fill=fill, diff=diff)
+    return Prepared(started=started, launch=launch, diff=diff, commit=_commit_shown(phase, context, ""))
 
 
 def judge_trial(state: RunState, context: RunContext) -> e.Event:
