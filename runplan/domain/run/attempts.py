@@ -1,6 +1,6 @@
 """The state of an attempt, folded from the journal."""
 
-from typing import Self, TypeVar
+from typing import Self
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -43,6 +43,9 @@ class Attempt(Struct, frozen=True, kw_only=True):
     def retries(self) -> int:
         return len(self.dispatches.repeated)
 
+    def warn(self, *lines: str) -> Self:
+        return replace(self, warnings=(*self.warnings, *lines))
+
     @property
     def built(self) -> e.CandidateBuilt:
         assert self.delivery.candidate is not None
@@ -73,9 +76,9 @@ class Attempt(Struct, frozen=True, kw_only=True):
                 return replace(attempt, refusal=(Reason.STOPPED, detail), rejected=why)
             case e.GuardFound():
                 worse = (Reason.GUARD_VIOLATED, "; ".join(event.lines)) if event.violated else attempt.refusal
-                return replace(_add_warnings(attempt, *event.lines), refusal=worse)
+                return replace(attempt.warn(*event.lines), refusal=worse)
             case e.DispatchEnded():
-                return _add_warnings(attempt, *(line for line in describe_refused(event) if line not in self.warnings))
+                return attempt.warn(*(line for line in describe_refused(event) if line not in self.warnings))
             case LandingRefused():
                 return replace(attempt, refusal=(event.reason, event.why))
             case e.PhaseFailed():
@@ -83,9 +86,9 @@ class Attempt(Struct, frozen=True, kw_only=True):
             case e.CleanedUp():
                 return replace(attempt, cleaned=True)
             case e.VerdictDoubted():
-                return _add_warnings(attempt, f"the {event.who} was asked once more, because {event.why}")
+                return attempt.warn(f"the {event.who} was asked once more, because {event.why}")
             case parts.HostChanged():
-                return _add_warnings(attempt, event.words)
+                return attempt.warn(event.words)
             case _:
                 return attempt
 
@@ -207,9 +210,9 @@ class WorkAttempt(Attempt, frozen=True, kw_only=True):
                 authors = kept.authors if kept else attempt.authors
                 attempt = replace(attempt, lease=event, base=event.base, base_tree=event.base_tree, authors=authors)
                 fixed = kept if kept and kept.beginning is Beginning.FIX else None
-                return _begin_fix(attempt, tree=fixed.tree, complaint=fixed.complaint, cycle=2) if fixed else attempt
+                return attempt.begin_fix(tree=fixed.tree, complaint=fixed.complaint, cycle=2) if fixed else attempt
             case e.DispatchStarted():
-                return _record_start(attempt, event)
+                return attempt.record_start(event)
             case e.DispatchEnded():
                 is_author = event.role.is_writer and event.kind not in (EndingKind.LIMIT, EndingKind.OVERLOADED)
                 new = (event.agent,) if is_author and event.agent not in ("", *attempt.authors) else ()
@@ -221,16 +224,16 @@ class WorkAttempt(Attempt, frozen=True, kw_only=True):
             case e.HandedOver():
                 return replace(attempt, handovers=(*attempt.handovers, event))
             case e.WorkTaken():
-                attempt = replace(_without_candidate(attempt), work=event, remarks=event.remarks)
-                return _add_warnings(attempt, *event.lines)
+                attempt = replace(attempt.without_candidate(), work=event, remarks=event.remarks)
+                return attempt.warn(*event.lines)
             case e.RulesBroken():
-                attempt = _add_warnings(attempt, *(f"a fixer was told: {line}" for line in event.lines))
+                attempt = attempt.warn(*(f"a fixer was told: {line}" for line in event.lines))
                 return replace(attempt, broken=event, breaks=attempt.breaks + 1)
             case e.CandidateBuilt(rejected=rejected):
                 is_new = rejected and rejected not in attempt.warnings
-                return _add_warnings(replace(attempt, unsolved=None), *([rejected] if is_new else []))
+                return replace(attempt, unsolved=None).warn(*([rejected] if is_new else []))
             case e.BranchRebuilt():
-                return _record_rebuild(attempt, event)
+                return attempt.record_rebuild(event)
             case e.DriftFound():
                 refusal = (Reason.DRIFT, event.abort) if event.abort else None
                 return replace(attempt, drift=event, refusal=attempt.refusal or refusal)
@@ -240,7 +243,7 @@ class WorkAttempt(Attempt, frozen=True, kw_only=True):
                 return replace(attempt, over=event)
             case parts.CommandAltered() if isinstance(self.chosen, e.DelegateChosen):
                 words = f"a person was asked before `{self.chosen.command}` ran: {', '.join(event.files)} had changed"
-                return replace(_add_warnings(attempt, words), altered=event)
+                return replace(attempt.warn(words), altered=event)
             case parts.HostChanged(is_restarted=True, has_branch=has_branch):
                 # Back to the current cycle, or to the first writer; words of people and proofs of trees stay.
                 attempt = replace(attempt, work=None, broken=None, revision="", handovers=())
@@ -250,6 +253,34 @@ class WorkAttempt(Attempt, frozen=True, kw_only=True):
                 return replace(attempt, complaint="", start="", unsolved=None, parked="", rebuilt=0)
             case _:
                 return attempt
+
+    def without_candidate(self) -> Self:
+        return replace(self, delivery=replace(self.delivery, candidate=None))
+
+    def begin_fix(self, *, tree: str, complaint: str, cycle: int) -> Self:
+        cycles = self.cycles
+        if cycle != self.cycle:
+            failed = "".join(f"\n  {item}: {evidence}" for item, evidence in self.proof.failed_items)
+            cycles = (*cycles, f"Fix cycle {cycle - 1}: {complaint}{failed}")
+        attempt = replace(self.without_candidate(), cycle=cycle, cycles=cycles, failed_tree=tree, complaint=complaint)
+        return replace(attempt, work=None, broken=None, revision="")
+
+    def record_rebuild(self, event: e.BranchRebuilt) -> Self:
+        attempt = self
+        if not event.tree:  # a conflict
+            attempt = replace(self, rebuilt=self.rebuilt + 1, parked=event.parked, unsolved=self.delivery.conflict)
+        delivery = replace(attempt.delivery, conflict=None)
+        start = event.start if event.tree else ""
+        attempt = replace(attempt, base=event.base, base_tree=event.base_tree, start=start, delivery=delivery)
+        return attempt.begin_fix(tree=event.tree, complaint=event.complaint, cycle=attempt.cycle + 1)
+
+    def record_start(self, event: e.DispatchStarted) -> Self:
+        attempt = self.warn(f"{event.again}; it was tried once more") if event.again and event.agent else self
+        if event.role.is_writer:
+            attempt = replace(attempt, written=event.id)
+        if event.role is not Role.FIX:
+            return attempt
+        return attempt.begin_fix(tree=event.tree, complaint=event.complaint, cycle=event.cycle)
 
 
 class PlanningAttempt(Attempt, frozen=True, kw_only=True):
@@ -320,10 +351,6 @@ class PlanningAttempt(Attempt, frozen=True, kw_only=True):
                 return attempt
 
 
-A = TypeVar("A", bound=Attempt)
-W = TypeVar("W", bound=WorkAttempt)
-
-
 def begin_attempt(chosen: e.Chosen) -> Attempt:
     match chosen:
         case PlanningChosen():
@@ -332,38 +359,3 @@ def begin_attempt(chosen: e.Chosen) -> Attempt:
             return WorkAttempt(chosen=chosen, warnings=chosen.remarks)
         case _:
             return Attempt(chosen=chosen, warnings=chosen.remarks)
-
-
-def _add_warnings(attempt: A, *lines: str) -> A:
-    return replace(attempt, warnings=(*attempt.warnings, *lines))
-
-
-def _without_candidate(attempt: W) -> W:
-    return replace(attempt, delivery=replace(attempt.delivery, candidate=None))
-
-
-def _begin_fix(attempt: W, *, tree: str, complaint: str, cycle: int) -> W:
-    if cycle != attempt.cycle:
-        failed = "".join(f"\n  {item}: {evidence}" for item, evidence in attempt.proof.failed_items)
-        attempt = replace(attempt, cycles=(*attempt.cycles, f"Fix cycle {cycle - 1}: {complaint}{failed}"))
-    attempt = replace(attempt, cycle=cycle, failed_tree=tree, complaint=complaint)
-    return replace(_without_candidate(attempt), work=None, broken=None, revision="")
-
-
-def _record_rebuild(attempt: W, event: e.BranchRebuilt) -> W:
-    if not event.tree:  # a conflict
-        attempt = replace(attempt, rebuilt=attempt.rebuilt + 1, parked=event.parked, unsolved=attempt.delivery.conflict)
-    delivery = replace(attempt.delivery, conflict=None)
-    start = event.start if event.tree else ""
-    attempt = replace(attempt, base=event.base, base_tree=event.base_tree, start=start, delivery=delivery)
-    return _begin_fix(attempt, tree=event.tree, complaint=event.complaint, cycle=attempt.cycle + 1)
-
-
-def _record_start(attempt: W, event: e.DispatchStarted) -> W:
-    if event.again and event.agent:
-        attempt = _add_warnings(attempt, f"{event.again}; it was tried once more")
-    if event.role.is_writer:
-        attempt = replace(attempt, written=event.id)
-    if event.role is not Role.FIX:
-        return attempt
-    return _begin_fix(attempt, tree=event.tree, complaint=event.complaint, cycle=event.cycle)
