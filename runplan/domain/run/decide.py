@@ -10,7 +10,7 @@ from runplan.domain.run.attempts import (
     PlanningAttempt,
     WorkAttempt,
 )
-from runplan.domain.run.events import PhaseChosen, PhaseFailed, RunStarted, UndoChosen, WorkTaken
+from runplan.domain.run.events import PhaseChosen, PhaseFailed, UndoChosen, WorkTaken
 from runplan.domain.run.kinds import FOR_ANSWER, Mode, PhaseStep, Reason, RunOutcome, WaitKind
 from runplan.domain.run.planning_events import PlanningChosen
 from runplan.domain.run.reasons import PUSHING_KEYS, name_variables
@@ -73,10 +73,9 @@ def await_retry(state: RunState) -> Decision | None:
 
 
 def _decide_step(state: RunState) -> Decision:
-    started = state.started
     attempt = state.attempt
     running = state.running
-    if started is None:
+    if state.started is None:
         return Decision(why="nothing has been started")
     if state.ended is not None:
         failed = failure(state)
@@ -84,18 +83,18 @@ def _decide_step(state: RunState) -> Decision:
         words = ": ".join(filter(None, (state.ended.reason, "" if is_known else state.ended.detail)))
         return Decision(why=f"the run ended: {state.ended.outcome}" + (f" ({words})" if state.ended.reason else ""))
     if lanes := open_lanes(state):
-        return _side_by_side(state, started, lanes)
+        return _side_by_side(state, lanes)
     if state.pause is not None and state.pause.kind is WaitKind.UNREACHABLE and not (state.stop and running):
         return wait_until(state.pause)  # git, disk or network did not answer
     if attempt is None or attempt.cleaned:
-        return _between_attempts(state, started, attempt)
+        return _between_attempts(state, attempt)
     if running is not None:
         if state.stop:
             return perform_action(a.END, f"stopped by {state.stop}; {running.agent or running.role} is being ended")
         why = f": {running.why}" if running.why else ""
         why += f", and {len(running.beside)} more" if running.beside else ""
         awaited = perform_action(a.AWAIT, f"{running.agent or 'a command'} is running ({running.role}{why})")
-        return _look_ahead(state, started, awaited)
+        return _look_ahead(state, awaited)
     if attempt.failure is not None:
         kept = "; its work is kept on a branch" if attempt.failure.branch else ""
         return perform_action(
@@ -116,15 +115,15 @@ def _decide_step(state: RunState) -> Decision:
         is_landing = reason is Reason.ALREADY_ON_TARGET and attempt.step is not PhaseStep.UNDO
         return fail_phase(reason, PhaseStep.LAND if is_landing else attempt.step, detail)
     if waiting := _find_wait(replace(state, missing=(), halted="")):
-        return _hold_back(state, started, waiting)
-    decision = _hold_back(state, started, _continue_attempt(state, started, attempt))
+        return _hold_back(state, waiting)
+    decision = _hold_back(state, _continue_attempt(state, attempt))
     is_held = decision.waiting is not None and wait_of(decision.waiting).is_for_person
     if state.revision is not None and is_held and isinstance(attempt.chosen, PhaseChosen):
         return fail_phase(Reason.STOPPED, attempt.step, "its text is revised; the work is kept")
-    return _look_ahead(state, started, decision)
+    return _look_ahead(state, decision)
 
 
-def _continue_attempt(state: RunState, started: RunStarted, attempt: Attempt) -> Decision:
+def _continue_attempt(state: RunState, attempt: Attempt) -> Decision:
     """The work, unless a person, another phase or a host with its labels has to come first."""
     if state.questions:
         about = "; ".join(f"{question.text} ({question.id})" for question in state.questions)
@@ -136,26 +135,26 @@ def _continue_attempt(state: RunState, started: RunStarted, attempt: Attempt) ->
             return Decision(why=why, waiting=WaitKind.PHASE, about=f"the landing of phase {state.after}")
     match attempt:
         case WorkAttempt():
-            work = work_on(started, attempt)
+            work = work_on(state.options, attempt)
         case PlanningAttempt():
             work = write_plan(attempt)
         case Attempt(chosen=UndoChosen()):
-            work = undo_phase(started, attempt)
+            work = undo_phase(state.options, attempt)
         case _:
-            work = land_candidate(started, attempt)  # only bookkeeping
+            work = land_candidate(state.options, attempt)  # only bookkeeping
     missing = missing_labels(state) if work.actions else ()
     return perform_action(a.AWAIT_HOST, f"this host lacks the labels {', '.join(missing)}") if missing else work
 
 
-def _look_ahead(state: RunState, started: RunStarted, decision: Decision) -> Decision:
-    is_asked = started.auto and decision.waiting in FOR_ANSWER
+def _look_ahead(state: RunState, decision: Decision) -> Decision:
+    is_asked = state.options.auto and decision.waiting in FOR_ANSWER
     is_searched = not state.lane and (is_asked or may_begin_ahead(state))
-    if not is_searched or (more := _search_phases(state, started)) is None:
+    if not is_searched or (more := _search_phases(state)) is None:
         return decision
     return more if is_asked else replace(decision, actions=(*decision.actions, *more.actions))
 
 
-def _hold_back(state: RunState, started: RunStarted, decision: Decision) -> Decision:
+def _hold_back(state: RunState, decision: Decision) -> Decision:
     """Nothing begins without its keys or while a person pauses the run; what waits for an answer is still asked."""
     if state.halted and not state.missing and decision.waiting in FOR_ANSWER:
         paused = f"paused by {state.halted}: an answer takes effect with `runplan resume`"
@@ -165,7 +164,7 @@ def _hold_back(state: RunState, started: RunStarted, decision: Decision) -> Deci
     lost = f"the daemon restarted and lost {name_variables(state.missing)}"
     if decision.waiting:
         return replace(decision, about=f"{decision.about or decision.waiting}; {lost}")
-    is_pushing = started.remote and any(name in PUSHING_KEYS for name in state.missing)
+    is_pushing = state.options.remote and any(name in PUSHING_KEYS for name in state.missing)
     if is_pushing or any(action.step in BEGINNINGS for action in decision.actions):
         return Decision(why=lost, waiting=WaitKind.KEY, about=lost)
     return decision
@@ -185,42 +184,42 @@ def _find_wait(state: RunState) -> Decision | None:
     return wait_until(state.pause) if state.pause is not None else None
 
 
-def _between_attempts(state: RunState, started: RunStarted, attempt: Attempt | None) -> Decision:
+def _between_attempts(state: RunState, attempt: Attempt | None) -> Decision:
     if attempt is not None and attempt.failure is not None:
-        return _revise_plan(state, started) or _finish_failed(state, attempt, attempt.failure)
+        return _revise_plan(state) or _finish_failed(state, attempt, attempt.failure)
     lane = failed_lane(state)
     if lane is not None and (ended := lane.ended) is not None:
         finish = a.Finish(outcome=ended.outcome, reason=ended.reason, detail=ended.detail)
         over = perform_action(finish, f"phase {lane.options.wanted} did not land, and the other phases have ended")
-        return _revise_plan(state, started) or over
+        return _revise_plan(state) or over
     if state.stop:
         return perform_action(a.Finish(outcome=RunOutcome.STOPPED, reason=Reason.STOPPED), f"stopped by {state.stop}")
     if state.concluded is not None and state.concluded.reason:
         return _conclude_run(state)
-    is_worked = started.mode is not Mode.PLAN and not state.lane
-    if started.kept.issues.claim and started.issues and not state.claimed and is_worked:
+    is_worked = state.options.mode is not Mode.PLAN and not state.lane
+    if state.options.kept.issues.claim and state.options.issues and not state.claimed and is_worked:
         return _find_wait(state) or perform_action(a.CLAIM_ISSUES, "show on the forge which issues the run works on")
     if state.review and not state.lane:
         return _find_wait(state) or perform_action(a.REVIEW, "comments of reviewers are to be handled")
-    if started.concludes and not state.lane and state.landed and state.landed[-1].complete:
+    if state.options.concludes and not state.lane and state.landed and state.landed[-1].complete:
         return _find_wait(state) or _conclude_run(state)
     is_planning = isinstance(attempt, PlanningAttempt)
     if isinstance(attempt, PlanningAttempt) and attempt.chosen.planning.then and not attempt.queued:
         return perform_action(a.QUEUE_START, "the plan is approved; its run is queued")
-    if state.revision is not None and not is_planning and (revise := _revise_plan(state, started)):
+    if state.revision is not None and not is_planning and (revise := _revise_plan(state)):
         return revise
-    is_revised = is_planning and started.mode is not Mode.PLAN  # the run continues with the new text
-    if (attempt is not None or state.lanes) and started.mode is not Mode.FINISH and not is_revised:
+    is_revised = is_planning and state.options.mode is not Mode.PLAN  # the run continues with the new text
+    if (attempt is not None or state.lanes) and state.options.mode is not Mode.FINISH and not is_revised:
         return perform_action(a.Finish(outcome=RunOutcome.DONE), "everything requested has landed")
     if waiting := _find_wait(state):
         return waiting
-    if started.mode is Mode.PLAN:
+    if state.options.mode is Mode.PLAN:
         return perform_action(a.CHOOSE_GOAL, "a plan is to be written")
     if state.no_work is None:
         return perform_action(a.READ_PLAN, "the next phase is chosen from the plan on the target")
     detail = state.no_work.detail
     kind = state.no_work.kind
-    if started.concludes and kind is NoWorkKind.COMPLETE:
+    if state.options.concludes and kind is NoWorkKind.COMPLETE:
         return _conclude_run(state)
     if kind in (NoWorkKind.COMPLETE, NoWorkKind.PHASE_DONE, NoWorkKind.ELSEWHERE):
         finish = a.Finish(outcome=RunOutcome.DONE if state.landed else RunOutcome.NOTHING_TO_DO, detail=detail)
@@ -230,15 +229,15 @@ def _between_attempts(state: RunState, started: RunStarted, attempt: Attempt | N
     return perform_action(finish, f"no phase is due: {detail}")
 
 
-def _revise_plan(state: RunState, started: RunStarted) -> Decision | None:
+def _revise_plan(state: RunState) -> Decision | None:
     """Have the plan revised, because a person wants it, or the failed phase does not fit the code."""
     failed = failure(state)
-    is_planned = started.mode is Mode.PLAN or state.lane or isinstance(state.attempt, PlanningAttempt)
+    is_planned = state.options.mode is Mode.PLAN or state.lane or isinstance(state.attempt, PlanningAttempt)
     if state.stop or is_planned:
         return None
     fits = failed is None or not describe_misfit(failed)
-    agents = started.kept.agents
-    replans = started.kept.plan.replan and agents.planner in dict(agents.dispatched).values()
+    agents = state.options.kept.agents
+    replans = state.options.kept.plan.replan and agents.planner in dict(agents.dispatched).values()
     if state.revision is None and (fits or not replans or state.revisions >= MAX_REVISIONS):
         return None
     return _find_wait(state) or perform_action(a.CHOOSE_GOAL, "the plan is revised before its next phase")
@@ -266,11 +265,11 @@ def _conclude_run(state: RunState) -> Decision:
     return perform_action(a.Finish(outcome=outcome, reason=done.reason, detail=done.note), done.note or "merged")
 
 
-def _side_by_side(state: RunState, started: RunStarted, lanes: list[RunState]) -> Decision:
+def _side_by_side(state: RunState, lanes: list[RunState]) -> Decision:
     """Each lane by the same rules as a run of its own; and a search for further phases."""
     states = open_states(state)
     decisions = [_decide_work(lane) for lane in states]
-    more = _search_phases(state, started)
+    more = _search_phases(state)
     decided = zip(states, decisions, strict=True)
     actions = [replace(action, lane=lane.lane) for lane, decision in decided for action in decision.actions]
     # The run waits only when all lanes wait. It then waits for the first thing that can happen.
@@ -290,9 +289,9 @@ def _side_by_side(state: RunState, started: RunStarted, lanes: list[RunState]) -
     return replace(both, waiting=first.waiting, about=first.about) if first else both
 
 
-def _search_phases(state: RunState, started: RunStarted) -> Decision | None:
-    has_room = count_busy(state) < started.kept.run.parallel or may_begin_ahead(state)
-    may_start = started.mode is Mode.FINISH and has_room and not state.looked
+def _search_phases(state: RunState) -> Decision | None:
+    has_room = count_busy(state) < state.options.kept.run.parallel or may_begin_ahead(state)
+    may_start = state.options.mode is Mode.FINISH and has_room and not state.looked
     is_held = state.stop or state.revision or state.halted or state.queued or state.concluded
     if not may_start or is_held or failed_lane(state) is not None or failure(state) is not None:
         return None
