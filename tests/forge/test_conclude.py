@@ -25,7 +25,6 @@ from runplan.engine.landing.lander import (
     Failed,
     Landed,
     NeedsRepair,
-    NotAccepted,
     Progress,
     Refused,
     Waiting,
@@ -632,7 +631,7 @@ def test_a_push_that_the_server_refuses_is_named(
     new = git("commit-tree", f"{old}^{{tree}}", "-p", old, "-m", "more", cwd=clone)
     answer = lander.land(lander.prepare(id="r1.2", old=old, new=new), lambda: None)
     assert isinstance(answer, Refused)
-    assert isinstance(answer.reason, NotAccepted)
+    assert isinstance(answer.reason, Failed)
     assert (answer.reason.reason, hub.tip(BRANCH)) == (Reason.PROTECTED, old)
     assert "GH006" in answer.reason.why
 

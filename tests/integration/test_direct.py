@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from runplan.domain.errors import GitFailed, Unreachable
-from runplan.engine.landing.lander import Landed, LandingAnswer, NotAccepted, Refused, TargetMoved
+from runplan.engine.landing.lander import Failed, Landed, LandingAnswer, Refused, TargetMoved
 from tests.support.cli import until
 from tests.support.landings import candidate, files_of, leftovers, snapshot
 from tests.support.repos import MAIN, TRACKED, Pair, make_pair
@@ -290,7 +290,7 @@ def test_a_server_that_declines_is_quoted(pair: Pair) -> None:
     before = snapshot(pair.here)
     answer = land(pair, new)
     assert isinstance(answer, Refused)
-    assert isinstance(answer.reason, NotAccepted)
+    assert isinstance(answer.reason, Failed)
     assert answer.reason.why.startswith(
         "origin does not accept a push to main: GH006: Protected branch. / - Use a pull request. "
     )

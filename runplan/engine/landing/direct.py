@@ -22,13 +22,14 @@ from runplan.adapters.git.repository import pull_command
 from runplan.domain.errors import GitFailed, Unreachable
 from runplan.domain.gitfacts import Oid
 from runplan.domain.names import HEADS
+from runplan.domain.run.kinds import Reason
 from runplan.domain.text import command
 from runplan.engine.landing.cherry_pick import CherryPick
 from runplan.engine.landing.lander import (
+    Failed,
     Landed,
     Landing,
     LandingAnswer,
-    NotAccepted,
     Pending,
     Refused,
     TargetMoved,
@@ -70,7 +71,7 @@ class RemoteLander:
                 return seen
             if isinstance(answer, push.PushDeclined):
                 why = f"{self._remote.name} does not accept a push to {self.branch}: {answer.said}"
-                return Refused(reason=NotAccepted(why=why))
+                return Refused(reason=Failed(Reason.PROTECTED, why))
             if isinstance(seen, Refused):
                 return seen
             failed = f"the push to {self.branch} on {self._remote.name} failed and changed nothing"

@@ -43,13 +43,15 @@ class TargetMoved(Struct, frozen=True, kw_only=True):
     tip: Oid
 
 
-class NotAccepted(Struct, frozen=True, kw_only=True):
+class Failed(Struct, frozen=True):
+    """The landed phases do not reach the target, and no further attempt is made."""
+
+    reason: Reason
     why: str
-    reason: Reason = Reason.PROTECTED
 
 
 class Refused(Struct, frozen=True, kw_only=True):
-    reason: TargetMoved | NotAccepted
+    reason: TargetMoved | Failed
 
 
 LandingAnswer: TypeAlias = Landed | Pending | Refused
@@ -96,13 +98,6 @@ class Commanded(Struct, frozen=True, kw_only=True):
     @property
     def origin(self) -> str:
         return f"the pull request's comment of {self.by}"
-
-
-class Failed(Struct, frozen=True):
-    """The landed phases do not reach the target, and no further attempt is made."""
-
-    reason: Reason
-    why: str
 
 
 Conclusion: TypeAlias = Landed | Waiting | NeedsRepair | Commanded | Failed

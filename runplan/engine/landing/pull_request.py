@@ -46,7 +46,6 @@ from runplan.engine.landing.lander import (
     Landed,
     Landing,
     NeedsRepair,
-    NotAccepted,
     Progress,
     Refused,
     Sighting,
@@ -153,7 +152,7 @@ class PullRequestLander(RemoteLander):
         if tip is not None and find_landing(self._git, landing, tip):
             return Landed(tip=tip)
         if self.closed is not None:
-            return Refused(reason=NotAccepted(why=self.closed.why, reason=self.closed.reason))
+            return Refused(reason=self.closed)
         if tip is not None and tip != self._merged_tip and self._is_merged(tip):
             self._merged_tip = tip
         if self._is_on_target(landing.old) if tip in (None, self._merged_tip) else tip == landing.old:

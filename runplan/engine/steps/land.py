@@ -31,7 +31,7 @@ from runplan.domain.run.state import RunState
 from runplan.domain.text import bounded, command, inert
 from runplan.domain.times import iso, parse_iso
 from runplan.engine.landing import modes
-from runplan.engine.landing.lander import Landed, Landing, NotAccepted, Pending, Refused, TargetMoved
+from runplan.engine.landing.lander import Failed, Landed, Landing, Pending, Refused, TargetMoved
 from runplan.engine.landing.pull_request import PullRequestLander
 from runplan.engine.landing.stack import TOP
 from runplan.engine.report import text as report
@@ -365,7 +365,7 @@ def land(state: RunState, context: RunContext) -> Iterator[e.Event]:
                 yield e.LandingHeld(why=why)
             case Refused(reason=TargetMoved(tip=tip)):
                 yield record_move(context, started.old, tip)
-            case Refused(reason=NotAccepted(reason=reason, why=why)):
+            case Refused(reason=Failed(reason=reason, why=why)):
                 yield LandingRefused(why=why, reason=reason)
 
 
