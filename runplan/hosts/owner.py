@@ -246,10 +246,8 @@ class RunOwner:
         if plan not in self.runs:  # it has ended, or another process owns it
             return None
         if not isinstance(error, Crashed):
-            waits = (
-                0 if isinstance(error, TokenRefused) else active.state.of_lane(error.lane).waits
-            )  # a new token is seen soon
-            until = self._in_s(delay_s(waits + 1))
+            waits = active.state.of_lane(error.lane).waits
+            until = self._in_s(delay_s(1 if isinstance(error, TokenRefused) else waits + 1))  # a new token is seen soon
             active.journal.append(e.Paused(kind=WaitKind.UNREACHABLE, until=until, words=str(error)), lane=error.lane)
         decision = self._tell_waits(plan, active)
         return self.step(plan) if error.lane and decide(active.state.of_lane(error.lane)).waiting else decision

@@ -42,14 +42,14 @@ def await_end(state: RunState, context: RunContext) -> Iterator[e.Event]:
         return
     if isinstance(outcome, d.Outcome) and outcome.ending is d.Ending.REFUSED:
         # It never ran: the same dispatch is due again when the run is retried.
-        yield replace(without_result(started, d.Ending.ENDED), detail=outcome.message)
+        yield without_result(started, outcome.message)
         raise Unreachable(outcome.message)
     if isinstance(outcome, d.NeverStarted) or outcome.ending is d.Ending.LOST:
         context.dispatches.end([started.id], grace_s=d.GRACE_S)
         context.agents.remove_leftovers(context.dispatches.list_live)
     yield from _examine_changes(started, state, context)
     if isinstance(outcome, d.NeverStarted):  # only the intent was recorded, or the agent deleted the files
-        yield without_result(started, d.Ending.LOST)
+        yield without_result(started, ending=d.Ending.LOST)
         return
     ended = _record_result(started, context, outcome)
     if removed := find_removed(started, context):
@@ -59,7 +59,7 @@ def await_end(state: RunState, context: RunContext) -> Iterator[e.Event]:
         try:
             keep_products(started, state.work, context)
         except (RunplanError, OSError):
-            yield without_result(started, d.Ending.ENDED)
+            yield without_result(started)
             raise
     if not started.agent:
         yield ended
@@ -103,7 +103,7 @@ def end(state: RunState, context: RunContext) -> Iterator[e.Event]:
 def record_ended(started: e.DispatchStarted, context: RunContext, detail: str = "") -> e.DispatchEnded:
     outcome = context.dispatches.standing(started.id)
     if not isinstance(outcome, d.Outcome):
-        return replace(without_result(started, d.Ending.ENDED), detail=detail)
+        return without_result(started, detail)
     ended = _record_result(started, context, outcome)
     return replace(ended, ending=d.Ending.ENDED, kind=d.EndingKind.KILLED, said="", detail=detail)
 

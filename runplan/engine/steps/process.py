@@ -83,10 +83,10 @@ def start_dispatch(
     try:
         fault = _fill_worktree(prepared, state, context)
     except (RunplanError, OSError):
-        yield without_result(started, d.Ending.ENDED)
+        yield without_result(started)
         raise
     if fault:  # it is due again after run.setup
-        yield replace(without_result(started, d.Ending.ENDED), detail=fault)
+        yield without_result(started, fault)
     else:
         launches = [replace(prepared.launch, files=files), *prepared.beside]
         if not is_delegated:
@@ -308,8 +308,8 @@ def _remaining_budget(wanted: e.DispatchStarted, context: RunContext) -> Left | 
     return remaining_budget(budgets, spent, reserved)
 
 
-def without_result(started: e.DispatchStarted, ending: d.Ending) -> e.DispatchEnded:
-    return e.DispatchEnded(id=started.id, role=started.role, ending=ending, code=None)
+def without_result(started: e.DispatchStarted, detail: str = "", ending: d.Ending = d.Ending.ENDED) -> e.DispatchEnded:
+    return e.DispatchEnded(id=started.id, role=started.role, ending=ending, code=None, detail=detail)
 
 
 def start_command(dispatch: e.DispatchStarted, state: RunState, context: RunContext) -> Iterable[e.Event]:
@@ -385,9 +385,8 @@ def _fill_worktree(prepared: Prepared, state: RunState, context: RunContext) -> 
     phase = state.work
     run = context.settings.run
     if is_for_writers(started) or started.agents:
-        clean = (
-            "untracked" if run.setup and started.role is not Role.SETUP else run.clean
-        )  # its products stay till then
+        # The products of run.setup stay until it runs again.
+        clean = "untracked" if run.setup and started.role is not Role.SETUP else run.clean
         last = phase.dispatches.newest  # if only run.setup has used the worktree before, its repository is kept
         is_setup = last is not None and last.role is Role.SETUP and is_for_writers(last) == is_for_writers(started)
         context.zone.lend(branch=phase.leased.branch, clean=clean, extra=extra, keeps_repository=is_setup)
