@@ -108,7 +108,7 @@ def _run_checks(context: RepositoryContext) -> list[SetupCheck]:
         ]
         if context.settings.trial != TrySettings():
             checks.append(_run_check("trial", _check_trial, local))
-    if modes.concludes(context.settings.run.landing):
+    if context.settings.run.concludes:
         checks += _check_forge(context)
     return [*checks, _run_check("start", _check_start, context)] if all(check.ok for check in checks) else checks
 

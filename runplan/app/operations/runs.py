@@ -193,7 +193,7 @@ def with_target_settings(
 def resolve_request(caller: Caller, context: RepositoryContext, path: str, asked: Options) -> Ready | str:
     """The request for a run of the plan, which is read from the target, or its own branch; or why none is due."""
     on_target = context
-    if modes.concludes(context.settings.run.landing):
+    if context.settings.run.concludes:
         context = replace(context, pull=contexts.slug_of(context, path))
         modes.fetch_branch(context.repository, context.settings.run, context.pull, context.env)
     tip = context.tip()
@@ -247,7 +247,7 @@ def run_started(
         slug="" if plan.startswith(WATCHES) else contexts.slug_of(context, plan),
         issues=issues,
         remote=run.remote if uses_remote(run.landing) else "",
-        concludes=modes.concludes(run.landing),
+        concludes=run.concludes,
         given=run_variables(context.env),
         memory=asked.memory,
         model=asked.model,

@@ -140,6 +140,11 @@ class RunSettings(Struct, frozen=True, kw_only=True):
         remote = f"refs/remotes/{self.remote}/{self.target}"
         return remote if uses_remote(self.landing) else f"refs/heads/{self.target}"
 
+    @property
+    def concludes(self) -> bool:
+        """Whether something is left to do when every phase has landed."""
+        return self.landing == "pr"
+
 
 def uses_remote(landing: str) -> bool:
     """Whether the target is a branch of the remote, so that landing needs the remote and its credentials."""

@@ -31,7 +31,7 @@ def open_lander(
     run = settings.run
     if not uses_remote(run.landing):
         return CherryPick(here.git, ref=f"refs/heads/{run.target}", common_dir=here.common_dir, zones=zones)
-    forge = _find_forge_once(here.git, run, env, plan.seen) if concludes(run.landing) else None
+    forge = _find_forge_once(here.git, run, env, plan.seen) if run.concludes else None
     target = Direct(here.git, _open_remote(here, run, run.target, env, forge), tool=tool)
     if forge is None:
         return target
@@ -54,7 +54,7 @@ def open_direct(
 ) -> Lander | None:
     """The lander of phases with `Execution: direct` in a run with this lander; None where they may not be pushed."""
     run = settings.run
-    if run.main_protected or concludes(run.landing):
+    if run.main_protected or run.concludes:
         return None
     if isinstance(lander, Direct):
         return lander
@@ -64,7 +64,7 @@ def open_direct(
 def require_direct(here: Repository, settings: Settings, env: Mapping[str, str]) -> None:
     """Refuse, before any work, a run in which a phase with `Execution: direct` could not land."""
     run = settings.run
-    if concludes(run.landing):
+    if run.concludes:
         raise RefusedEarly("the run lands by pr; remove `Execution: direct`, or land by cherry-pick or direct")
     require_allowed("direct", run)
     require_remote(_open_remote(here, run, run.target, env, None))
@@ -92,7 +92,7 @@ def _open_remote(
 
 
 def open_target(here: Repository, settings: Settings, env: Mapping[str, str]) -> Remote:
-    forge = _find_forge_once(here.git, settings.run, env) if concludes(settings.run.landing) else None
+    forge = _find_forge_once(here.git, settings.run, env) if settings.run.concludes else None
     return _open_remote(here, settings.run, settings.run.target, env, forge)
 
 
@@ -112,7 +112,7 @@ def require_ready(here: Repository, settings: Settings, env: Mapping[str, str]) 
     run = settings.run
     if not uses_remote(run.landing):
         return ()
-    forge = _find_forge_once(here.git, run, env) if concludes(run.landing) else None
+    forge = _find_forge_once(here.git, run, env) if run.concludes else None
     remarks: tuple[str, ...] = ()
     if forge and (here.common_dir / "shallow").exists():
         deepen = command("git", "fetch", "--unshallow", run.remote)
@@ -200,7 +200,7 @@ def fetch_merged(
 ) -> tuple[PullRequest, ...]:
     """The merged pull requests of a plan, newest first, with their commits; () for another way of landing."""
     run = settings.run
-    if not concludes(run.landing):
+    if not run.concludes:
         return ()
     forge = open_forge(here.git, run, env)
     there = own_branch(here, run, slug, env)
@@ -208,8 +208,3 @@ def fetch_merged(
     pulls = [pull for branch in branches for pull in forge.list_merged(branch)]
     fetch = there.fetch_ref
     return tuple(pull for pull in pulls if here.git.known(pull.head) or fetch(f"{pull.refs}/{pull.number}/head"))
-
-
-def concludes(mode: str) -> bool:
-    """Whether something is left to do when every phase has landed."""
-    return mode == "pr"

@@ -343,7 +343,7 @@ class PullRequestLander(RemoteLander):
             answer_handled(forge, pull.number, forge.read_activity(pull.number, pull.head).messages, answers)
 
     def forget(self) -> None:
-        (self.stack.of(TOP) if self.stack else self).seen.forge = None
+        self.of_group(TOP).seen.forge = None
 
     def comment(self, text: str) -> None:
         pull = (self.stack.focus if self.stack else self).find_pull()

@@ -187,7 +187,7 @@ def foresee_refusals(context: RepositoryContext, plan: Plan, tip: str) -> Plan:
 def require_stackable(settings: Settings) -> None:
     """Refuse settings that a stack of pull requests cannot have: its branches grow phase by phase, and only grow."""
     how = settings.pull_request
-    if not how.stack or not modes.concludes(settings.run.landing):
+    if not how.stack or not settings.run.concludes:
         return
     if settings.run.parallel > 1:
         raise RefusedEarly("pull_request.stack needs phases one by one; set run.parallel to 1, or stack to false")
@@ -242,7 +242,7 @@ def require_clear(plan: Plan) -> None:
 def require_executions(context: RepositoryContext, plan: Plan) -> None:
     for phase in (phase for phase in plan.phases if phase.status is not Status.DONE):
         place = f"{plan.path}:{phase.execution.line}: phase {phase.id}"
-        if phase.execution.kind is ExecutionKind.DELEGATE and modes.concludes(context.settings.run.landing):
+        if phase.execution.kind is ExecutionKind.DELEGATE and context.settings.run.concludes:
             why = "a command lands on the target, and the run lands by pr on a branch; land by cherry-pick or direct"
             raise RefusedEarly(f"{place}: {why}")
         if phase.execution.kind is ExecutionKind.PLAN_FIRST and (why := describe_unrevisable(plan)):

@@ -216,7 +216,7 @@ def _find_refusal(phase: Attempt, context: RunContext, plan: Plan, row: Phase) -
 
 def _find_other_run(phase: WorkAttempt, context: RunContext, onto: str) -> str:
     """The run of another repository that landed the phase on the branch of the pull request; "" for none."""
-    if not modes.concludes(context.settings.run.landing) or not phase.chosen.phase:
+    if not context.settings.run.concludes or not phase.chosen.phase:
         return ""
     row = context.plan_at(onto)[0].phase(phase.chosen.phase)
     if row is None or row.status is not Status.DONE:
@@ -241,7 +241,7 @@ def _write_files(
     written_report = report.prepend_sections(old, plan_title=title, sections=sections)
     written_report = report.name_pull_request(written_report, newest_pull_request(context.store, context.plan))
     new = {context.report: (old, written_report)}
-    if not modes.concludes(context.settings.run.landing):  # the branches of two pull requests would conflict in it
+    if not context.settings.run.concludes:  # the branches of two pull requests would conflict in it
         index = report.update_index(listed, landed, today=context.clock.now().date(), waiting=waiting)
         new[context.index] = (listed, index)
     written = {path: after for path, (before, after) in new.items() if after != before}
@@ -420,7 +420,7 @@ def _start_landing(state: RunState, context: RunContext) -> e.Event:
     whole = lander.of_group(TOP).known_tip() if isinstance(lander, PullRequestLander) and is_lower else new
     complete = context.plan_at(whole or new)[0].complete
     fixes = [("Fixes", f"#{number}") for number in state.options.issues]  # a forge closes them when it gets the commit
-    if fixes and complete and not modes.concludes(context.settings.run.landing):
+    if fixes and complete and not context.settings.run.concludes:
         new = bookkeep(message=g.add_trailers(f"{subject}\n", (*fixes, *trailers)))
     branch = _squash_bookkeeping(context, new) if complete else None
     since, new, remade = branch or ("", new, {})

@@ -34,7 +34,6 @@ from runplan.domain.run.kinds import GateAnswer, Mode, Reason, WaitKind
 from runplan.domain.run.state import RunState
 from runplan.domain.text import command
 from runplan.domain.times import FIRST_PARENT_S, delay_s, iso
-from runplan.engine.landing.modes import concludes
 from runplan.engine.steps.context import RunContext
 from runplan.engine.steps.gates import known_results, read_content
 from runplan.engine.steps.process import Prepared, launch_agent, write_brief
@@ -297,7 +296,7 @@ def before_the_end(state: RunState, context: RunContext, plan: Plan) -> e.Event 
         return e.FinalVerificationDue(tree=phase.answerable, is_narrowed=True)
     is_finish = bool(context.lane) or state.options.mode is Mode.FINISH
     is_subplan = isinstance(phase.chosen, e.SubplanChosen)  # its work is not on the branch of a pull request
-    if not is_finish or (is_subplan and concludes(context.settings.run.landing)):
+    if not is_finish or (is_subplan and context.settings.run.concludes):
         return None
     return e.FinalVerificationDue(tree=phase.answerable) if context.find_plan_base(phase) != phase.onto else None
 

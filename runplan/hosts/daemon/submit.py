@@ -17,7 +17,6 @@ from runplan.adapters.store.sql import LONGEST_S
 from runplan.domain.errors import Unreachable
 from runplan.domain.run.rows import Answer, Command
 from runplan.domain.times import iso
-from runplan.engine.landing import modes
 from runplan.engine.loop.context import RepositoryContext
 from runplan.engine.loop.repository import ENVIRONMENT, open_repository
 from runplan.hosts.commands import BEGINNING
@@ -121,7 +120,7 @@ def _with_environment(client: Client, context: RepositoryContext, repository: Kn
     if command.verb not in BEGINNING:
         return command
     name = os.urandom(8).hex()
-    forge = modes.concludes(context.settings.run.landing) or bool(context.settings.issues.claim)
+    forge = context.settings.run.concludes or bool(context.settings.issues.claim)
     if not forge:  # `resume` and `now` do not say how the newest run or the schedule of the plan lands
         store = context.store()
         newest = store.get_newest_run(command.plan)
