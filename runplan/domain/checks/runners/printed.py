@@ -40,19 +40,6 @@ class Runner(Struct, frozen=True):
     begins: re.Pattern[str] | None = None
 
 
-RUNNERS: list[Runner] = []  #: the more specific first: if two runners recognise the same line, the first wins
-
-
-def _reads(
-    name: str, closing: re.Pattern[str], begins: re.Pattern[str] | None = None
-) -> Callable[[ReadReport], ReadReport]:
-    def register(read: ReadReport) -> ReadReport:
-        RUNNERS.append(Runner(name, closing, read, begins))
-        return read
-
-    return register
-
-
 def find_last(lines: list[str], pattern: re.Pattern[str]) -> tuple[int, re.Match[str]] | None:
     for number in range(len(lines) - 1, -1, -1):
         if match := pattern.match(lines[number]):
@@ -97,7 +84,6 @@ _PYTEST_STATES = {
 }
 
 
-@_reads("pytest", _PYTEST_CLOSING, re.compile(r"^=+ test session starts =+$"))
 def read_pytest(lines: list[str], end: int, closing: re.Match[str]) -> Report:
     numbers = read_counts(closing[1])
     block = find_last(lines[:end], _BLOCK)
@@ -119,7 +105,6 @@ _UNITTEST_NAME = re.compile(r"^(\w+ \([\w.]+\))(?: \.\.\. |$)")
 _UNITTEST_STATE = re.compile(r"^(?:.*?\) |.*)?\.\.\. (ok|FAIL|ERROR|skipped .*|expected failure|unexpected success)$")
 
 
-@_reads("unittest", _RAN, re.compile(r"^\w+ \([\w.]+\) \.\.\. "))
 def read_unittest(lines: list[str], end: int, ran: re.Match[str]) -> Report | None:
     closing = find_last(lines[: end + 3], _UNITTEST_CLOSING)
     if closing is None or closing[0] < end:
@@ -154,7 +139,6 @@ _PLACE = re.compile(r" \(line \d+\)")  # of a documentation test; it moves with 
 _CARGO_STATES = {"ok": TestState.PASSED, "FAILED": TestState.FAILED, "ignored": TestState.SKIPPED}
 
 
-@_reads("cargo", _CARGO_CLOSING, re.compile(r"^running \d+ tests?$"))
 def read_cargo(lines: list[str], end: int, _closing: re.Match[str]) -> Report:
     results = match_lines(lines, _CARGO_CLOSING)
     tests: list[tuple[str, TestState]] = []
@@ -185,7 +169,6 @@ _GO_STATES = {
 }
 
 
-@_reads("go", _GO_CLOSING, re.compile(r'^=== RUN   \S|^\{"Time":.{0,80}?"Action":"run"'))
 def read_go(lines: list[str], end: int, _closing: re.Match[str]) -> Report:
     tests: dict[str, TestState] = {}
     begun: dict[str, TestState] = {}  #: of a package that has not ended yet
@@ -230,7 +213,6 @@ _JEST_STATES = {**dict.fromkeys("✓√", TestState.PASSED), **dict.fromkeys("�
 _UNLOADABLE = "Test suite failed to run"
 
 
-@_reads("jest", _JEST_CLOSING, re.compile(r"^ ?(?:PASS|FAIL) +\S+\.[cm]?[jt]sx?\b"))
 def read_jest(lines: list[str], end: int, closing: re.Match[str]) -> Report:
     numbers = read_counts(closing[1] or "")
     suites = find_last(lines[:end], _SUITES)
@@ -274,7 +256,6 @@ _VITEST_FAILED = re.compile(r"^ *FAIL +(.+?)(?: \[ \S+ \])?$")
 _VITEST_STATES = {"×": TestState.FAILED, "↓": TestState.SKIPPED}
 
 
-@_reads("vitest", _VITEST_CLOSING, re.compile(r"^ *RUN +v\d"))
 def read_vitest(lines: list[str], end: int, closing: re.Match[str]) -> Report | None:
     files = find_last(lines[:end], _FILES)
     if closing[1] is None:
@@ -308,7 +289,6 @@ _NODE_DETAILS = re.compile(r"^✖ failing tests:$")
 _SPEC = re.compile(r"^( *)([✔✖▶﹣]) (.+?)(?: \([\d.]+ms\))?( # .*)?$")
 
 
-@_reads("node", _FAIL)
 def read_node(lines: list[str], end: int, closing: re.Match[str]) -> Report | None:
     passes = find_last(lines[:end], _PASS)
     if passes is None:
@@ -341,7 +321,6 @@ _SKIPPED = ("***Skipped", "***Not Run (Disabled)")
 _CTEST_STATES = {"Passed": TestState.PASSED, **dict.fromkeys(_SKIPPED, TestState.SKIPPED)}
 
 
-@_reads("ctest", _CTEST_CLOSING, re.compile(r"^Test project /"))
 def read_ctest(lines: list[str], end: int, closing: re.Match[str]) -> Report:
     if closing[1] is None:
         return Report(passed=0, failed=0)
@@ -357,7 +336,6 @@ def read_ctest(lines: list[str], end: int, closing: re.Match[str]) -> Report:
     return replace(report, lines_after=last_failure[0] if last_failure else 0)
 
 
-@_reads("tap", _PLAN, re.compile(r"^TAP version \d+$|^Bail out!|^1\.\.[1-9]\d{0,8}(?:\s|$)"))
 def read_tap(lines: list[str], end: int, plan: re.Match[str]) -> Report | None:
     """TAP is complete when the last point has the number that the plan announced."""
     point = find_last(lines, _TOP_POINT)
@@ -487,7 +465,17 @@ _SWIFT_TEST = (
 )
 
 _SWIFT_BEGINS = re.compile(r"^Test Suite .* started|^\W +Test run started")
-RUNNERS += (
+#: The more specific first: if two runners recognise the same line, the first wins.
+RUNNERS = (
+    Runner("pytest", _PYTEST_CLOSING, read_pytest, re.compile(r"^=+ test session starts =+$")),
+    Runner("unittest", _RAN, read_unittest, re.compile(r"^\w+ \([\w.]+\) \.\.\. ")),
+    Runner("cargo", _CARGO_CLOSING, read_cargo, re.compile(r"^running \d+ tests?$")),
+    Runner("go", _GO_CLOSING, read_go, re.compile(r'^=== RUN   \S|^\{"Time":.{0,80}?"Action":"run"')),
+    Runner("jest", _JEST_CLOSING, read_jest, re.compile(r"^ ?(?:PASS|FAIL) +\S+\.[cm]?[jt]sx?\b")),
+    Runner("vitest", _VITEST_CLOSING, read_vitest, re.compile(r"^ *RUN +v\d")),
+    Runner("node", _FAIL, read_node),
+    Runner("ctest", _CTEST_CLOSING, read_ctest, re.compile(r"^Test project /")),
+    Runner("tap", _PLAN, read_tap, re.compile(r"^TAP version \d+$|^Bail out!|^1\.\.[1-9]\d{0,8}(?:\s|$)")),
     Runner("mocha", _MOCHA, partial(_read_summaries, _read_tree)),
     Runner("rspec", _RSPEC, partial(_read_summaries, partial(_match_tests, _RSPEC_FAILED))),
     Runner("dotnet", _DOTNET, partial(_read_summaries, partial(_match_tests, _DOTNET_TEST)), _DOTNET_BEGINS),
