@@ -89,8 +89,7 @@ class RunStarted(Event, frozen=True, kw_only=True):
     effort: str = ""  #: likewise
 
     @property
-    def kept(self) -> Settings:
-        """The settings that the run keeps, whatever is committed later."""
+    def kept(self) -> Settings:  # whatever is committed later
         return self.settings or Settings()
 
 
