@@ -89,7 +89,9 @@ CTEST = "cmake --build build && ctest --test-dir build --output-on-failure"
         # others
         ({"go.mod": "", "a_test.go": ""}, "go mod download", "go test -v ./..."),
         ({"Cargo.toml": "", "Cargo.lock": ""}, "cargo fetch --locked", "cargo test"),
-        ({"Gemfile.lock": "", ".rspec": ""}, "bundle install", "bundle exec rspec"),
+        ({"Gemfile": "", "Gemfile.lock": "", ".rspec": ""}, "bundle install", "bundle exec rspec"),
+        ({"Gemfile": "", ".rspec": ""}, "", "bundle exec rspec"),
+        ({"spec/sums_spec.rb": ""}, "", "rspec"),
         ({"pom.xml": ""}, "", "mvn -B test"),
         ({"pom.xml": "", "mvnw": ""}, "", "./mvnw -B test"),
         ({"build.gradle.kts": "", "gradlew": ""}, "", "./gradlew test"),

@@ -85,6 +85,7 @@ _TOOLS = (
     Tool(kind=Kind.RUST, signs=("Cargo.lock",), setup="cargo fetch --locked", fetches=True),
     Tool(kind=Kind.RUST, signs=("Cargo.toml",)),
     Tool(kind=Kind.RUBY, signs=("Gemfile.lock",), setup="bundle install", run="bundle exec "),
+    Tool(kind=Kind.RUBY, signs=("Gemfile",), run="bundle exec "),
     Tool(kind=Kind.PHP, signs=("composer.json",), setup="composer install", run="vendor/bin/"),
     Tool(kind=Kind.BUILD, signs=("mvnw",), run="./mvnw -B "),
     Tool(kind=Kind.BUILD, signs=("pom.xml",), run="mvn -B "),
@@ -127,7 +128,7 @@ _JUNIT = (
 )
 #: Build tools with a test command: a suggestion, but no sign of tests.
 _BUILDS = {Kind.RUST: "cargo test", Kind.GO: "go test -v ./...", Kind.BUILD: "test"}
-_RUN_ALONE = {Kind.PYTHON: "python3 -m ", Kind.NODE: "npx ", Kind.RUBY: "bundle exec "}  #: without a manifest
+_RUN_ALONE = {Kind.PYTHON: "python3 -m ", Kind.NODE: "npx "}  #: without a manifest
 
 _TARGETS = r"(?m)^([\w. -]+):(?!:?=)"
 _NPM_STUB = "no test specified"
