@@ -32,5 +32,15 @@ def test_a_result_has_no_empty_fields_and_is_read_as_lines() -> None:
     assert result.text == "plan: X\nphases:\n  - id: 1\n    done: false\nlog:\n  a\n  b"
 
 
+def test_a_person_who_reads_a_result_sees_every_character() -> None:
+    hidden = "a\x1bPb\x1b\\c\rd\0e\u202ef\u200bg\U000e0041"
+    shown = r"a\x1bPb\x1b\c\rd\x00e<U+202E>f<U+200B>g<U+E0041>"
+    assert make_result({"text": hidden, "items": [hidden]}).content == {"text": shown, "items": [shown]}
+    assert make_result({"text": "a\u00a0b"}).content == {"text": "a\u00a0b"}, "prose keeps its spaces"
+    assert cut_diff(f"+{hidden}\u00a0\n", "", 0) == f"+{shown}<U+00A0>\n"
+    quoted = 'diff --git "a/a\\033\u202e" "b/a\\033\u202e"\n+x\n'
+    assert cut_diff(quoted, r"a\033<U+202E>", 0).endswith("\n+x\n")
+
+
 def test_the_tools_cost_a_model_at_most_six_kilobytes() -> None:
     assert sum(len(name) + len(tool.text) + len(str(schema_of(tool))) for name, tool in TOOLS.items()) <= 6_000

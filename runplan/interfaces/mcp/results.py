@@ -9,6 +9,7 @@ from msgspec import Struct, to_builtins
 from runplan.app.views.status import PlanView
 from runplan.domain.errors import NotFound
 from runplan.domain.standing.phases import PhaseState
+from runplan.domain.text import visible
 
 LARGEST_TEXT = 20_000  #: characters of one text of a result
 LINES_SHOWN = 30  #: of a followed run
@@ -43,10 +44,12 @@ def list_plan(view: PlanView) -> Content:
 
 
 def cut_diff(diff: str, file: str, offset: int) -> str:
-    """The part of the diff, and how to see the rest."""
+    """The part of the diff, and how to see the rest. Every character is visible."""
+    diff = visible(diff)
     if file:
         head, *parts = _FILE_OF_DIFF.split(diff)
-        diff = next((part for part in parts if part.partition("\n")[0].endswith(f" b/{file}")), "")
+        ends = (f" b/{file}", f' "b/{file}"')  # git quotes special characters
+        diff = next((part for part in parts if part.partition("\n")[0].endswith(ends)), "")
         if not diff:
             raise NotFound(f"{file}: no such file in the diff:\n{head}")
     end = offset + LARGEST_TEXT
@@ -56,14 +59,20 @@ def cut_diff(diff: str, file: str, offset: int) -> str:
 
 
 def bound(value: Any) -> Any:
-    """The value without fields that say nothing, and with its longest texts cut: a model pays for each word."""
+    """The value without fields that say nothing, and with its longest texts cut: a model pays for each word.
+
+    Every character of a text is visible.
+    """
     match value:
         case dict():
             return {name: bound(inner) for name, inner in value.items() if inner not in (None, "", [], {})}
         case list():
             return [bound(inner) for inner in value]
         case str() if len(value) > LARGEST_TEXT + 100:  # the note of a diff that was cut
-            return f"{value[:LARGEST_TEXT]}\n[{len(value) - LARGEST_TEXT} more characters: use the runplan command]"
+            more = len(value) - LARGEST_TEXT
+            return f"{visible(value[:LARGEST_TEXT], is_prose=True)}\n[{more} more characters: use the runplan command]"
+        case str():
+            return visible(value, is_prose=True)
         case _:
             return value
 
