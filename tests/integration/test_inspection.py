@@ -135,18 +135,19 @@ def test_no_setting_hides_a_submodule_that_moved(tmp_path: Path) -> None:
         assert "+Subproject commit " in compare_commits(context, *places)
 
 
-def test_neither_a_null_byte_nor_an_attribute_hides_a_text(tmp_path: Path) -> None:
+def test_neither_odd_bytes_nor_an_attribute_nor_a_setting_hide_a_text(tmp_path: Path) -> None:
     repo = make_repo(tmp_path / "app", **{".gitattributes": "*.py binary\n"})
+    repo.git("config", "diff.noprefix", "true")
     old = repo.head()
     repo.write("a.py", "print('seen')\n")
-    repo.write("b.sh", "echo one\n\0\n")
+    (repo.path / "b.sh").write_bytes(b"echo one\n: \0 \xff\n" + b"echo two\n" * 9)
     (repo.path / "c.png").write_bytes(b"\x89PNG\r\n\0\0rest\n")
     repo.git("add", "-A")
     repo.git("commit", "-qm", "Change")
     with opened(repo.path) as context:
         shown = compare_commits(context, old, repo.head())
     assert "+print('seen')\n" in shown
-    assert "+echo one\n+\0\n" in shown
+    assert "+echo one\n+: \0 \\xff\n" in shown
     assert [(file.path, file.is_binary) for file in parse_diff(shown)] == [
         ("a.py", False),
         ("b.sh", False),

@@ -39,7 +39,11 @@ if TYPE_CHECKING:
 
 #: No program that the configuration names checks a signature or formats a diff.
 _PLAIN_LOG = ("--no-walk=unsorted", "--no-show-signature")
-_PLAIN_DIFF = ("--no-color", "--no-ext-diff", "--no-textconv", "--ignore-submodules=none", "--patch")
+_PLAIN_DIFF = (
+    *("--no-color", "--no-ext-diff", "--no-textconv", "--ignore-submodules=none", "--patch"),
+    *("--src-prefix=a/", "--dst-prefix=b/"),  # whatever diff.noprefix says
+)
+_TEXT = 0.9  #: part of a file's bytes that are characters, from which on it is a text
 
 
 class RepositoryFacts(Struct, frozen=True, kw_only=True):
@@ -128,13 +132,11 @@ def compare_commits(context: RepositoryContext, old: Oid, new: Oid) -> str:
 
 
 def _cut_binary(diff: bytes) -> bytes:
-    """The diff of a file, without its content if that is no text. A null byte or an attribute does not hide a text."""
-    head, hunk, _ = diff.partition(b"\n@@ ")
-    try:
-        diff.decode("utf-8")
-    except UnicodeDecodeError:
-        return head + b"\nBinary files differ\n" if hunk and b"\0" in diff else diff
-    return diff
+    """The diff of a file, without its content if that is no text. A few odd bytes or an attribute hide no text."""
+    head, _, content = diff.partition(b"\n@@ ")
+    characters = content.decode("utf-8", "ignore").encode()
+    is_text = characters == content or len(characters.replace(b"\0", b"")) >= _TEXT * len(content)
+    return diff if is_text or b"\0" not in content else head + b"\nBinary files differ\n"
 
 
 @contextmanager
