@@ -78,6 +78,17 @@ def test_diff_goes_through_the_pager_of_git_on_a_terminal_only(
     assert "\x1b" not in piped
 
 
+@pytest.mark.parametrize("words", ["status", "check X", "start X --dry-run", "explain X", "next", "doctor"])
+def test_nothing_that_a_plan_or_a_setting_says_has_an_effect_on_the_terminal(tmp_path: Path, words: str) -> None:
+    project = a_project(tmp_path, "1")
+    plan = project.repo.path / "plans/X.md"
+    plan.write_text(plan.read_text("utf-8").replace("Step 1", "Step\x1b[31m \x9b1m\u202e1"), "utf-8")
+    project.repo.git("add", "-A")
+    project.settings('[tests]\ncommand = "true \\u001b[31m"\n')
+    ran = project.runplan(*words.split())
+    assert not {"\x1b", "\x9b", "\u202e"} & set(ran.out + ran.err), ran.out
+
+
 def test_columns_sets_the_width(tmp_path: Path) -> None:
     project = a_project(tmp_path, "1")
     shown = on_terminal(

@@ -20,7 +20,7 @@ from runplan.app.views.journal import describe_end
 from runplan.domain.decoding import as_json
 from runplan.domain.errors import Exit, Interrupted, RunplanError, UsageError, error_with
 from runplan.domain.standing.actions import actions_of_wait, describe_actions
-from runplan.domain.text import command, plain
+from runplan.domain.text import command, plain, visible
 from runplan.interfaces.cli.show import progress
 from runplan.interfaces.cli.show.change import show_change
 
@@ -112,7 +112,7 @@ _PREVIEWS: dict[str, Callable[[Caller, Any], str]] = {"start": start.preview_sta
 
 def run_operation(verb: str, args: argparse.Namespace) -> Exit:
     if vars(args).get("dry_run"):
-        print(_PREVIEWS[verb](_caller(args), _make_request(verb, args)))
+        print(visible(_PREVIEWS[verb](_caller(args), _make_request(verb, args)), is_prose=True))
         return Exit.DONE
     wait = verb == "undo" or vars(args).get("wait", False)
     caller = _caller(args, Where.DAEMON if wait and verb == "retry" else Where.AS_BEFORE)

@@ -13,7 +13,7 @@ from runplan.domain.decoding import as_json
 from runplan.domain.errors import Exit, UsageError
 from runplan.domain.gitfacts import Kept
 from runplan.domain.names import PLAN_FILE
-from runplan.domain.text import command, committing, counted, plain, toml_value
+from runplan.domain.text import command, committing, counted, plain, toml_value, visible
 from runplan.interfaces.cli.show import progress
 from runplan.interfaces.cli.terminal import say
 
@@ -67,9 +67,8 @@ def run_doctor(args: argparse.Namespace) -> Exit:
         print(as_json([{"name": check.name, "ok": check.ok, **to_builtins(check)} for check in checks]))
     for check in checks if not args.json else ():
         detail = check.detail.replace("\n", f"\n{'':<18}")
-        print(f"{check.state:<4}  {check.name:<12}{detail}")
-        if check.remedy:
-            print(f"      {'':<12}-> {check.remedy}")
+        remedy = f"\n      {'':<12}-> {check.remedy}" if check.remedy else ""
+        print(visible(f"{check.state:<4}  {check.name:<12}{detail}{remedy}", is_prose=True))
     return Exit.DONE if all(check.ok for check in checks) else Exit.USAGE
 
 
