@@ -5,7 +5,7 @@ import posixpath
 import re
 import shlex
 import tomllib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 from fnmatch import fnmatchcase, translate
 from itertools import chain
@@ -187,7 +187,8 @@ def detect(files: Sequence[str], texts: Mapping[str, str], *, needs_pytest: bool
     tools = {tool.kind: tool for tool in reversed(_TOOLS) if _first(files, tool.signs)}
     package = texts.get("package.json", "")
     makefile = texts.get("Makefile", "")
-    tools |= {tool.kind: tool for tool in _node_tools(tools.get(Kind.NODE), package)}
+    if node := _choose_node(tools.get(Kind.NODE), package):
+        tools[Kind.NODE] = node
     unittest = _find_unittest(files, texts)
     if unittest and not _first(files, INPUTS[Kind.PYTHON]):
         tools.pop(Kind.PYTHON, None)  # nothing has to be installed
@@ -293,7 +294,7 @@ def _names_pytest(requirements: Sequence[object]) -> bool:
     return any(isinstance(line, str) and re.match(_PYTEST, line) for line in requirements)
 
 
-def _node_tools(by_lock: Tool | None, package: str) -> Iterator[Tool]:
+def _choose_node(by_lock: Tool | None, package: str) -> Tool | None:
     """The package manager that package.json names, else that of the lock file, else npm where packages are needed."""
     try:
         named = str(json.loads(package.removeprefix("\ufeff"))["packageManager"])
@@ -304,14 +305,14 @@ def _node_tools(by_lock: Tool | None, package: str) -> Iterator[Tool]:
     has_dependencies = any(package_table(package, name) for name in ("dependencies", "devDependencies"))
     tool = managers.get(name) or by_lock or (managers["npm"] if has_dependencies else None)
     if tool is None:
-        return
+        return None
     if tool is not by_lock:
         tool = replace(tool, setup=tool.unlocked)
     if tool.name == "yarn" and name == "yarn" and not version.startswith(("0.", "1.")):
         # An installed yarn 1 refuses such a project.
         setup = "corepack yarn install" + (" --immutable" if tool.setup != tool.unlocked else "")
         tool = replace(tool, setup=setup, run="corepack yarn run ", test="corepack yarn test")
-    yield tool
+    return tool
 
 
 def read_devcontainer(text: str) -> dict[str, str]:

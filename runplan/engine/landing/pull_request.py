@@ -8,7 +8,7 @@ read from the forge each time, so a restart changes nothing.
 """
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct, field
@@ -24,7 +24,6 @@ from runplan.domain.gitfacts import LANDING, PLAN, RUN, UNDOES, Commit, Oid, rea
 from runplan.domain.names import parked_under
 from runplan.domain.plan.marks import Status
 from runplan.domain.plan.model import Plan, parse_plan
-from runplan.domain.run.events import IssueRead
 from runplan.domain.run.kinds import Reason, WaitKind
 from runplan.domain.settings.schema import PullRequestSettings
 from runplan.domain.text import command, inert
@@ -301,16 +300,13 @@ class PullRequestLander(RemoteLander):
 
     def _find_changed_issues(self, pull: m.PullRequest, progress: Progress) -> Waiting | None:
         """Whether the merge waits for a person, who has not seen what became of the plan's issues."""
-        issues = tuple(self.read_issues(self._plan.issues))
+        issues = tuple(merging.read_issues(self.forge(), self._plan.issues))
         changes = [merging.describe_change(progress.issues.get(issue.number), issue) for issue in issues]
         if not any(changes):
             return None
         self._cancel_own_merge(pull)
         why = "; ".join(filter(None, [*changes, f"{pull.name} is merged when you retry: {pull.url}"]))
         return Waiting(kind=WaitKind.ISSUE, why=why, issues=issues)
-
-    def read_issues(self, numbers: Sequence[int]) -> Iterator[IssueRead]:
-        return merging.read_issues(self.forge(), numbers)
 
     def look_at_messages(self, progress: Progress) -> Commanded | NeedsRepair | None:
         """What people ask for on the open pull request, by one call; None for nothing to do now."""

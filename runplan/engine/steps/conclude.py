@@ -21,6 +21,7 @@ from runplan.domain.run.reasons import next_action
 from runplan.domain.run.state import RunState, failure, open_lanes
 from runplan.domain.text import bounded, command, inert
 from runplan.domain.times import delay_s, iso, parse_iso
+from runplan.engine.landing import merging
 from runplan.engine.landing.conversation import result_marker, to_repair
 from runplan.engine.landing.lander import Commanded, Conclusion, Failed, Landed, NeedsRepair, Progress, Waiting
 from runplan.engine.landing.modes import open_forge
@@ -145,7 +146,8 @@ def read_issues(state: RunState, context: RunContext) -> Iterator[e.Event]:
     if isinstance(lander, PullRequestLander) and state.options.issues and not state.lane:
         known = _list_known_issues(context)
         with suppress(Unreachable):
-            yield from lander.read_issues([number for number in state.options.issues if number not in known])
+            new = [number for number in state.options.issues if number not in known]
+            yield from merging.read_issues(lander.forge(), new)
 
 
 def look_at_review(state: RunState, context: RunContext) -> Iterator[e.Event]:

@@ -101,7 +101,7 @@ def prepare_planner(started: e.DispatchStarted, state: RunState, context: RunCon
     for number, id_ in enumerate((started.id, *started.beside)):
         text = planning_prompt(template, replace(brief, question=number if count > 1 else None)) + memory
         launches.append(launch_agent(replace(started, id=id_), context, text, base=tip))
-    return Prepared(started=started, launch=launches[0], beside=tuple(launches[1:]))
+    return Prepared(started=started, launches=tuple(launches))
 
 
 def list_paths(git: Git, commit: str, *below: str) -> frozenset[str]:

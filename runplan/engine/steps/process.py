@@ -48,10 +48,9 @@ SAVE_S = 60.0  #: for an agent whose context is full to write its notes, unless 
 
 class Prepared(Struct, frozen=True, kw_only=True):
     started: e.DispatchStarted
-    launch: d.Launch
+    launches: tuple[d.Launch, ...]  #: the second and further ones only read
     diff: str = ""  #: the change that a fixer continues or a verifier judges
     commit: str = ""  #: with the files that it sees; "" for those of the dispatch's tree
-    beside: tuple[d.Launch, ...] = ()  #: further processes that only read
 
 
 Prepare: TypeAlias = Callable[[e.DispatchStarted, RunState, RunContext], Prepared]
@@ -88,7 +87,7 @@ def start_dispatch(
     if fault:  # it is due again after run.setup
         yield without_result(started, fault)
     else:
-        launches = [replace(prepared.launch, files=files), *prepared.beside]
+        launches = [replace(prepared.launches[0], files=files), *prepared.launches[1:]]
         if not is_delegated:
             numbers = number_lane(context, is_for_agents=is_for_writers(started))
             memory = context.settings.limits.memory
@@ -157,7 +156,7 @@ def prepare_writer(started: e.DispatchStarted, state: RunState, context: RunCont
     if phase.handovers or phase.dispatches.questions or started.again:  # it continues the notes of its predecessor
         context.dispatches.write(started.id, d.NOTES, context.dispatches.read(phase.written, d.NOTES) or "")
     launch = launch_agent(started, context, text, base=phase.base, attempt=phase.leased.attempt)
-    return Prepared(started=started, launch=launch, diff=diff)
+    return Prepared(started=started, launches=(launch,), diff=diff)
 
 
 def write_brief(
@@ -436,4 +435,4 @@ def _prepare_command(started: e.DispatchStarted, state: RunState, context: RunCo
         if place.inputs and not started.again:
             why = gates.describe_change(place.inputs, gates.find_inputs(started, phase, context))
         started = replace(started, why=why)
-    return Prepared(started=started, launch=launch)
+    return Prepared(started=started, launches=(launch,))

@@ -72,7 +72,7 @@ def prepare_verifier(started: e.DispatchStarted, state: RunState, context: RunCo
     text = prompts.verify_prompt(template, brief, diff=diff, changed=changed, gates=gates, proofs=proofs)
     text += as_utf8(prompts.verifier_notes(missing, phase.proof.doubted, rows))
     launch = launch_agent(started, context, text, base=phase.base, attempt=phase.leased.attempt)
-    return Prepared(started=started, launch=launch, diff=diff, commit=commit)
+    return Prepared(started=started, launches=(launch,), diff=diff, commit=commit)
 
 
 def _find_instructions(phase: WorkAttempt, context: RunContext, scope: str) -> dict[str, Entry | None]:
@@ -157,7 +157,8 @@ def prepare_trial(started: e.DispatchStarted, state: RunState, context: RunConte
     text = prompts.try_prompt(context.prompts[started.role], brief, diff=diff, folder=str(folder))
     text += as_utf8(prompts.verifier_notes((), phase.proof.doubted, ()))
     launch = launch_agent(started, context, text, base=phase.base, attempt=phase.leased.attempt)
-    return Prepared(started=started, launch=launch, diff=diff, commit=_commit_shown(phase, context, ""))
+    commit = _commit_shown(phase, context, "")
+    return Prepared(started=started, launches=(launch,), diff=diff, commit=commit)
 
 
 def judge_trial(state: RunState, context: RunContext) -> e.Event:
