@@ -133,7 +133,6 @@ def _continue_attempt(state: RunState, attempt: Attempt) -> Decision:
         case WorkAttempt(work=WorkTaken(), broken=None) if state.after and attempt.dispatches.ended is None:
             why = f"the work is done, and is proven when phase {state.after} has landed"
             return Decision(why=why, waiting=WaitKind.PHASE, about=f"the landing of phase {state.after}")
-    match attempt:
         case WorkAttempt():
             work = work_on(state.options, attempt)
         case PlanningAttempt():
