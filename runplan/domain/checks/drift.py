@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from runplan.domain.plan.marks import id_key, read_name
 from runplan.domain.plan.scan import Entry, Lines, marks_within, scan_lines
+from runplan.domain.run.events import DriftFound
 
 MARK = "PLAN-TEXT-DRIFT:"
 MISSED = 999  #: per cent, for an exact number that was missed
@@ -47,12 +48,6 @@ class Tokens(Struct, frozen=True):
     malformed: tuple[str, ...] = ()  #: lines with the mark that do not follow the grammar
 
 
-class DriftDecision(Struct, frozen=True):
-    corrections: tuple[Drift, ...]  #: to write into the plan; none when the phase fails
-    abort: str = ""  #: why the phase fails; "" when it does not
-    lines: tuple[str, ...] = ()  #: for the report
-
-
 def read_tokens(message: str) -> Tokens:
     drifts: list[Drift] = []
     malformed: list[str] = []
@@ -78,7 +73,7 @@ def drift_percent(stated: str, actual: int) -> int | None:
     return -(-100 * abs(actual - middle) // middle)
 
 
-def judge_drifts(implementer: Tokens, verifier: Tokens, corrected: Collection[tuple[str, int]] = ()) -> DriftDecision:
+def judge_drifts(implementer: Tokens, verifier: Tokens, corrected: Collection[tuple[str, int]] = ()) -> DriftFound:
     """Judge the drifts of both agents; where both measured a number, the verifier's counts.
 
     Up to 10 % is corrected, up to 20 % also noted, more fails the phase. So does a second correction of a criterion;
@@ -87,7 +82,7 @@ def judge_drifts(implementer: Tokens, verifier: Tokens, corrected: Collection[tu
     drifts = (*implementer.drifts, *verifier.drifts)
     places = {(id_key(drift.phase), drift.bullet, drift.field): drift for drift in drifts}
     before = {(id_key(phase), bullet) for phase, bullet in corrected}
-    corrections: list[Drift] = []
+    corrections: list[tuple[str, int, str, int]] = []
     aborts: list[str] = []
     lines: list[str] = []
     far = 0
@@ -107,11 +102,12 @@ def judge_drifts(implementer: Tokens, verifier: Tokens, corrected: Collection[tu
             aborts.append(f"{why}; it was corrected before in this run")
         else:
             before.add((phase, bullet))
-            corrections.append(drift)
+            corrections.append((drift.phase, bullet, drift.stated, drift.actual))
             lines += [why] if off > 10 else []
     lines += ["several numbers are off by more than 10 %; revise the plan"] if far > 1 else []
     lines += (f"not understood: {MARK} {line}" for line in (*implementer.malformed, *verifier.malformed))
-    return DriftDecision(() if aborts else tuple(corrections), aborts[0] if aborts else "", tuple(lines))
+    written = () if aborts else tuple(corrections)
+    return DriftFound(corrections=written, abort=aborts[0] if aborts else "", lines=tuple(lines))
 
 
 def _read_stated(stated: str) -> tuple[str, tuple[int, ...]]:

@@ -317,13 +317,7 @@ def measure_drift(phase: WorkAttempt, context: RunContext, message: str) -> e.Dr
     landed = {fact.event.phase for fact in facts(e.Landed) if fact.run == context.run}
     made = [fact.event for fact in facts(e.DriftFound) if fact.run == context.run and fact.event.of in landed]
     corrected = {(of, bullet) for event in made for of, bullet, _, _ in event.corrections}  # in this run
-    decision = drift.judge_drifts(written, verified, corrected)
-    return e.DriftFound(
-        abort=decision.abort,
-        of=phase.chosen.phase,
-        corrections=tuple((to.phase, to.bullet, to.stated, to.actual) for to in decision.corrections),
-        lines=decision.lines,
-    )
+    return replace(drift.judge_drifts(written, verified, corrected), of=phase.chosen.phase)
 
 
 def correct_plan(text: bytes, phase: WorkAttempt, context: RunContext) -> tuple[bytes, list[str]]:
