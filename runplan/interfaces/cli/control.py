@@ -129,9 +129,7 @@ def _make_request(verb: str, args: argparse.Namespace) -> Any:
 
 def run_plan(args: argparse.Namespace) -> Exit:
     caller = _caller(args)
-    if not args.goal and not args.file and args.issue is None and not args.revise:
-        if args.why:
-            raise UsageError("-m: only with --revise; else the goal says it")
+    if not args.goal and not args.file and args.issue is None and not args.revise and not args.why:
         with caller.open() as context:
             pending = list_pending(context, None, None, "approve")
         changes = [change for change in pending if not change.attempt.chosen.phase]
