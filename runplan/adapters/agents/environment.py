@@ -10,7 +10,7 @@ from runplan.adapters.configuration.load import OURS
 from runplan.adapters.processes import AGENT_MARK, MARK
 from runplan.domain.gitfacts import AGENT
 from runplan.domain.run.kinds import Role
-from runplan.domain.run.reasons import FORGE_TOKENS, name_variables
+from runplan.domain.run.reasons import FORGE_TOKENS, describe_lost
 from runplan.domain.settings.schema import AgentsSettings
 from runplan.domain.text import command
 
@@ -129,7 +129,7 @@ def describe_missing(names: Sequence[str], *, plan: str) -> str:
     """Why a run waits, and the command that ends the wait."""
     pronoun = "it" if len(names) == 1 else "them"
     resume = command("runplan", "resume", plan)
-    return f"the daemon restarted and lost {name_variables(names)}; resume it from a shell that has {pronoun}: {resume}"
+    return f"{describe_lost(names)}; resume it from a shell that has {pronoun}: {resume}"
 
 
 def _select_sent(caller: Mapping[str, str], names: Collection[str], prefixes: tuple[str, ...]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from runplan.domain.run.attempts import (
 from runplan.domain.run.events import PhaseChosen, PhaseFailed, UndoChosen, WorkTaken
 from runplan.domain.run.kinds import FOR_ANSWER, Mode, PhaseStep, Reason, RunOutcome, WaitKind
 from runplan.domain.run.planning_events import PlanningChosen
-from runplan.domain.run.reasons import PUSHING_KEYS, name_variables
+from runplan.domain.run.reasons import PUSHING_KEYS, describe_lost
 from runplan.domain.run.rows import wait_of
 from runplan.domain.run.rules.hosts import missing_labels
 from runplan.domain.run.rules.lanes import may_begin_ahead
@@ -160,7 +160,7 @@ def _hold_back(state: RunState, decision: Decision) -> Decision:
         return replace(decision, about=f"{decision.about or decision.waiting}; {paused}")
     if not state.missing:
         return _find_wait(state) or decision
-    lost = f"the daemon restarted and lost {name_variables(state.missing)}"
+    lost = describe_lost(state.missing)
     if decision.waiting:
         return replace(decision, about=f"{decision.about or decision.waiting}; {lost}")
     is_pushing = state.options.remote and any(name in PUSHING_KEYS for name in state.missing)
@@ -172,7 +172,7 @@ def _hold_back(state: RunState, decision: Decision) -> Decision:
 def _find_wait(state: RunState) -> Decision | None:
     """Why nothing new may start; running processes continue."""
     if state.missing:
-        about = f"the daemon restarted and lost {name_variables(state.missing)}"
+        about = describe_lost(state.missing)
         return Decision(why=about, waiting=WaitKind.KEY, about=about)
     if state.halted:
         about = f"paused by {state.halted}"

@@ -104,5 +104,9 @@ def describe_refused(ended: DispatchEnded) -> list[str]:
     return [f"{who} asked for {host}, refused: it is not in {section}.network" for host in ended.refused]
 
 
+def describe_lost(names: Sequence[str]) -> str:
+    return f"the daemon restarted and lost {name_variables(names)}"
+
+
 def name_variables(names: Sequence[str]) -> str:
     return ", ".join(f"${name}" for name in names)
