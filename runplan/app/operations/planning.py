@@ -70,9 +70,7 @@ def plan(caller: Caller, request: PlanRequest) -> Answer:
         raise UsageError(f"--rounds {request.rounds}: must be 1 to {MAX_ROUNDS}")
     with caller.open() as context:
         landing = then.landing if then is not None else ""
-        context = runs.with_landing(context, landing)
-        runs.complete_landings(caller, context)
-        context = runs.with_target_settings(context, landing)
+        context = runs.prepare_run(caller, context, landing)
         goal = _read_goal(context, request)
         context = _with_agents(context, request)
         if (same := _find_planning(context, goal)) is not None:  # it is continued, instead of a second one

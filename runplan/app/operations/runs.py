@@ -178,7 +178,8 @@ def complete_landings(caller: Caller, context: RepositoryContext) -> tuple[str, 
 def with_target_settings(
     context: RepositoryContext, landing: str, *, like: RunStarted | None = None
 ) -> RepositoryContext:
-    """The context with the settings of the target's tip, which a new run uses."""
+    """The context with this landing mode and the settings of the target's tip, which a new run uses."""
+    context = with_landing(context, landing)
     for _ in range(MOST_TARGETS):
         there = with_landing(context.with_committed_settings(), landing)
         if like is not None:
@@ -188,6 +189,12 @@ def with_target_settings(
         modes.require_ready(there.repository, there.settings, there.env)
         context = there
     raise SettingsError(f"run.target: the settings on each branch name another one; the last is {context.target_name}")
+
+
+def prepare_run(caller: Caller, context: RepositoryContext, landing: str) -> RepositoryContext:
+    """The context of a new run with this landing mode; interrupted landings are completed before."""
+    complete_landings(caller, with_landing(context, landing))
+    return with_target_settings(context, landing)
 
 
 def resolve_request(caller: Caller, context: RepositoryContext, path: str, asked: Options) -> Ready | str:

@@ -91,9 +91,7 @@ def _with_pull_requests(caller: Caller, context: RepositoryContext, asked: Optio
     """The context of runs that land by pr, after the checks of a start."""
     if asked.landing not in ("", "pr"):
         raise UsageError(f"{asked.landing} with {option}: the plan of an issue lands by pr; leave out {asked.landing}")
-    context = runs.with_landing(context, "pr")
-    runs.complete_landings(caller, context)
-    context = runs.with_target_settings(context, "pr")
+    context = runs.prepare_run(caller, context, "pr")
     planner = PhaseSettings(agent=context.settings.agents.planner)
     return preflight.with_agents_of(context, [planner]) if context.settings.issues.plan else context
 
@@ -144,7 +142,7 @@ def preview_start(caller: Caller, request: StartRequest) -> str:
         )
     with caller.open() as context:
         plan, asked = _read_words(caller, context, request)
-        context = runs.with_target_settings(runs.with_landing(context, asked.landing), asked.landing)
+        context = runs.with_target_settings(context, asked.landing)
         ready = runs.resolve_request(caller, context, runs.resolve_plan(context, plan), asked)
         if isinstance(ready, str):
             return ready
@@ -199,7 +197,7 @@ def _forecast_start(context: RepositoryContext, phases: Iterable[Phase]) -> str:
 def check_start(caller: Caller, plan: str) -> None:
     """Refuse what a start of the whole plan would refuse; nothing is changed."""
     with caller.open() as context:
-        context = runs.with_target_settings(runs.with_landing(context, ""), "")
+        context = runs.with_target_settings(context, "")
         modes.require_ready(context.repository, context.settings, context.env)
         ready = runs.resolve_request(caller, context, runs.resolve_plan(context, plan), Options(finish=True))
         if isinstance(ready, runs.Ready):
@@ -230,12 +228,15 @@ def watch_issues(caller: Caller, request: WatchIssuesRequest) -> Answer:
     with caller.open() as context:
         context = _with_pull_requests(caller, context, asked, "watch-issues")
         asked = replace(asked, finish=context.settings.issues.plan)
-        preflight.require_test_command(context)
-        runs.admit_agents(caller, context)
-        started = runs.run_started(context, f"{names.WATCH}{label}", f"Issues with the label {label}", asked)
-        return runs.submit_run(
-            caller, context, RunRequest(started=started), runs.timing_of(asked, context.settings.run)
-        )
+        return _submit_watch(caller, context, f"{names.WATCH}{label}", asked)
+
+
+def _submit_watch(caller: Caller, context: RepositoryContext, name: str, asked: Options) -> Answer:
+    """Submit a watch of issues, or a work on the queue."""
+    preflight.require_test_command(context)
+    runs.admit_agents(caller, context)
+    started = runs.run_started(context, name, names.describe_watch(name), asked)
+    return runs.submit_run(caller, context, RunRequest(started=started), runs.timing_of(asked, context.settings.run))
 
 
 @operation
@@ -358,7 +359,7 @@ def _read_count(context: RepositoryContext, request: WorkRequest) -> tuple[str, 
 def preview_work(caller: Caller, request: WorkRequest) -> str:
     with caller.open() as context:
         count, asked = _read_count(context, request)
-        context = runs.with_target_settings(runs.with_landing(context, asked.landing), asked.landing)
+        context = runs.with_target_settings(context, asked.landing)
         preflight.require_test_command(context)
         entries = read_queue(context, context.store())
     ready = [f"{entry.plan}  {counted(entry.phases, 'open phase')}" for entry in entries if not entry.why]
@@ -378,15 +379,8 @@ def preview_work(caller: Caller, request: WorkRequest) -> str:
 def work(caller: Caller, request: WorkRequest) -> Answer:
     with caller.open() as context:
         count, asked = _read_count(context, request)
-        context = runs.with_landing(context, asked.landing)
-        runs.complete_landings(caller, context)
-        context = runs.with_target_settings(context, asked.landing)
-        preflight.require_test_command(context)
-        runs.admit_agents(caller, context)
-        name = f"{names.QUEUE}{count}"
-        started = runs.run_started(context, name, names.describe_watch(name), replace(asked, finish=True))
-        timing = runs.timing_of(asked, context.settings.run)
-        return runs.submit_run(caller, context, RunRequest(started=started), timing)
+        context = runs.prepare_run(caller, context, asked.landing)
+        return _submit_watch(caller, context, f"{names.QUEUE}{count}", replace(asked, finish=True))
 
 
 @operation
