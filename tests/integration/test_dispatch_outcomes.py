@@ -19,12 +19,12 @@ from runplan.domain.checks.secrets import LONGEST
 from runplan.domain.errors import Unreachable
 from runplan.domain.run.dispatch import MESSAGE_TAIL, Ending, NeverStarted, Outcome, Running, Usage
 from runplan.engine.steps.gates import own_logs, side_by_side
-from tests.support.dispatching import PATIENCE_S, Stage, gone, pid_in, stage, until, with_killed_runner
+from tests.support.dispatching import PATIENCE_S, Stage, gone, pid_in, shared_stage, stage, until, with_killed_runner
 
 
 @pytest.fixture
 def on(tmp_path: Path) -> Iterator[Stage]:
-    with stage(tmp_path) as made:
+    with shared_stage(tmp_path) as made:
         yield made
 
 
@@ -172,11 +172,12 @@ def test_an_id_is_started_once(on: Stage) -> None:
         on.dispatches.start(running)
 
 
-def test_a_dispatch_never_started_says_so_and_leaves_nothing(on: Stage) -> None:
-    assert on.dispatches.standing("r0.1.1.implement.1") == NeverStarted()
-    on.dispatches.wait(["r0.1.1.implement.1"], timeout_s=None)
-    on.dispatches.end(["r0.1.1.implement.1"], grace_s=1)
-    assert not (on.path / "dispatch" / "r0.1.1.implement.1").exists()
+def test_a_dispatch_never_started_says_so_and_leaves_nothing(tmp_path: Path) -> None:
+    with stage(tmp_path) as on:
+        assert on.dispatches.standing("r0.1.1.implement.1") == NeverStarted()
+        on.dispatches.wait(["r0.1.1.implement.1"], timeout_s=None)
+        on.dispatches.end(["r0.1.1.implement.1"], grace_s=1)
+    assert not (tmp_path / "dispatch" / "r0.1.1.implement.1").exists()
 
 
 def test_modules_of_the_repository_are_not_taken_for_the_library(
@@ -248,7 +249,7 @@ def test_a_worktree_keeps_its_ports_and_no_other_has_them_while_it_is_there(tmp_
 
 def elsewhere(on: Stage, dispatch: str) -> object:
     """The outcome, read by a runner that did not start the dispatch."""
-    return Dispatches(on.path / "dispatch").standing(dispatch)
+    return Dispatches(on.dispatches.directory(dispatch).parent).standing(dispatch)
 
 
 @pytest.mark.parametrize("record", ['{"ending": "exit', '{"ending": "exited"}'], ids=["half", "incomplete"])
