@@ -7,6 +7,7 @@ from hypothesis import given, strategies as st
 
 from runplan.domain.times import (
     FIRST_BUSY_S,
+    FIRST_PARENT_S,
     JITTER_S,
     MARGIN_S,
     busy_ends,
@@ -43,6 +44,7 @@ def test_the_delay_grows_with_the_number_of_failures(before: int, minutes: int, 
 def test_a_retry_waits_twice_as_long_each_time_up_to_an_hour() -> None:
     assert [delay_s(n) for n in (0, 1, 2, 3, 6, 7, 10_000)] == [60, 60, 120, 240, 1920, 3600, 3600]
     assert [delay_s(n, first_s=2, longest_s=50, factor=5) for n in (1, 2, 3)] == [2, 10, 50]
+    assert [delay_s(n, first_s=FIRST_PARENT_S) for n in (1, 2, 3, 4, 11)] == [600, 1200, 2400, 3600, 3600], "G16"
 
 
 @given(st.floats(-1e6, 1e6), st.integers(1, 100), st.text(max_size=20))
