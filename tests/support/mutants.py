@@ -16,7 +16,8 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +28,7 @@ from tests.support.calls import MODULE, ROOT, Tests, load_tests
 MUTATED = ("domain/run", "domain/checks", "engine/loop", "engine/landing", "hosts")  #: folders of the package
 TESTED = ("tests/unit", "tests/contract", "tests/model", "tests/integration", "tests/forge", "tests/e2e")
 NOT_TESTED = ("test_docs.py", "test_make.py")  #: they take long, and test no code
-BUDGET_S = 40.0  #: of processors, for the tests of one mutant as they were measured
+BUDGET_S = 20.0  #: of processors, for the quick tests of one mutant as they were measured, and again for the others
 LIMIT_S = 400.0  #: after which a mutant counts as killed
 BAR = 95.0  #: percent
 LARGE = 100  #: such numbers are limits of sizes, in which one more or less makes no difference
@@ -169,8 +170,9 @@ def _shorten(text: str, other: str) -> str:
 def tests_of(mutant: Mutant, tests: Tests) -> list[str]:
     """Those that call the function, else one of its module, else one of a module that imports it.
 
-    As many as the time allows; one at least, where there is one. Beyond it the walks and nights of the model, and one
-    test through the command line: they see what tests of single functions do not.
+    As many quick ones as the time allows, one at least, where there is one; then as many again from as many files as
+    possible: tests through the command line see what tests of single functions do not. The walks and nights of the
+    model are always among them.
     """
     path = mutant.path.removeprefix("runplan/")
     rows = tests.get(f"{path}:{mutant.function}") or tests.get(f"{path}:{MODULE}") or []
@@ -179,11 +181,29 @@ def tests_of(mutant: Mutant, tests: Tests) -> list[str]:
         importers = [file for file in (ROOT / "runplan").rglob("*.py") if name in file.read_text(encoding="utf-8")]
         keys = [f"{file.relative_to(ROOT / 'runplan')}:{MODULE}" for file in importers]
         rows = sorted({row for key in keys for row in tests.get(key, [])})
-    spent = list(itertools.accumulate(took_s for took_s, _ in rows))
-    chosen = [test for place, (_, test) in enumerate(rows) if not place or spent[place] < BUDGET_S]
-    chosen += [test for _, test in rows if test.startswith("tests/model/")]
-    chosen += [test for _, test in rows if test.startswith("tests/e2e/")][:1]
-    return list(dict.fromkeys(chosen))
+    quick = _within_budget(rows)
+    model = [test for _, test in rows if test.startswith("tests/model/")]
+    others = [(took_s, test) for took_s, test in rows if test not in {*quick, *model}]
+    return [*dict.fromkeys([*quick, *model]), *_within_budget(_spread_over_files(others))]
+
+
+def _within_budget(rows: Sequence[tuple[float, str]]) -> list[str]:
+    """The first ones that take no longer together; one at least, where there is one."""
+    spent = itertools.accumulate(took_s for took_s, _ in rows)
+    return [
+        test
+        for place, ((_, test), so_far) in enumerate(zip(rows, spent, strict=True))
+        if not place or so_far < BUDGET_S
+    ]
+
+
+def _spread_over_files(rows: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
+    """The first one of each file, then the second of each, and so on."""
+    by_file: dict[str, list[tuple[float, str]]] = defaultdict(list)
+    for took_s, test in rows:
+        by_file[test.partition("::")[0]].append((took_s, test))
+    rounds = itertools.zip_longest(*by_file.values())
+    return [row for each in rounds for row in each if row]
 
 
 # --- trying them ------------------------------------------------------------------------------------------
