@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from runplan.hosts.daemon.service import systemd_unit
-from tests.support.cli import RUNPLAN, Ran
+from tests.support.cli import Ran, run_command
 from tests.support.daemons import a_manager
+from tests.support.repos import isolated_env
 
 pytestmark = pytest.mark.promise
 
@@ -24,11 +25,8 @@ class Machine:
     home: Path
 
     def runplan(self, *words: str, **env: str) -> Ran:
-        made = {"HOME": str(self.home), "PATH": str(self.home / "bin"), **env}
-        done = subprocess.run(
-            [sys.executable, RUNPLAN, *words], env=made, cwd=self.home, capture_output=True, check=False
-        )
-        return Ran(code=done.returncode, out=done.stdout.decode(), err=done.stderr.decode())
+        own = {"HOME": str(self.home), "PATH": str(self.home / "bin"), **env}
+        return run_command(*words, cwd=self.home, env={**isolated_env(), **own})
 
     @property
     def printed(self) -> list[str]:

@@ -87,20 +87,7 @@ class Project:
         return self.runplan_in(self.path, *args, **env)
 
     def runplan_in(self, cwd: Path, *args: str, **env: str) -> Ran:
-        """By a fork where that makes no difference: most of what a short command takes is its imports."""
-        given = {**self.env, **env}
-        if forks.serves(given):
-            return _forked(cwd, args, given)
-        ran = subprocess.run(
-            [RUNPLAN, *args],
-            cwd=cwd,
-            env=given,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=100,
-            check=False,
-        )
-        return Ran(code=ran.returncode, out=ran.stdout.decode(), err=ran.stderr.decode())
+        return run_command(*args, cwd=cwd, env={**self.env, **env})
 
     def go_on(self, ran: Ran) -> Ran:
         """Run the command that continues a waiting run: the first one of its last line that does not only show it."""
@@ -214,6 +201,22 @@ class Project:
         lanes = [*tool.parent.glob("lanes/*"), *tool.glob("worktrees/*")]
         there = [str(self.worktrees), *map(str, self.worktrees.iterdir())] if self.worktrees.is_dir() else []
         return [*refs, *(["a registered worktree"] if trees else []), *there, *map(str, lanes)]
+
+
+def run_command(*args: str, cwd: Path, env: dict[str, str]) -> Ran:
+    """By a fork where that makes no difference: most of what a short command takes is its imports."""
+    if forks.serves(env):
+        return _forked(cwd, args, env)
+    ran = subprocess.run(
+        [RUNPLAN, *args],
+        cwd=cwd,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=100,
+        check=False,
+    )
+    return Ran(code=ran.returncode, out=ran.stdout.decode(), err=ran.stderr.decode())
 
 
 def _forked(cwd: Path, args: tuple[str, ...], env: dict[str, str]) -> Ran:
