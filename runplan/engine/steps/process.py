@@ -377,9 +377,8 @@ def _fill_worktree(prepared: Prepared, state: RunState, context: RunContext) -> 
         return ""
     change = context.dispatches.directory(started.id) / CHANGE if prepared.diff else None
     extra = Extra(copies=context.copied, root=context.root, diff=change)
-    worktree, is_protected = context.proof, context.agents.protects_proof
     if isinstance(state.attempt, PlanningAttempt):
-        worktree.checkout_exact_tree(state.attempt.chosen.tip, clean="ignored", extra=extra)
+        context.proof.checkout_exact_tree(state.attempt.chosen.tip, clean="ignored", extra=extra)
         return ""
     phase = state.work
     run = context.settings.run
@@ -392,6 +391,7 @@ def _fill_worktree(prepared: Prepared, state: RunState, context: RunContext) -> 
     if is_for_writers(started):
         return ""
     commit = prepared.commit or gates.commit_of(started, phase, context)
+    worktree, is_protected = context.proof, context.agents.protects_proof
     if started.role is Role.SETUP or not run.setup:
         keeps_nothing = started.role is Role.SETUP or worktree.inputs
         clean = "ignored" if keeps_nothing else "none" if is_protected else run.clean
