@@ -161,32 +161,31 @@ def write_bookkeeping(state: RunState, context: RunContext, onto: str) -> Files 
         return refusal
     if first := before_the_end(state, context, plan):
         return first
-    commands = {name: check.command for name, check in context.settings.checks.items()}
-    if row is not None and isinstance(phase, WorkAttempt) and not isinstance(phase.chosen, e.SubplanChosen):
-        text, remarks = correct_plan(text, phase, context)
-        short = phase.built.commits[-1][:SHORT]
-        text = tracker.set_status(text, path=context.plan, phase=row.id, status=Status.DONE, commit=short)
-        answers = context.store.list_facts(e.Answered, plan=context.plan)
-        approved = phase.delivery.approved
-        section = phase_section(
-            phase,
-            plan=plan.path,
-            run=context.run,
-            subjects=_list_subjects(context, phase),
-            commands=commands,
-            words=[f"{told.by} told the agents: {told.text}" for told in context.list_told(since_landing=True)],
-            warnings=(*state.warnings, *phase.warnings, *remarks, *list_unproven(phase, context)),
-            approved_at=max((fact.at for fact in answers if approved and fact.event.tree == approved), default=""),
-        )
-        sections.append(section)
-    if row is not None and isinstance(phase, WorkAttempt) and isinstance(phase.chosen, e.SubplanChosen):
-        commit = phase.chosen.tip[:SHORT]
-        text = tracker.set_status(text, path=context.plan, phase=row.id, status=Status.DONE, commit=commit)
-        newest = context.store.get_newest_run(phase.chosen.subplan)
-        slug = newest.slug if newest else plan_slug(phase.chosen.subplan)
-        name = PurePosixPath(report_path(context.settings.paths.reports, slug)).name
-        subplan = phase.chosen.subplan
-        section = subplan_section(phase, subplan, plan=context.plan, run=context.run, report=name, commands=commands)
+    if row is not None and isinstance(phase, WorkAttempt):
+        commands = {name: check.command for name, check in context.settings.checks.items()}
+        if isinstance(phase.chosen, e.SubplanChosen):
+            commit = phase.chosen.tip
+            subplan = phase.chosen.subplan
+            newest = context.store.get_newest_run(subplan)
+            slug = newest.slug if newest else plan_slug(subplan)
+            name = PurePosixPath(report_path(context.settings.paths.reports, slug)).name
+            section = subplan_section(phase, subplan, plan=plan.path, run=context.run, report=name, commands=commands)
+        else:
+            commit = phase.built.commits[-1]
+            text, remarks = correct_plan(text, phase, context)
+            answers = context.store.list_facts(e.Answered, plan=context.plan)
+            approved = phase.delivery.approved
+            section = phase_section(
+                phase,
+                plan=plan.path,
+                run=context.run,
+                subjects=_list_subjects(context, phase),
+                commands=commands,
+                words=[f"{told.by} told the agents: {told.text}" for told in context.list_told(since_landing=True)],
+                warnings=(*state.warnings, *phase.warnings, *remarks, *list_unproven(phase, context)),
+                approved_at=max((fact.at for fact in answers if approved and fact.event.tree == approved), default=""),
+            )
+        text = tracker.set_status(text, path=plan.path, phase=row.id, status=Status.DONE, commit=commit[:SHORT])
         sections.append(section)
     is_done = tracker.is_complete_with(plan, phase.chosen.phase)
     if is_done:
