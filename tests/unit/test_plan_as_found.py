@@ -254,3 +254,51 @@ def test_a_later_chapter_has_the_boxes_of_the_phases() -> None:
     assert done == text.replace("[ ]", "[x]")
     with pytest.raises(PlanUnreadable, match="two phases are called '1'"):
         read(f"{told}## Record\n### Phase 1: Parse\n- [x] a\n")
+
+
+def test_the_open_parts_of_a_report_are_no_phases() -> None:
+    parts = (
+        "## Results\n### 1. Parser (12 tests) ✅\n- fast\n### 2. Writer (3 tests) ✅\n- slow\n### 3. Page ⬜\n- soon\n"
+    )
+    for title in ("Test report", "테스트 보고서", "测试报告"):
+        assert [error.partition(",")[0] for error in errors(read(f"# {title}\n{parts}"))] == ["7: no status of step 3"]
+    assert errors(read(f"# Plan\n{parts}")) == []
+
+
+def test_a_box_behind_a_number_with_a_dot_is_a_box() -> None:
+    plan = read("# P\n1. [x] Parse it\n1.1 [ ] Try it live\n2. [ ] Sort it\n")
+    told = ", ".join(f"{phase.title} {phase.status}" for phase in plan.phases)
+    assert told == "Parse it done, Try it live todo, Sort it todo"
+
+
+def test_tables_of_open_rows_beside_boxes_ask() -> None:
+    table = "## Build\n| Today | Wanted | Status |\n|---|---|---|\n| old | new | {0} |\n| slow | fast | {0} |\n"
+    boxes = "## Else\n- [ ] a\n- [ ] b\n"
+    assert errors(read(table.format("⬜ todo") + boxes))[0].startswith("2: this may be work, and belongs to no phase")
+    assert errors(read(table.format("✅") + boxes)) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "count"),
+    [
+        ("- **Phase 1 已完成：** the parser", 1),
+        ("- Phase 1 complete: the parser", 1),
+        ("- Phase 1: Complete the parser", 0),
+        ("- Phase 1 complete except the docs", 0),
+    ],
+)
+def test_a_line_that_goes_on_with_done_counts(line: str, count: int) -> None:
+    plan = f"# P\n## Phase 1: A\n1. a\n## Phase 2: B\n1. b\n## Now\n{line}\n"
+    assert len(errors(read(plan))) == count
+
+
+def test_a_section_with_an_open_status_beside_phases_asks() -> None:
+    plan = "# P\n## Phase 1: A\n- [ ] a\n## Cache\nStatus: {}\nHow.\n"
+    assert errors(read(plan.format("not started")))[0].startswith("4: this may be work, and belongs to no phase")
+    assert errors(read(plan.format("shipped"))) == []
+    assert errors(read(plan.format("not started").replace("Cache", "Overview"))) == []
+
+
+def test_steps_in_an_order_are_work() -> None:
+    steps = "## Build Order\n### Step 1: Base\nHow.\n### Step 2: Parser\nHow.\n"
+    assert outline(read(f"# Reader\n{steps}")) == "1 todo W0, 2 todo W0"

@@ -73,6 +73,8 @@ def list_left_out(lines: Lines, reading: Reading) -> Iterator[Remark]:
     suspects = [*series.list_missing(lines, inside), *_list_suspects(lines, reading, outside, excused, series)]
     left |= {f"the section {heading.text[:60]!r}": heading.at for heading in suspects}
     left |= {f"the row of {id_}": at for at, id_ in _list_rows(lines, inside | excused, series) if not is_closed}
+    if reading.format in ("todo", "checklist"):
+        left |= {f"the table on line {at + 1}": at for at in _list_open_tables(lines, inside | excused)}
     if left and (is_over or not is_closed):
         settled = "status: complete" if is_over else f"format: {reading.choice}"
         names = ", ".join([*left][:_NAMED]) + (f" and {len(left) - _NAMED} more" if len(left) > _NAMED else "")
@@ -152,7 +154,9 @@ def _list_suspects(
         inner = marks_within(lines.headings, heading.at + 1, heading.end)
         has_work = bool(inner) or any(not re.match(_OVER, entry.text) for entry in entries)
         is_left = has_work and not any(entry.sign for entry in entries) and (is_listed)
-        if is_left or (heading.at not in excused and not all(series.find_named(heading.text))):
+        own = range(heading.at + 1, min([heading.end, *(h.at for h in inner[:1])]))
+        is_open = not re.search(f"(?i){CHAPTER}|progress|metadata", heading.text) and _has_open_status(lines, own)
+        if is_left or (heading.at not in excused and (is_open or not all(series.find_named(heading.text)))):
             yield heading
 
 
@@ -164,6 +168,20 @@ def _list_siblings(lines: Lines, first: Place, outside: list[Heading]) -> Iterat
     for heading in marks_within(outside, chapters[-1].at, chapters[-1].end) if chapters else ():
         if heading.level == own[0].level and not heading.name.id and not re.search(pattern, heading.text):
             yield heading
+
+
+def _has_open_status(lines: Lines, span: range) -> bool:
+    values = (lines.texts[i][line.end() :] for i in span if (line := marks.STATUS_LINE.match(lines.texts[i])))
+    return any(value.strip() and (mark := read_mark(value)).known and mark.status is Status.TODO for value in values)
+
+
+def _list_open_tables(lines: Lines, passed: set[int]) -> Iterator[int]:
+    """The tables beside a list of boxes in which most rows state that they are open."""
+    for header, _, rows in list_status_tables(lines):
+        cells = [lines.texts[at][s[0].begin : s[0].end].strip() for at, _, s in rows if s and at not in passed]
+        marked = [read_mark(cell) for cell in cells if cell.strip("-: ")]
+        if 2 * sum(mark.known and mark.status is Status.TODO for mark in marked) > max(2, len(marked)):
+            yield header
 
 
 def _list_rows(lines: Lines, passed: set[int], series: _Series) -> Iterator[tuple[int, str]]:

@@ -175,7 +175,10 @@ SET_ASIDE = (
 NOT_READY = r"(?i)[\W_]*(draft|propos(?:ed|al))\b"
 #: Parts of a phase that was worked, and the titles of documents that tell of work instead of planning it.
 TOLD = r"(?i)\W*(?:(?:key |main )?(?:results?|findings|conclusions?)|what (?:was|we) \w+|lessons)\b(?! to\b)"
-REPORT = r"(?i)\b(?:results?|report|findings|retrospective|post-?mortem|recap|summary)(?:\.md)?\W*\Z"
+REPORT = (
+    r"(?i)\b(?:results?|report|findings|retrospective|post-?mortem|recap|summary)(?:\.md)?\W*\Z"
+    r"|(?:보고서|报告|報告|レポート)\W*\Z"
+)
 #: One that tells how something is done.
 GUIDE = r"(?i)\b(?<!implementation )guide\b|\btutorial\b|\bhow[- ]to\b|\brunbook\b|\bhandbook\b|指南|教程|手册"
 PLAN_WORD = r"(?i)plan|roadmap|to-?do|tasks"

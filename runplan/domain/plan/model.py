@@ -504,6 +504,8 @@ def _about_bare(lines: Lines, reading: Reading) -> Iterator[Remark]:
     is_report = any(re.search(marks.REPORT, t) and not re.search(marks.PLAN_WORD, t) for t in titles)
     if reading.lacks_statuses and (is_report or 2 * len(told) > len(reading.places)):
         doubtful = bare
+    if is_report and not lines.boxes:
+        doubtful = [place for place in reading.places if place.mark.status is Status.TODO]
     is_guide = any(re.search(marks.GUIDE, t) and not re.search(marks.PLAN_WORD, t) for t in titles)
     if is_guide and reading.unit == "step" and len(bare) == len(reading.places):
         message = (

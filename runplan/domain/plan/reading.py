@@ -326,7 +326,11 @@ def list_claims(lines: Lines, unit: str, inside: Container[int]) -> Iterator[tup
             ends_list = line.startswith(("#", "**")) or line.rstrip("* ").endswith((":", "："))
             is_label = re.match(marks.DONE_START, line) if ends_list else re.fullmatch(marks.DONE_LABEL, line)
             is_below = (is_below and not ends_list) or (len(line) < 80 and is_label is not None)
-        elif (is_below or re.search(marks.DONE_TITLE, line)) and not re.search(_RESERVED, text):
+        elif not re.search(_RESERVED, text) and (
+            is_below
+            or re.search(marks.DONE_TITLE, line)
+            or (not name.strong and re.match(marks.DONE_START, name.title))
+        ):
             yield i, [name.id]
 
 

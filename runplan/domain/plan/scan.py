@@ -26,8 +26,10 @@ LABEL = 7  #: the level of a line like `**Tasks:**` that serves as a heading; an
 _KEY = re.compile(r"([A-Za-z_][\w-]*)[ \t]*:(?=[ \t]|\Z)[ \t]*")
 _VALUE = re.compile(r""""(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|(?:(?![ \t]+#)[^\r])*""")
 _FENCE = re.compile(r"(`{3,}|~{3,})([^`]*)\Z")
+_NUMBERED_BOX = r"[0-9]{1,3}\.[0-9]{1,3}(?=[ \t]\[[ xX]\][ \t])"  #: `1.1 [ ] text`
 _ENTRY = re.compile(
-    rf"([ \t]*)(?:[-*+]|[0-9]{{1,4}}[.)])(?:[ \t]+|\Z)(?:\[([^\]\w]|[xX]|{BOX_WORD}|(?=\]))\](\*?)(?=[ \t]|\Z)[ \t]*)?",
+    rf"([ \t]*)(?:[-*+]|[0-9]{{1,4}}[.)]|{_NUMBERED_BOX})(?:[ \t]+|\Z)"
+    rf"(?:\[([^\]\w]|[xX]|{BOX_WORD}|(?=\]))\](\*?)(?=[ \t]|\Z)[ \t]*)?",
     re.DOTALL,
 )
 #: A text that is struck through, and perhaps the reason; "~~old~~ new" is work.

@@ -20,7 +20,7 @@ from runplan.domain.plan.scan import Entry, Heading, Lines, marks_within
 _VERIFICATION = r"(?i)(?:automated|manual) verification"
 #: Headings above sections that are work.
 _WORK = (
-    r"(?i)implement|steps?\b|tasks?\b|changes|\bplan\b|approach|milestones|stages|to[- ]?do"
+    r"(?i)implement|steps?\b|tasks?\b|changes|\bplan\b|approach|milestones|stages|to[- ]?do|\border\b"
     r"|任务|步骤|タスク|작업|задач|tareas|tarefas"
 )
 #: Headings of a board: its boxes are the phases, not its columns.
