@@ -155,7 +155,8 @@ def _list_suspects(
         has_work = bool(inner) or any(not re.match(_OVER, entry.text) for entry in entries)
         is_left = has_work and not any(entry.sign for entry in entries) and (is_listed)
         own = range(heading.at + 1, min([heading.end, *(h.at for h in inner[:1])]))
-        is_open = not re.search(f"(?i){CHAPTER}|progress|metadata", heading.text) and _has_open_status(lines, own)
+        is_about = re.search(rf"(?i){CHAPTER}|progress|metadata|\bstate\b", heading.text)
+        is_open = not is_about and _has_open_status(lines, own)
         if is_left or (heading.at not in excused and (is_open or not all(series.find_named(heading.text)))):
             yield heading
 
