@@ -302,3 +302,31 @@ def test_a_section_with_an_open_status_beside_phases_asks() -> None:
 def test_steps_in_an_order_are_work() -> None:
     steps = "## Build Order\n### Step 1: Base\nHow.\n### Step 2: Parser\nHow.\n"
     assert outline(read(f"# Reader\n{steps}")) == "1 todo W0, 2 todo W0"
+
+
+def test_a_blank_more_nests_no_box() -> None:
+    text = "# P\n## 1. Base\n- [x] 1.1 Parse\n - [ ] 1.2 Sort\n   - [ ] by name\n## 2. Page\n- [ ] 2.1 Show\n"
+    assert [phase.status for phase in read(text).phases] == ["todo", "todo"]
+    assert len(read("- [x] Parse it\n - [ ] Sort it\n").phases) == 2
+    assert outline(read("- [x] Parse it\n  - [ ] Sort it\n- [ ] Show it\n")) == "1 done W1, 2 todo W0"
+
+
+def test_a_note_that_retains_the_document_asks() -> None:
+    note = "> **Note:** the old one is gone. This document is {} as context\n"
+    plan = f"# P\n{note}## Phase 1: A\n1. a\n## Phase 2: B\n1. b\n"
+    assert errors(read(plan.format("retained"))) == ["2: the plan says here that it is set aside, but not done: 1, 2"]
+    assert errors(read(plan.format("retained").replace(" as", "\n> as")))[0].startswith("2: the plan says here that")
+    assert errors(read(plan.format("meant"))) == []
+
+
+def test_a_tracker_lists_sections_that_count_with_another_word() -> None:
+    rows = "| # | Fix | Status |\n|---|---|---|\n| 1 | Lock it | ☑ |\n| 2 | Close it | ☐ |\n"
+    sections = "## Soon\n### Fix 1: Lock it\nHow.\n## Later on\n### Fix 2: Close it\n- [ ] tested\n"
+    plan = read(f"# P\n## Progress Tracker\n{rows}{sections}")
+    assert (outline(plan), errors(plan)) == ("1 done W0, 2 todo W1", [])
+
+
+def test_the_boxes_of_a_last_verification_are_no_phase() -> None:
+    plan = "## Task 1: A\n- [ ] a\n## Task 2: B\n- [ ] b\n## 最终{}\n- [ ] all tests\n"
+    assert errors(read(plan.format("验证"))) == []
+    assert len(errors(read(plan.format("清理")))) == 1

@@ -22,7 +22,7 @@ _LEFT = (
 )
 _LATER = r"futur|later|ideas?\b|nice[- ]to[- ]have|op[tc]ional|stretch"
 _ASIDE = r"\bnotes?\b|rollback|rationale|timeline|estimate|resource|\btips?\b|command|example|order|priorit|deliver"
-_CHECKS = r"backlog|\btest|pre-?requis|指标|验收|风险|标准"
+_CHECKS = r"backlog|\btest|pre-?requis|指标|验收|验证|検証|风险|标准"
 #: Words that count something else than work.
 _PROSE = r"option|example|section|chapter|scenario|case|appendix|version|question"
 _OVER = r"(?i)[✅✔☑]|~~|[*_(]*(?:none|n/a)\b"

@@ -147,7 +147,7 @@ class Mark(Struct, frozen=True):
     note: str = ""  #: the plan's words beside blocked or in progress, or why an unknown status needs a person
 
 
-_GLYPH = "✅|✔|☑|🟡|⏳|⚙|🚧|🔄|🔴|[⬚⬜]|\\[[xX ]?\\]"
+_GLYPH = "✅|✔|☑|🟡|⏳|⚙|🚧|🔄|🔴|[⬚⬜☐]|\\[[xX ]?\\]"
 _GLYPHS = {
     **dict.fromkeys(("✅", "✔", "☑", "[x]"), Status.DONE),
     **dict.fromkeys(("🟡", "⏳", "⚙", "🚧", "🔄"), Status.IN_PROGRESS),

@@ -70,8 +70,12 @@ _PROGRESS_LABEL = (
 #: A title that stands for another: `[PHASE_NAME]`, `{{title}}`, `<Title>`.
 _PLACEHOLDER = r"\[[^\[\]]*\]|\{+[^{}]*\}+|<[\w -]*>"
 _OF_PLAN = r"(?i)status|overview|summary|progress|metadata"  #: chapters that may hold the status of the plan
-#: A note above the phases: `> **Historical document.** It led to …`, not `> Historical record of what shipped: …`.
-_SET_ASIDE_NOTE = rf"{marks.SET_ASIDE}(?<=\w)(?:\W*\Z|[*_]*[.:]| (?:document|plan|roadmap|note|by)\b)"
+#: A note above the phases: `> **Historical document.** It led to …`, `> This document is retained as context`, not
+#: `> Historical record of what shipped: …`.
+_SET_ASIDE_NOTE = (
+    rf"{marks.SET_ASIDE}(?<=\w)(?:\W*\Z|[*_]*[.:]| (?:document|plan|roadmap|note|by)\b)"
+    r"|>.{0,200}\b(?:document|file|plan|roadmap) is (?:only |now )?(?:retained|kept|preserved)(?: as\b| for\b|\W*\Z)"
+)
 NO_PRIORITY = 1_000_000
 _PRIORITIES = {"critical": 0, "high": 1, "medium": 2, "low": 3}
 _LANDING = re.compile(r">[ \t]*\*\*Landing mode:[ \t]*`?(cherry-pick|pr|direct)\b", re.IGNORECASE)

@@ -268,7 +268,7 @@ def mark_of_work(boxes: Sequence[Entry], manual: set[int]) -> Mark:
     """
     tops: list[Entry] = []
     for box in boxes:
-        tops.append(tops[-1] if tops and tops[-1].indent < box.indent else box)
+        tops.append(tops[-1] if tops and tops[-1].indent + 1 < box.indent else box)
     boxes = [box for box, top in zip(boxes, tops, strict=True) if box is top or not top.ticked]
     left = [box for box in boxes if not box.ticked]
     if not left or len(manual) >= len(boxes) or not manual.issuperset(box.at for box in left):

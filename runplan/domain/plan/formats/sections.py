@@ -324,7 +324,8 @@ def _end_of_box(lines: Lines, box: Entry) -> int:
     for i in range(box.at + 1, len(lines.texts)):
         text = lines.texts[i]
         if text.strip():
-            if len(text) - len(text.lstrip()) <= box.indent and not text.startswith("\t"):
+            is_beside = re.match(r" ?(?=[-*+] \[)", text[box.indent :]) is not None  # a blank more nests no box
+            if (is_beside or len(text) - len(text.lstrip()) <= box.indent) and not text.startswith("\t"):
                 break
             end = i + 1
     return end

@@ -7,7 +7,17 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from runplan.domain.plan.marks import DONE_TITLE, UNITS, Named, Status, id_key, read_commit, read_mark, read_name
-from runplan.domain.plan.reading import Place, Reading, Remark, Slot, Spot, find_sections, pair_sections, section_places
+from runplan.domain.plan.reading import (
+    Place,
+    Reading,
+    Remark,
+    Slot,
+    Spot,
+    counted_headings,
+    find_sections,
+    pair_sections,
+    section_places,
+)
 from runplan.domain.plan.scan import LABEL, Heading, Lines
 
 #: The line of a row, its phase (None without an id), and its status and commit with their blanks.
@@ -31,7 +41,7 @@ def read_tracker(lines: Lines) -> Iterator[Reading]:
         raise lines.error_at(header, "the tracker lists no phase; add rows like | 1 — Title | ⬚ | | |")
     listed = {id_key(name.id) for _, name, _ in rows}
     if listed != {id_key(section.name.id) for section in sections}:  # the table may say Phase for each Milestone
-        series = (find_sections(lines, unit) for unit in UNITS)
+        series = (*(find_sections(lines, unit) for unit in UNITS), *counted_headings(lines.headings).values())
         sections = next((s for s in series if listed == {id_key(section.name.id) for section in s}), sections)
     described = {id_key(section.name.id) for section in sections}
     history = [row for row in rows if id_key(row[1].id) not in described and _is_done(lines, row)]
