@@ -1,6 +1,7 @@
 """Decisions, and their actions, which steps carry out. A step finds the rest in the state of the run."""
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from runplan.domain.run.events import DispatchStarted, Paused
 from runplan.domain.run.kinds import PhaseStep, Reason, RunOutcome, WaitKind
@@ -95,7 +96,12 @@ def fail_phase(reason: Reason, step: PhaseStep, detail: str) -> Decision:
     return perform_action(Fail(reason=reason, at=step, detail=detail), f"{reason}: {detail}")
 
 
+def wait_for(kind: WaitKind, about: str, why: str = "") -> Decision:
+    """A wait for this; `why` is the cause in more words."""
+    return Decision(why=why or about, waiting=kind, about=about)
+
+
 def wait_until(pause: Paused) -> Decision:
     about = describe_pause(pause)
     why = f"waiting until {pause.until} ({about})" if pause.until else about
-    return Decision(actions=(SLEEP,), why=why, waiting=pause.kind, about=about, wake=pause.until)
+    return replace(wait_for(pause.kind, about, why), actions=(SLEEP,), wake=pause.until)

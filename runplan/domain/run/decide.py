@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from runplan.domain.plan.marks import NoWorkKind
 from runplan.domain.run import actions as a
-from runplan.domain.run.actions import Decision, fail_phase, perform_action, wait_until
+from runplan.domain.run.actions import Decision, fail_phase, perform_action, wait_for, wait_until
 from runplan.domain.run.attempts import (
     Attempt,
     PlanningAttempt,
@@ -68,8 +68,7 @@ def await_retry(state: RunState) -> Decision | None:
     """After a defect of runplan itself the step is taken once more; after a second one a person has to continue it."""
     if state.crashes < MAX_CRASHES or state.stop or state.ended is not None:
         return None
-    about = f"runplan itself failed {state.crashes} times: {state.crash}"
-    return Decision(why=about, waiting=WaitKind.CRASHED, about=about)
+    return wait_for(WaitKind.CRASHED, f"runplan itself failed {state.crashes} times: {state.crash}")
 
 
 def _decide_step(state: RunState) -> Decision:
@@ -128,11 +127,11 @@ def _continue_attempt(state: RunState, attempt: Attempt) -> Decision:
     if state.questions:
         about = "; ".join(f"{question.text} ({question.id})" for question in state.questions)
         who = f"phase {attempt.chosen.phase}" if attempt.chosen.phase else "the agent"
-        return Decision(why=f"{who} asks: {about}", waiting=WaitKind.QUESTION, about=about)
+        return wait_for(WaitKind.QUESTION, about, f"{who} asks: {about}")
     match attempt:
         case WorkAttempt(work=WorkTaken(), broken=None) if state.after and attempt.dispatches.ended is None:
             why = f"the work is done, and is proven when phase {state.after} has landed"
-            return Decision(why=why, waiting=WaitKind.PHASE, about=f"the landing of phase {state.after}")
+            return wait_for(WaitKind.PHASE, f"the landing of phase {state.after}", why)
         case WorkAttempt():
             work = work_on(state.options, attempt)
         case PlanningAttempt():
@@ -165,21 +164,19 @@ def _hold_back(state: RunState, decision: Decision) -> Decision:
         return replace(decision, about=f"{decision.about or decision.waiting}; {lost}")
     is_pushing = state.options.remote and any(name in PUSHING_KEYS for name in state.missing)
     if is_pushing or any(action.step in BEGINNINGS for action in decision.actions):
-        return Decision(why=lost, waiting=WaitKind.KEY, about=lost)
+        return wait_for(WaitKind.KEY, lost)
     return decision
 
 
 def _find_wait(state: RunState) -> Decision | None:
     """Why nothing new may start; running processes continue."""
     if state.missing:
-        about = describe_lost(state.missing)
-        return Decision(why=about, waiting=WaitKind.KEY, about=about)
+        return wait_for(WaitKind.KEY, describe_lost(state.missing))
     if state.halted:
-        about = f"paused by {state.halted}"
-        return Decision(why=about, waiting=WaitKind.PAUSED, about=about)
+        return wait_for(WaitKind.PAUSED, f"paused by {state.halted}")
     if state.queued:
         why = "the limit of concurrent runs is reached; this run starts when another one ends or waits"
-        return Decision(why=why, waiting=WaitKind.SLOT, about="its turn")
+        return wait_for(WaitKind.SLOT, "its turn", why)
     return wait_until(state.pause) if state.pause is not None else None
 
 

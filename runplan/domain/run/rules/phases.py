@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from runplan.domain.globs import matches
 from runplan.domain.run import actions as a, events as e
-from runplan.domain.run.actions import Decision, fail_phase, perform_action, start_dispatch
+from runplan.domain.run.actions import Decision, fail_phase, perform_action, start_dispatch, wait_for
 from runplan.domain.run.attempts import WorkAttempt
 from runplan.domain.run.dispatch import Ending, EndingKind, NewTestsAnswer, ReturnStatus
 from runplan.domain.run.kinds import Beginning, GateAnswer, PhaseStep, ProofKind, Reason, Role, WaitKind
@@ -87,7 +87,7 @@ def _follow_command(started: e.RunStarted, phase: WorkAttempt) -> Decision:
         why = f"`{phase.chosen.command}` runs with your rights, and {files} changed since the plan began"
         asks = f"{why}; phase {phase.chosen.phase} needs your sign-off"
         is_asked = phase.delivery.asked == altered.tree
-        start = Decision(why=asks, waiting=WaitKind.SIGN_OFF) if is_asked else perform_action(a.ASK, why)
+        start = wait_for(WaitKind.SIGN_OFF, "", asks) if is_asked else perform_action(a.ASK, why)
     return _run_baseline(started, phase, phase.base_tree) or start
 
 

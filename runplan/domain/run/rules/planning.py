@@ -1,7 +1,7 @@
 """The rules of planning: read-only steps, each with a valid output, then a proposal that a person approves."""
 
 from runplan.domain.run import actions as a
-from runplan.domain.run.actions import Decision, fail_phase, perform_action, start_dispatch
+from runplan.domain.run.actions import Decision, fail_phase, perform_action, start_dispatch, wait_for
 from runplan.domain.run.attempts import PlanningAttempt
 from runplan.domain.run.events import DispatchStarted, PhaseFailed, Planning
 from runplan.domain.run.kinds import PLANNING, PhaseStep, Reason, Role, WaitKind
@@ -44,7 +44,7 @@ def write_plan(attempt: PlanningAttempt) -> Decision:
     if (proposal := attempt.proposal) is not None:  # exactly the text that a person approved lands
         delivery = attempt.delivery
         if delivery.held:
-            return Decision(why=f"the landing waits: {delivery.held}", waiting=WaitKind.CHECKOUT, about=delivery.held)
+            return wait_for(WaitKind.CHECKOUT, delivery.held, f"the landing waits: {delivery.held}")
         if delivery.moves > MAX_MOVES:
             moved = f"the target moved {delivery.moves} times meanwhile"
             return fail_phase(Reason.TARGET_MOVING, PhaseStep.LAND, moved)
@@ -53,8 +53,7 @@ def write_plan(attempt: PlanningAttempt) -> Decision:
             return perform_action(a.LAND, "the plan lands as one commit")
         if delivery.asked != proposal.sha256:
             return perform_action(a.ASK, "a person approves the plan")
-        why = "the proposed plan needs your approval"
-        return Decision(why=why, waiting=WaitKind.APPROVAL, about="the proposed plan")
+        return wait_for(WaitKind.APPROVAL, "the proposed plan", "the proposed plan needs your approval")
     if attempt.chosen.planning.asks and attempt.new_questions:
         return perform_action(a.ASK_QUESTIONS, "a step before the draft has questions for a person")
     role = next_step(attempt)

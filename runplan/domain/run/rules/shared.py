@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from runplan.domain.run import actions as a
-from runplan.domain.run.actions import Decision, fail_phase, perform_action, start_dispatch
+from runplan.domain.run.actions import Decision, fail_phase, perform_action, start_dispatch, wait_for
 from runplan.domain.run.attempt_parts import DispatchRecord
 from runplan.domain.run.attempts import Attempt, WorkAttempt
 from runplan.domain.run.dispatch import Ending, EndingKind, ReturnStatus
@@ -68,7 +68,7 @@ def land_candidate(
     delivery = attempt.delivery
     tree = delivery.candidate.tree if delivery.candidate else ""
     if delivery.held:
-        return Decision(why=f"the landing waits: {delivery.held}", waiting=WaitKind.CHECKOUT, about=delivery.held)
+        return wait_for(WaitKind.CHECKOUT, delivery.held, f"the landing waits: {delivery.held}")
     is_free = started.auto or started.concludes  # a pull request is approved as a whole
     if (is_free and sign_off is None) or not tree or delivery.is_approved:
         return perform_action(a.LAND, f"{proof}; code, tracker and report land together")
@@ -80,14 +80,14 @@ def land_candidate(
     if is_signed:
         criteria = f": {'; '.join(sign_off)}" if sign_off else ""
         rejected = delivery.candidate.rejected if delivery.candidate else ""
-        return Decision(why=f"{proven} sign-off{criteria}", waiting=WaitKind.SIGN_OFF, about=rejected)
+        return wait_for(WaitKind.SIGN_OFF, rejected, f"{proven} sign-off{criteria}")
     again = " again: the target has moved since the last one" if delivery.moves else ""
-    return Decision(why=f"{proven} approval{again}", waiting=WaitKind.APPROVAL)
+    return wait_for(WaitKind.APPROVAL, "", f"{proven} approval{again}")
 
 
 def await_subplan(attempt: WorkAttempt) -> Decision:
     why = f"phase {attempt.chosen.phase} is done by {attempt.awaited_plan}, whose run has not ended"
-    return Decision(why=why, waiting=WaitKind.SUBPLAN, about=attempt.awaited_plan)
+    return wait_for(WaitKind.SUBPLAN, attempt.awaited_plan, why)
 
 
 def undo_phase(started: RunStarted, attempt: Attempt) -> Decision:
