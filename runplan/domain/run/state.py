@@ -307,8 +307,7 @@ def _apply_to_run(state: RunState, event: e.Event) -> RunState:
         case e.LandingMoved() if isinstance(state.chosen, e.CompletionChosen | e.SubplanChosen):
             return replace(state, no_work=None, attempt=None)  # only the plan was to be marked; it is read again
         case _:
-            state = _count_usage(state, event)
-            return _apply_to_attempt(state, event)
+            return _apply_to_attempt(_apply_beside_attempt(state, event), event)
 
 
 def _record_landing(state: RunState, event: e.Landed) -> RunState:
@@ -335,7 +334,8 @@ def _begin_attempt(state: RunState, chosen: e.Chosen) -> RunState:
             return state
 
 
-def _count_usage(state: RunState, event: e.Event) -> RunState:
+def _apply_beside_attempt(state: RunState, event: e.Event) -> RunState:
+    """What the run itself keeps of a fact that its attempt takes up as well."""
     match event:
         case HostChanged():
             state = replace(state, home=event.host)
