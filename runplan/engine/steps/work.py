@@ -78,7 +78,7 @@ def take_work(state: RunState, context: RunContext) -> e.Event:
         before=partial(context.read_file, phase.base),
         after=partial(context.read_file, head),
     )
-    files = [_file_change(context, change, before=_read_text(context, change.old)) for change in changes]
+    files = [_file_change(context, change) for change in changes]
     if findings := (*tamper.examine_changes(files, permit), *guarded):
         is_scope = all(finding.reason is Reason.OUT_OF_SCOPE for finding in findings)
         more = [f"and {len(findings) - NAMED} more"] if len(findings) > NAMED else []
@@ -185,7 +185,7 @@ def _find_in_commits(
     }
     # The first change of a path starts from its content before the phase.
     before = {change.path: _read_text(context, change.old) for change in reversed(changes.values())}
-    files = [_file_change(context, change, before=before[change.path]) for change in changes.values()]
+    files = [_file_change(context, change, before[change.path]) for change in changes.values()]
     return tamper.examine_commits(files, permit, messages=[commit.message for commit in commits])
 
 
@@ -197,16 +197,16 @@ def _find_leaks(phase: WorkAttempt, context: RunContext, head: str) -> list[Tamp
     for commit in commits:
         messages.append(commit.message)
         changes = context.candidates.changes((commit.parents or (phase.base,))[0], commit.oid)
-        files += [_file_change(context, change, before=_read_text(context, change.old)) for change in changes]
+        files += [_file_change(context, change) for change in changes]
     findings = tamper.examine_commits(files, permit_of(phase, context), messages=messages)
     return [finding for finding in findings if finding.kind in (TamperKind.SECRET, TamperKind.TOO_LARGE)]
 
 
-def _file_change(context: RunContext, change: Change, *, before: str) -> FileChange:
+def _file_change(context: RunContext, change: Change, before: str | None = None) -> FileChange:
     stored = context.objects.object(change.new, most=SCANNED) if change.new_mode != GITLINK else None
     return FileChange(
         path=change.path,
-        before=before,
+        before=_read_text(context, change.old) if before is None else before,
         after=_decode_blob(stored),
         deleted=change.kind == "D",
         added=change.kind == "A",
