@@ -253,6 +253,21 @@ def test_programs_of_the_home_work_and_write_their_caches(place: Place) -> None:
         assert place.run("tool; mkdir -p ~/.local/share/pnpm/store/v3 && echo wrote", path=search) == "found\nwrote\n"
 
 
+def test_a_script_without_a_home_finds_programs_that_are_links(place: Place) -> None:
+    """As pipx and uv install them, for example the program of a git filter."""
+    program = place.home / ".local/share/pipx/venvs/tool/bin/tool"
+    link = place.home / ".local/bin/tool"
+    for path in (program, link):
+        path.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\ncat\n")
+    program.chmod(0o755)
+    link.symlink_to(program)
+    env = {"PATH": f"{link.parent}:{os.environ['PATH']}", "HOME": str(place.home)}
+    argv = Bubblewrap(shutil.which("bwrap") or "", env).wrap(("tool",), View(cwd=Path("/")))
+    ran = subprocess.run(argv, env=env, input="text\n", capture_output=True, text=True, check=False)
+    assert (ran.stdout, ran.stderr) == ("text\n", "")
+
+
 def test_a_home_with_thousands_of_files_is_no_obstacle(place: Place) -> None:
     for name in (".profile", *(f"x{number}" for number in range(4_000))):
         (place.home / name).touch()

@@ -118,6 +118,8 @@ class Bubblewrap(Sandbox, frozen=True):
         for name, real in entries.shown.items():
             if name not in entries.links:
                 yield ("--ro-bind-try", real, f"{top}/{name}")
+            elif view.home is None:
+                yield ("--symlink", real, f"{top}/{name}")
         for number, name in enumerate(entries.copied):
             yield ("--ro-bind-try", str(entries.path / name), f"{COPIED}{number}")
 

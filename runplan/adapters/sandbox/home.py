@@ -59,6 +59,7 @@ _PATH = re.compile(r"/[^\s'\"`:,;|()\[\]{}<>]*[^\s'\"`:,;|()\[\]{}<>.]")
 class HomeMounts:
     def __init__(self, env: Mapping[str, str], uses: HomeUse) -> None:
         self.path = home_of(env)
+        self._tops = (f"{self.path}/", f"{os.path.realpath(self.path)}/")
         self._table = frozenset(self._shorten(*map(str, (*credential_files(env), state_directory(env)))))
         kinds = dict.fromkeys(self._table, HomeEntry.SECRET)
         programs = [name for name in self._shorten(*list_programs(env)) if not is_below(name, ("", *kinds))]
@@ -78,8 +79,8 @@ class HomeMounts:
         self.left_out = dict[str, int]()  #: how many entries of a directory were too many to be mounted
 
     def _shorten(self, *paths: str) -> tuple[str, ...]:
-        tops = (f"{self.path}/", f"{os.path.realpath(self.path)}/")
-        return tuple(path.removeprefix(tops[0]).removeprefix(tops[1]).rstrip("/") for path in paths)
+        nominal, real = self._tops
+        return tuple(path.removeprefix(nominal).removeprefix(real).rstrip("/") for path in paths)
 
     @property
     def secrets(self) -> list[str]:
