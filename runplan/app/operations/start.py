@@ -23,6 +23,7 @@ from runplan.app.views.plans import read_plans
 from runplan.app.views.status import PlanState, describe_put_off
 from runplan.domain import names
 from runplan.domain.errors import Busy, NotFound, RefusedEarly, UsageError
+from runplan.domain.globs import covers
 from runplan.domain.plan.marks import ExecutionKind, PhaseSettings, PlanStatus, Status
 from runplan.domain.plan.model import Phase, Plan, parse_plan
 from runplan.domain.plan.tracker import assume_done, describe_hindrance
@@ -132,7 +133,10 @@ def start_run(
 
 
 def _list_sign_offs(ready: runs.Ready) -> list[Phase]:
-    return [phase for phase in ready.plan.phases if phase.id in ready.phases and phase.sign_off]
+    """The phases that a person signs off: they say so, or touch what `run.sign_off` names."""
+    paths = ready.context.settings.run.sign_off
+    chosen = (phase for phase in ready.plan.phases if phase.id in ready.phases)
+    return [phase for phase in chosen if phase.sign_off or any(covers(paths, path) for path in phase.touches)]
 
 
 def preview_start(caller: Caller, request: StartRequest) -> str:
