@@ -16,6 +16,11 @@ def iso(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def iso_at(seconds: float) -> str:
+    """The same for seconds since the epoch."""
+    return iso(datetime.fromtimestamp(seconds, UTC))
+
+
 def parse_iso(text: str) -> datetime:
     # Not strptime, which imports the locale's calendar.
     moment = datetime.fromisoformat(text)

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TypeVar
 
 from msgspec.structs import asdict, replace
@@ -31,7 +31,7 @@ from runplan.domain.run.kinds import Mode, RunStatus, WaitKind
 from runplan.domain.run.rows import OwnerState, PlanFacts, WaitRow, Work, WorkProgress
 from runplan.domain.standing.phases import PlanOutline
 from runplan.domain.standing.queue import holds_up
-from runplan.domain.times import iso
+from runplan.domain.times import iso_at
 from runplan.engine.loop.context import (
     RepositoryContext,
     describe_link,
@@ -135,7 +135,7 @@ class PlanReader:
         _, _, line = outputs.read(work.dispatch, PROGRESS, -LONGEST_PROGRESS)[0].rstrip().rpartition(b"\n")
         if match := re.fullmatch(rb"(\d+) (\d+)", line):
             work = replace(work, context=int(match[1]) or None, tools=int(match[2]))
-        return replace(work, output=iso(datetime.fromtimestamp(written, UTC)) if written else None)
+        return replace(work, output=iso_at(written) if written else None)
 
     def _read_outline(self, path: str, facts: PlanFacts) -> PlanOutline:
         """The plan where its newest run lands, else in the checkout."""

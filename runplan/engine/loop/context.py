@@ -6,7 +6,6 @@ import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 
 import msgspec
@@ -37,7 +36,7 @@ from runplan.domain.settings.schema import FILES, Settings
 from runplan.domain.standing.phases import PlanOutline
 from runplan.domain.standing.queue import QueueEntry, order_queue
 from runplan.domain.text import command, committing
-from runplan.domain.times import iso
+from runplan.domain.times import iso_at
 
 
 class RepositoryContext(Struct, frozen=True, kw_only=True):
@@ -164,7 +163,7 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
             make_below(self.common_dir, self.state)
             publish(file, newest.encode(), sync=False)
         except Unreachable as error:
-            moment = f" at {iso(datetime.fromtimestamp(file.stat().st_mtime, UTC))}" if file.exists() else ""
+            moment = f" at {iso_at(file.stat().st_mtime)}" if file.exists() else ""
             warn(f"{error}; plans are shown as of the last fetch{moment}")
 
     def store(self) -> Store:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import assert_never
 
 from msgspec.structs import replace
@@ -20,7 +20,7 @@ from runplan.domain.run.kinds import Reason, RunOutcome, WaitKind
 from runplan.domain.run.reasons import next_action
 from runplan.domain.run.state import RunState, failure, open_lanes
 from runplan.domain.text import bounded, command, inert
-from runplan.domain.times import delay_s, iso, parse_iso
+from runplan.domain.times import delay_s, iso, iso_at, parse_iso
 from runplan.engine.landing import merging
 from runplan.engine.landing.conversation import result_marker, to_repair
 from runplan.engine.landing.lander import Commanded, Conclusion, Failed, Landed, NeedsRepair, Progress, Waiting
@@ -62,7 +62,7 @@ def conclude(state: RunState, context: RunContext) -> Iterator[e.Event]:
             if stack and asked:
                 lander, answer = stack.focus, asked
     except RateLimited as limit:
-        yield e.Paused(kind=WaitKind.MERGE, until=iso(datetime.fromtimestamp(limit.until, UTC)), words=str(limit))
+        yield e.Paused(kind=WaitKind.MERGE, until=iso_at(limit.until), words=str(limit))
         return
     except NotAllowed:
         _pull_request_lander(context).forget()
@@ -249,7 +249,7 @@ def claim_issues(state: RunState, context: RunContext) -> Iterator[e.Event]:
     try:
         notes = _mark_issues(state, context, f"{WORKING} (plan `{context.plan}`).", is_claimed=True)
     except RateLimited as limit:
-        yield e.IssuesMarked(until=iso(max(datetime.fromtimestamp(limit.until, UTC), now + timedelta(seconds=1))))
+        yield e.IssuesMarked(until=iso_at(max(limit.until, now.timestamp() + 1)))
     else:
         yield e.IssuesMarked(notes=notes)
 

@@ -1,7 +1,7 @@
 """Observes the end of a process: its result, what it changed and used, and the wait after a limit."""
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from msgspec.structs import asdict, replace
 
@@ -21,7 +21,7 @@ from runplan.domain.run.kinds import Reason, Role, WaitKind
 from runplan.domain.run.rules.hosts import describe_wait
 from runplan.domain.run.state import RunState
 from runplan.domain.text import in_words
-from runplan.domain.times import busy_ends, iso, limit_ends, parse_iso
+from runplan.domain.times import busy_ends, iso, iso_at, limit_ends, parse_iso
 from runplan.engine.steps.context import RunContext
 from runplan.engine.steps.gates import keep_products, read_content
 from runplan.engine.steps.process import FINGERPRINT, find_removed, sent_at_first, still_running, without_result
@@ -212,12 +212,12 @@ def _pause_after(
         yield _limit_agent(agent, ends, words, context)
     elif ending.kind is d.EndingKind.OVERLOADED and record.busy < d.MAX_OVERLOADS:
         ends = busy_ends(now=now, times=record.busy + 1, seed=started.id)
-        yield e.Paused(kind=WaitKind.OVERLOADED, until=iso(datetime.fromtimestamp(ends, UTC)), agent=agent, words=words)
+        yield e.Paused(kind=WaitKind.OVERLOADED, until=iso_at(ends), agent=agent, words=words)
 
 
 def _limit_agent(agent: str, ends: float, words: str, context: RunContext) -> e.AgentLimited:
     account = context.settings.agents.account_of(agent)
-    return e.AgentLimited(agent=agent, account=account, until=iso(datetime.fromtimestamp(ends, UTC)), words=words)
+    return e.AgentLimited(agent=agent, account=account, until=iso_at(ends), words=words)
 
 
 def sleep(state: RunState, context: RunContext) -> Iterator[e.Event]:
