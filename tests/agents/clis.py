@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tests.agents.modelserver import ModelServer
 from tests.agents.scenario import KEY, Fault, Read, Run, Say, Scenario, Turn, Write
+from tests.container.image import NAME as IMAGE
 from tests.support import planning
 from tests.support.cli import Project, a_plan
 from tests.support.mounts import obstacle
@@ -103,6 +104,14 @@ def a_project(place: Path, cli: Cli, server: ModelServer, *, limits: str, more: 
     repo.git("add", "--", "runplan.toml", "plans/X.md")
     repo.git("commit", "-qm", "Begin")
     return Project(repo=repo, home=home, extra={"RUNPLAN_AGENTS_SANDBOX": SANDBOX})
+
+
+def in_image(cli: Cli) -> dict[str, str]:
+    """Settings for an image that has the program on its PATH: its folder, also at its own path, and the interpreter."""
+    folder = HERE.resolve()
+    interpreter = str((HERE / cli.name / "bin/python").resolve().parents[1]) if cli.is_python else shutil.which("node")
+    mounts = f"{folder}:/usr/local:ro,{folder},{interpreter}"
+    return {"RUNPLAN_AGENTS_CONTAINER_IMAGE": IMAGE, "RUNPLAN_AGENTS_CONTAINER_MOUNTS": mounts}
 
 
 def verdict(result: str = "pass") -> str:

@@ -31,12 +31,14 @@ from tests.agents.clis import (
     Cli,
     a_project,
     fenced,
+    in_image,
     plan_work,
     verdict,
     work,
 )
 from tests.agents.modelserver import TITLE, ModelServer
 from tests.agents.scenario import KEY, Fault, FaultKind, Judge, Read, Run, Say, Turn, Use, Write
+from tests.container.image import find_image, list_engines
 from tests.support.cli import Project
 from tests.support.forks import Process
 from tests.support.planning import CRITIQUE
@@ -107,14 +109,18 @@ def test_the_work_of_a_real_agent_lands(tmp_path: Path, cli: Cli, record: Callab
     assert running(tmp_path) == []
 
 
+@pytest.mark.parametrize("sandbox", ["bwrap", "container"])
 def test_a_real_agent_reaches_its_model_as_the_one_allowed_host(
-    tmp_path: Path, cli: Cli, record: Callable[[str, How], None]
+    tmp_path: Path, cli: Cli, sandbox: str, record: Callable[[str, How], None]
 ) -> None:
+    if sandbox == "container" and not any(map(find_image, list_engines())):
+        pytest.skip("no engine has the image; make test-container makes it")
     with ModelServer(work()) as server:
         project = a_project(tmp_path, cli, server, limits=LIMITS)
+        project.extra |= {"RUNPLAN_AGENTS_SANDBOX": sandbox, **in_image(cli)}
         project.extra["RUNPLAN_AGENTS_NETWORK"] = server.url.removeprefix("http://")
         how = carried(project)
-    record("one host", how)
+    record(f"one host, {sandbox}", how)
     assert how.outcome == "landed", how.output
     assert project.show("main:1.txt") == "one"
 

@@ -184,6 +184,18 @@ def test_gc_keeps_the_newest_image_that_was_built_and_uninstall_none(boxed: Shut
     assert list_images(engine, project.path) == []
 
 
+def test_set_up_runs_again_when_a_run_goes_on_in_another_image(boxed: Shut) -> None:
+    project = boxed.project
+    build_from(boxed, f"FROM {NAME}\nRUN touch /first\n")
+    assert project.start("1").code == 4
+    project.commit_file("box/Dockerfile", f"FROM {NAME}\nRUN touch /second\n")
+
+    project.runplan("approve", "X")
+
+    reasons = [event["why"] for event in project.bodies("DispatchStarted") if event["role"] == "setup"]
+    assert reasons == ["first use of the worktree", "the image changed"]
+
+
 def list_images(engine: str, root: Path) -> list[str]:
     words = (engine, "image", "ls", "--filter", f"label=runplan.build={root}/.git", "--format={{.Repository}}:{{.Tag}}")
     return subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
