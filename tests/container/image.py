@@ -39,6 +39,7 @@ def make_image(engines: list[Engine]) -> None:
     with tempfile.TemporaryDirectory(prefix="runplan-image-") as root:
         bootstrap = ("debootstrap", "--variant=minbase", f"--include={PACKAGES}", "bookworm", root)
         subprocess.run(bootstrap, stdout=subprocess.DEVNULL, check=True)
+        Path(root).chmod(0o755)  # the root of the image, which each user in it has to enter
         with open(f"{root}/etc/runplan-image", "w") as mark:
             mark.write("made by make test-container\n")
         for engine in engines:

@@ -125,7 +125,8 @@ class Container(Sandbox, frozen=True):
             if source:
                 words.append(f"--volume={source}:{place}{mode}")
             else:
-                words.append(f"--tmpfs={place}:exec{',notmpcopyup' if self.engine.name == 'podman' else ''}")
+                # Else it is root's, with the mode of the place (https://github.com/opencontainers/runc/issues/1647).
+                words.append(f"--tmpfs={place}:exec,{'notmpcopyup,U' if self.engine.name == 'podman' else 'mode=1777'}")
         words += [f"--device={place}" for place in view.uses.mounts if _is_device(place)]
         inside = [*(prepare_home(entries, view, {}) if view.home else ())]
         if not isinstance(view.network, str):
