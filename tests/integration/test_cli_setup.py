@@ -76,6 +76,17 @@ def test_init_writes_what_it_found_and_names_the_next_command(
     assert output.endswith(f"Next: runplan doctor; then commit it: {commit}\n")
 
 
+def test_init_proposes_the_image_of_a_devcontainer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    repo = make_repo(tmp_path / "app", **{".devcontainer/devcontainer.json": '{"image": "team/dev:1"}'})
+    monkeypatch.chdir(repo.path)
+    assert call("init") is Exit.DONE
+    table = tomllib.loads((repo.path / "runplan.toml").read_text(encoding="utf-8"))["agents"]["container"]
+    assert table == {"image": "team/dev:1"}
+    assert 'team/dev:1 is in runplan.toml; agents.sandbox = "container" uses it\n' in capsys.readouterr().out
+
+
 def test_init_says_how_to_get_an_agent_and_what_a_second_one_adds() -> None:
     none = describe_agents(())
     assert "  claude    npm install -g @anthropic-ai/claude-code\n" in none

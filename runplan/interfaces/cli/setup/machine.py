@@ -40,6 +40,7 @@ def run_init(args: argparse.Namespace) -> None:
     specs = (path.removesuffix(f"/{PLAN_FILE}") for path in written.specs)
     tools = facts.toolchain
     shown = toml_value(facts.interfaces)
+    image = next(iter(facts.container.values()), "")
     rows = (
         ("repository", facts.root),
         ("target", facts.default_branch or "no branch yet"),
@@ -50,6 +51,7 @@ def run_init(args: argparse.Namespace) -> None:
         ("agents", describe_agents(facts.installed)),
         ("limit", f"none yet; a proposal in runplan.toml: limits.plan_usd = {PROPOSED_USD:.0f} stops a plan there"),
         *([("interface", f"a proposal in runplan.toml: run.sign_off = {shown}")] if facts.interfaces else []),
+        *([("container", f'{image} is in runplan.toml; agents.sandbox = "container" uses it')] if image else []),
         ("sandbox", written.sandbox),
         *(("spec", command("runplan", "start", folder, "finish", "auto")) for folder in specs),
         ("wrote", str(written.file)),
