@@ -330,3 +330,26 @@ def test_the_boxes_of_a_last_verification_are_no_phase() -> None:
     plan = "## Task 1: A\n- [ ] a\n## Task 2: B\n- [ ] b\n## 最终{}\n- [ ] all tests\n"
     assert errors(read(plan.format("验证"))) == []
     assert len(errors(read(plan.format("清理")))) == 1
+
+
+def test_an_open_box_beside_ticked_ones_below_a_ticked_box_is_open() -> None:
+    text = "# P\n## v1\n- [x] Lists\n  - [x] show\n  - [ ] sort\n## v2\n- [x] Pages\n  - [ ] print\n"
+    assert [phase.status for phase in read(text).phases] == ["todo", "done"]
+
+
+def test_a_phase_without_a_status_before_done_ones_asks() -> None:
+    plan = "## Phase 1: A\n- a\n## Phase 2: B\n- [{}] b\n## Phase 3: C\n- [ ] c\n"
+    assert [error.partition(",")[0] for error in errors(read(plan.format("x")))] == ["1: no status of phase 1"]
+    assert errors(read(plan.format(" "))) == []
+
+
+def test_phases_that_repeat_in_tasks_are_their_parts() -> None:
+    parts = "#### Phase 1: Red\n- [ ] fail\n#### Phase 2: Green\n- [ ] pass\n"
+    assert outline(read(f"# P\n## Task 1: Parse\n{parts}## Task 2: Sort\n{parts}")) == "1 todo W2, 2 todo W2"
+
+
+@pytest.mark.parametrize(("title", "count"), [("QA checklist", 1), ("Release Checklist", 1), ("Build checklist", 0)])
+def test_checks_that_a_person_goes_through_ask(title: str, count: int) -> None:
+    assert len(errors(read(f"# {title}\n## Pages\n- [ ] they show\n## Keys\n- [ ] they work\n"))) == count
+    plan = parse_plan(b"## Pages\n- [ ] a\n## Keys\n- [ ] b\n", path=f"docs/{title.lower().replace(' ', '_')}.md")
+    assert len(errors(plan)) == count

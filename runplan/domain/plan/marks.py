@@ -181,6 +181,11 @@ REPORT = (
 )
 #: One that tells how something is done.
 GUIDE = r"(?i)\b(?<!implementation )guide\b|\btutorial\b|\bhow[- ]to\b|\brunbook\b|\bhandbook\b|指南|教程|手册"
+#: One of checks by hand: `Launch Checklist`, `regression_checklist.md`.
+HAND_CHECKS = (
+    r"(?i)(?:acceptance|launch|publish|qa|regression|release|review|smoke|submission|test(?:ing)?|verification)"
+    r"[ _-]checklist\b"
+)
 PLAN_WORD = r"(?i)plan|roadmap|to-?do|tasks"
 #: Negates a "done" after it.
 _NOT_YET = r"(?i)(?:\b(?:not|never|almost|nearly|mostly|half|partly|partially|to be)\b|n't\b|%)"

@@ -486,7 +486,7 @@ def _about_bare(lines: Lines, reading: Reading) -> Iterator[Remark]:
     said = [h for h in lines.headings if h.level > 1 and re.search(marks.MAY_BE_DONE, h.text)]
     said = [heading for heading in said if not re.search(marks.RESERVED, heading.text)]
     signed = [h for h in lines.headings if re.search(marks.DONE_ABOVE, h.text) or h in said]
-    marked = [place.first for place in reading.places if place.mark.status is Status.DONE and not place.spots]
+    marked = [place.first for place in reading.places if place.mark.status is Status.DONE]
     listed = [e for e in lines.entries if e.text.startswith(("✅", "✔", "☑"))]
     with_signs = [place for place in bare if marks_within(listed, place.first, place.end)]
     last = max(marked, default=0) if 2 * len(with_signs) <= len(reading.places) else len(lines.texts)
@@ -511,6 +511,9 @@ def _about_bare(lines: Lines, reading: Reading) -> Iterator[Remark]:
     if is_report and not lines.boxes:
         doubtful = [place for place in reading.places if place.mark.status is Status.TODO]
     is_guide = any(re.search(marks.GUIDE, t) and not re.search(marks.PLAN_WORD, t) for t in titles)
+    if any(re.search(marks.HAND_CHECKS, title) for title in titles):
+        message = "the title is that of checks that a person goes through; if agents can do them, write a plan"
+        yield Remark(reading.decided_by + 1, message, is_error=True)
     if is_guide and reading.unit == "step" and len(bare) == len(reading.places):
         message = (
             "the title is that of a guide, and its steps have no status; if they are work, write lines **Status:**"

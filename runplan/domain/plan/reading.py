@@ -264,12 +264,14 @@ def _split_parts(lines: Lines, section: Heading) -> tuple[list[Heading], list[He
 def mark_of_work(boxes: Sequence[Entry], manual: set[int]) -> Mark:
     """Done when all boxes are ticked, and blocked when all but those are that a person verifies, by their lines.
 
-    Boxes that are nested below a ticked one count as ticked.
+    Boxes that are nested below a ticked one count as ticked, where none of them is.
     """
     tops: list[Entry] = []
     for box in boxes:
         tops.append(tops[-1] if tops and tops[-1].indent + 1 < box.indent else box)
-    boxes = [box for box, top in zip(boxes, tops, strict=True) if box is top or not top.ticked]
+    told = {(top.at, box.indent) for box, top in zip(boxes, tops, strict=True) if box.ticked and box is not top}
+    pairs = list(zip(boxes, tops, strict=True))
+    boxes = [box for box, top in pairs if box is top or not top.ticked or (top.at, box.indent) in told]
     left = [box for box in boxes if not box.ticked]
     if not left or len(manual) >= len(boxes) or not manual.issuperset(box.at for box in left):
         return mark_of(boxes)

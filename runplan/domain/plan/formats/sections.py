@@ -48,7 +48,7 @@ _TASK = r"\**([0-9]{1,4})((?:\.[0-9]{1,4}){0,3})\.?\**(?:[ \t]+|\Z)"
 def read_phases(lines: Lines) -> Iterator[Reading]:
     """Phase sections, with a status line, ticked boxes, or a list of boxes that names the phases."""
     sections = find_sections(lines, "phase")
-    if not sections:
+    if not sections or _are_parts(lines, sections):
         return
     places = section_places(lines, sections)
     count = len({id_key(section.name.id) for section in sections})
@@ -75,6 +75,14 @@ def read_phases(lines: Lines) -> Iterator[Reading]:
             text = f"phase {place.id} states no status; {message}"
             remarks.append(Remark(place.first + 1, text, is_error=not is_clear))
     yield Reading("sections", "phase sections", places, sections[0].at, remarks=tuple(remarks))
+
+
+def _are_parts(lines: Lines, sections: Sequence[Heading]) -> bool:
+    """Whether the sections repeat inside sections of another word: `#### Phase 1: Red` in `## Task 2: Parser`."""
+    if len({id_key(section.name.id) for section in sections}) == len(sections):
+        return False
+    outer = [h for unit in marks.UNITS[1:] for h in find_sections(lines, unit) if h.level < sections[0].level]
+    return all(any(h.at < section.at < h.end for h in outer) for section in sections)
 
 
 def _read_list(lines: Lines, sections: Sequence[Heading], places: Sequence[Place], unit: str) -> Reading | None:
