@@ -295,6 +295,16 @@ def test_the_names_that_pytest_writes_for_us_count_beside_its_own_summary(printe
 
 
 @pytest.mark.parametrize(
+    "failure",
+    ['<failure message="1 is not 2">more</failure>', "<failure>T::test_a\n\n 1 is not 2\n</failure>"],
+    ids=["message", "text, as of PHPUnit"],
+)
+def test_the_reason_of_a_failure_is_its_message_or_its_first_line(failure: str) -> None:
+    text = f'<testsuite><testcase classname="T" name="test_a">{failure}</testcase></testsuite>'
+    assert read_results("", exit_code=1, junit=[text]).reasons == {"T::test_a": "1 is not 2"}
+
+
+@pytest.mark.parametrize(
     ("texts", "why"),
     [
         ([], "no file matches tests.junit"),

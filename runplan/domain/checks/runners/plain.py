@@ -84,8 +84,10 @@ def _read_cases(root: ET.Element) -> Iterator[tuple[str, TestState, str]]:
         children = {child.tag.rpartition("}")[2]: child for child in case}
         state = TestState.SKIPPED if "skipped" in children or case.get("status") in _NOT_RUN else TestState.PASSED
         failed = children.get("failure", children.get("error"))
-        lines = (failed.get("message") or "").splitlines() if failed is not None else []
-        reason = lines[0][:LONGEST_REASON] if lines else ""
+        told = "" if failed is None else failed.get("message") or failed.text or ""
+        lines = (line.strip() for line in told.splitlines())
+        # The text of PHPUnit begins with the test.
+        reason = next((line[:LONGEST_REASON] for line in lines if line and not line.endswith(f"::{name}")), "")
         full = f"{place}::{name}" if place not in ("", name) else name
         yield full, state if failed is None else TestState.FAILED, reason
 
