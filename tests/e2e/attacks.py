@@ -392,6 +392,7 @@ PROCESSES = {
 HOME = {
     "plants a configuration of git": WORK + "for k in core.fsmonitor core.sshCommand filter.rel.clean gpg.program; do\n"
     'git config --file "$HOME/.gitconfig" $k "$evil"; done; mkdir -p "$HOME/.config/git"\n'
+    'git config --file "$HOME/.gitconfig" "url.ext::sh $evil .insteadOf" /\n'
     'cp "$HOME/.gitconfig" "$HOME/.config/git/config"',
     "plants programs on PATH": WORK + 'mkdir -p "$HOME/.local/bin"\n'
     'for p in git bwrap sh python3 unshare; do cp "$evil" "$HOME/.local/bin/$p"; done',

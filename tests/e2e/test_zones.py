@@ -130,7 +130,8 @@ def test_an_attack_has_no_effect_outside_and_an_honest_start_lands(project: Proj
     assert ran.code in ((4,) if is_asked else (0,) if is_landed else (1, 5)), ran.err
     assert attack.lands or not is_landed
     assert differences(before, standing(project)) <= landed, ran.err
-    plain = ("-c", "filter.rel.clean=cat")  # the filter may have landed
+    # This is the user's own git. The filters may have landed, and a file as old as the index is compared.
+    plain = ("-c", "filter.rel.clean=cat", "-c", "filter.team.clean=cat")
     assert project.repo.git(*plain, "--no-optional-locks", "status", "--porcelain") == ""
     assert "red" not in project.repo.git("ls-tree", "--name-only", "main").split("\n")
     stolen = (project.path / ".git/runplan/dispatch").glob("*/own/stolen")
