@@ -146,7 +146,11 @@ def test_neither_odd_bytes_nor_an_attribute_nor_a_setting_hide_a_text(tmp_path: 
     repo.git("commit", "-qm", "Change")
     with opened(repo.path) as context:
         shown = compare_commits(context, old, repo.head())
+        (in_report,) = read_short_diffs(context, [repo.head()]).values()
     assert "+print('seen')\n" in shown
+    assert "+print('seen')\n" in in_report
+    assert "+echo one\n+: \\x00 \\xff\n" in in_report
+    assert "Binary files differ" in in_report
     assert "+echo one\n+: \0 \\xff\n" in shown
     assert [(file.path, file.is_binary) for file in parse_diff(shown)] == [
         ("a.py", False),

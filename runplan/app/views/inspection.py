@@ -104,9 +104,15 @@ def read_short_diffs(context: RepositoryContext, shorts: Iterable[str]) -> dict[
     if not known:
         return {}
     with _open_with_gitpython(context) as git:
-        output = git.log(*_PLAIN_LOG, "--format=%x00%H", *_PLAIN_DIFF, *known.values(), "--", stdout_as_string=False)
-    shown = (visible(record) for record in output.decode("utf-8", "backslashreplace").split("\0")[1:])
-    diffs = {oid: diff.strip("\n") for oid, _, diff in (record.partition("\n") for record in shown)}
+        output: bytes = git.log(
+            *(*_PLAIN_LOG, "--format=commit %H", "--text", *_PLAIN_DIFF, *known.values(), "--"), stdout_as_string=False
+        )
+    # A line of a diff begins with a space, a sign or a word of git's, never with "commit".
+    _, *records = re.split(rb"^commit ([0-9a-f]+)$", output, flags=re.MULTILINE)
+    diffs = {
+        oid.decode(): visible(_decode_diff(diff)).strip("\n")
+        for oid, diff in zip(records[::2], records[1::2], strict=True)
+    }
     return {short: diffs[oid] for short, oid in known.items() if oid in diffs}
 
 
@@ -127,6 +133,10 @@ def compare_commits(context: RepositoryContext, old: Oid, new: Oid) -> str:
         output: bytes = git.diff(
             "--stat", "--text", *_PLAIN_DIFF, old, new, "--", stdout_as_string=False, strip_newline_in_stdout=False
         )
+    return _decode_diff(output)
+
+
+def _decode_diff(output: bytes) -> str:
     files = (_cut_binary(file) for file in re.split(rb"^(?=diff --git )", output, flags=re.MULTILINE))
     return b"".join(files).decode("utf-8", "backslashreplace")
 
