@@ -155,8 +155,9 @@ class Trial:
         return all(self._is_worked(plan, state) and not self.next_words(plan) for plan, state in states.items())
 
     def _is_promised(self, state: str, waits: str) -> bool:
-        """Whether a stop or pause that was acknowledged is still to be done."""
-        met = state not in UNFINISHED or (self._promised == "pause" and waits == "paused")
+        """Whether a stop or pause that was acknowledged is still to be done. A paused run still asks for its answer."""
+        is_paused = waits == "paused" or (waits and self.project.rows("SELECT 1 FROM events WHERE type='Halted'"))
+        met = state not in UNFINISHED or (self._promised == "pause" and is_paused)
         least = 1 if self.scene.planned else len(self.scene.phases)  # then the plan alone lands in a run
         if self._promised == "pause" and state == "done" and self.landed < least:
             self.wrong.append("the pause was acknowledged, and the run went on")
