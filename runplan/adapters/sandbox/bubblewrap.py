@@ -85,22 +85,17 @@ class Bubblewrap(Sandbox, frozen=True):
         # In a user namespace of its own the process would be root.
         ids = ("--unshare-user", "--uid", str(os.geteuid()), "--gid", str(os.getegid())) if "-r" in namespace else ()
         sockets = list_sockets((*TEMPORARY, *view.uses.mounts)) if namespace else ()
-        if not below:
-            return (*namespace, *_call(self.program, (*ids, *words), sockets=sockets))
         how = "overlay" if namespace and not view.is_copy else "copy"
         pairs = (word for number, path in below.items() for word in (str(number), path))
-        layers = str(_layer(view, 0).parents[1])
-        return (*namespace, *_call(self.program, (*ids, *words), layers, how, *pairs, sockets=sockets))
+        layers = (str(_layer(view, 0).parents[1]), how, *pairs) if below else ()
+        return (*namespace, *_call(self.program, (*ids, *words), *layers, sockets=sockets))
 
     def _private(self, entries: HomeMounts, view: View) -> Iterator[tuple[str, ...]]:
         """Temporary files, and the private home with what is readable of the real one mounted into it."""
         for place, name in TEMPORARY.items():
             if not Path(place).is_dir() or Path(place).is_symlink():
                 continue
-            if view.scratch is None:
-                yield ("--tmpfs", place)
-            else:
-                yield ("--bind", str(view.scratch / name), place)
+            yield ("--bind", str(view.scratch / name), place) if view.scratch else ("--tmpfs", place)
         resolver = os.path.realpath("/etc/resolv.conf")
         if is_below(resolver, TEMPORARY):
             yield ("--ro-bind-try", resolver, resolver)
