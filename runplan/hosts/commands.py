@@ -203,13 +203,12 @@ class Executor:
     def _execute_tell(self, command: Command) -> Answer | None:
         if self._owner.adopt(command.plan) is not None and not self._begins:
             return None
-        text = command.arguments["text"]
-        told = e.Told(text=text, by=command.arguments["by"], command=command.seq)
+        told = e.Told(**command.arguments, command=command.seq)
         if not self._owner.record(command.plan, told):
             return Answer(lines=())
         reads = (
             "its agent reads it now"
-            if self._owner.tell_agents(command.plan, text)
+            if self._owner.tell_agents(command.plan, told.text)
             else "the next agent of its run reads it first"
         )
         return Answer(lines=(f"Told {command.plan}: {reads}",))
