@@ -25,6 +25,7 @@ def test_another_user_than_root_reaches_what_is_below_an_absent_place(
     state = tmp_path / "tree/.git/runplan"
     (state / "lanes/here").mkdir(parents=True)
     state.chmod(0o700)
+    (tmp_path / "home").mkdir()
     for place in (tmp_path / "tree", state / "lanes"):
         place.chmod(0o755)
     settings = ContainerSettings(engine=engine, user="1234:1234")

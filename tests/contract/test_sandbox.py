@@ -12,7 +12,7 @@ from runplan.adapters.sandbox.view import Sandbox, View
 from runplan.domain.run.dispatch import TEMPORARY
 from runplan.domain.settings.schema import ContainerSettings
 
-ENV = {name: os.environ[name] for name in ("PATH", "DOCKER_HOST") if name in os.environ}
+ENV = {name: os.environ[name] for name in ("PATH", "TMPDIR", "DOCKER_HOST") if name in os.environ}
 NO_BWRAP = pytest.mark.skipif(bool(find_obstacle(ENV)), reason="no bubblewrap")
 
 
@@ -22,11 +22,11 @@ class Stage:
     def __init__(self, place: Path, mode: str, image: str = "", engine: str = "auto") -> None:
         self.mode = mode
         self.env = {**ENV, "HOME": str(place / "home")}
-        places = Places(place / "homes", (place,), image=image)
-        self.sandbox: Sandbox = open_sandbox(mode, self.env, places, ContainerSettings(engine=engine))
         self.own, self.tree = place / "own", place / "tree"
         for path in (self.own, self.tree, place / "home", *(place / "scratch" / name for name in TEMPORARY.values())):
             path.mkdir(parents=True)
+        places = Places(place / "homes", (place,), image=image)
+        self.sandbox: Sandbox = open_sandbox(mode, self.env, places, ContainerSettings(engine=engine))
         self.view = View(
             cwd=self.tree,
             dispatch=f"{place.name}.1",
