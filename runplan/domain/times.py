@@ -13,7 +13,7 @@ _LOOKS = ((26, 60), (16, 30), (10, 10), (1, 1))
 
 
 def iso(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return f"{moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='seconds')}Z"  # also years before 1000
 
 
 def iso_at(seconds: float) -> str:

@@ -1,6 +1,6 @@
 """Delays before something is tried again."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given, strategies as st
@@ -14,8 +14,10 @@ from runplan.domain.times import (
     closed_between,
     delay_s,
     is_announced,
+    iso,
     limit_ends,
     look_s,
+    parse_iso,
 )
 
 NOW = 1_800_000_000.0
@@ -86,3 +88,9 @@ def test_hours_last_or_begin_next(hours: str, now: str, opens: str | None) -> No
     assert found is None or (found[0] <= datetime.fromisoformat(f"{now}+00:00") < found[1])
     berlin = closed_between("22:00-07:00", datetime.fromisoformat("2026-07-01T12:00:00+00:00"), "Europe/Berlin")
     assert berlin == tuple(datetime.fromisoformat(f"2026-07-01T{at}:00:00+00:00") for at in ("05", "20"))
+
+
+@pytest.mark.parametrize("year", [1, 202, 2026])
+def test_a_written_moment_can_be_read_again(year: int) -> None:
+    moment = datetime(year, 3, 4, 5, 6, 7, tzinfo=UTC)
+    assert parse_iso(iso(moment)) == moment, "report --since 0202-01-01"
