@@ -252,6 +252,13 @@ def test_a_later_chapter_has_the_boxes_of_the_phases() -> None:
     assert (outline(plan), errors(plan)) == ("1 done W1, 2 todo W2", [])
     done = set_status(text.encode(), path="plans/p.md", phase="2", status=Status.DONE).decode()
     assert done == text.replace("[ ]", "[x]")
+    more = read(text.replace("- [ ] c", "- [ ] sort c\n  - [x] and d\n- [ ]* maybe e"))
+    assert [item.text for item in more.phases[1].items] == ["b", "c", "sort c", "and d"], (
+        "as they are ticked by a landing"
+    )
+    assert not more.remarks
+    bare = read("# P\n## Needs\n### Phase 1: Parse\nHow.\n## Record\n### Phase 1: Parse\n- [ ] a\n")
+    assert outline(bare) == "1 todo W1"
     with pytest.raises(PlanUnreadable, match="two phases are called '1'"):
         read(f"{told}## Record\n### Phase 1: Parse\n- [x] a\n")
 

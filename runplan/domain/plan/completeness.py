@@ -40,7 +40,7 @@ def list_left_out(lines: Lines, reading: Reading) -> Iterator[Remark]:
 
     A person settles it by the format or by `status: complete` in the front matter.
     """
-    inside = {i for p in reading.places for i in (p.at, *(spot.at for spot in p.spots), *range(p.first, p.end))}
+    inside = {i for p in reading.places for i in (p.at, *range(p.first, p.end), *p.again)}
     series = _Series(lines, reading)
     is_over = all(place.mark.status is Status.DONE for place in reading.places)
     is_listed = any(not place.first <= place.at < place.end for place in reading.places)  # it has a tracker

@@ -259,6 +259,12 @@ def _build_phase(place: Place, body: Body, waits: Depends) -> Phase:
         if entries:
             named = [Item(f"{letter}{n}", entry_text(body, entry), entry.at + 1) for n, entry in enumerate(entries, 1)]
             items = (*named, *(item for item in items if item.id[0] not in (letter, WHOLE_PHASE)))
+    known = {item.text for item in items}
+    boxes = marks_within(body.lines.boxes, place.again.start, place.again.stop)
+    if more := [box for box in boxes if not box.optional and box.text not in known]:
+        count = sum(item.id[0] == "W" for item in items)
+        named = [Item(f"W{n}", box.text, box.at + 1) for n, box in enumerate(more, count + 1)]
+        items = (*(item for item in items if item.id[0] != WHOLE_PHASE), *named)
     items = tuple(sorted(items, key=lambda item: item.id[0], reverse=True))
     if place.text:
         items = tuple(replace(item, line=place.at + 1) for item in items)

@@ -73,6 +73,7 @@ class Place(Struct, frozen=True, kw_only=True):
     spots: tuple[Spot, ...] = ()  #: where its status is written; without any, a status line goes below its first line
     commit: str = ""
     entries: tuple[Entry, ...] = ()  #: its work items; without them its text names them
+    again: range = range(0)  #: lines of a later section with its boxes, which are work items too
     depends: tuple[str, ...] = ()  #: phases that the format has it wait for, in addition to those that its text names
     prose: tuple[str, ...] = ()  #: sentences elsewhere that may name phases that it waits for
     touches: tuple[str, ...] = ()

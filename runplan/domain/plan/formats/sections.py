@@ -62,7 +62,10 @@ def read_phases(lines: Lines) -> Iterator[Reading]:
         # A later chapter has the boxes of the phases that the sections describe.
         sections = sections[:count]
         pairs = zip(places, again, strict=False)
-        places = tuple(replace(place, mark=other.mark, spots=other.spots) for place, other in pairs)
+        places = tuple(
+            replace(place, mark=other.mark, spots=other.spots, again=range(other.first, other.end))
+            for place, other in pairs
+        )
     if listed := _read_list(lines, sections, places, "phase"):
         yield listed
         return
@@ -82,7 +85,8 @@ def _are_parts(lines: Lines, sections: Sequence[Heading]) -> bool:
     if len({id_key(section.name.id) for section in sections}) == len(sections):
         return False
     outer = [h for unit in marks.UNITS[1:] for h in find_sections(lines, unit) if h.level < sections[0].level]
-    return all(any(h.at < section.at < h.end for h in outer) for section in sections)
+    inside = {i for h in outer for i in range(h.at, h.end)}
+    return all(section.at in inside for section in sections)
 
 
 def _read_list(lines: Lines, sections: Sequence[Heading], places: Sequence[Place], unit: str) -> Reading | None:
