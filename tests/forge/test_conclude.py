@@ -72,6 +72,9 @@ def a_lander(
     clone: Path, stand_in: StandIn, issues: list[int], options: dict[str, Any]
 ) -> Iterator[Callable[[], PullRequestLander]]:
     env = dict(os.environ) | environment(stand_in)
+    tool = clone.with_name("tool.git")
+    git("clone", "-q", "--bare", "--shared", str(clone), str(tool), cwd=clone)
+    git("remote", "remove", "origin", cwd=tool)
     with Git(clone, env=dict(os.environ)) as user:
         here = Repository(root=clone, common_dir=clone / ".git", git=user)
 
@@ -84,7 +87,7 @@ def a_lander(
                 issues=tuple(issues),
                 describe=lambda plan, text, group: describe_plan(plan, text, lambda *_, **_plan: [], group),
             )
-            lander = open_lander(here, settings, env, tool=clone / ".git", plan=plan, zones=None)
+            lander = open_lander(here, settings, env, tool=tool, plan=plan, zones=None)
             assert isinstance(lander, PullRequestLander)
             return lander
 
@@ -610,6 +613,20 @@ def test_the_tracking_ref_is_gone_before_the_branch_so_a_kill_in_between_leaves_
     hook.chmod(0o755)
     merged(conclude(), hub)
     assert seen.read_text() == ""
+
+
+def test_a_fetch_beside_the_deletion_leaves_no_tracking_ref(
+    a_lander: Callable[[], PullRequestLander], clone: Path, hub: Hub
+) -> None:
+    lander = a_lander()
+    head = lander.branch_tip() or ""
+    hook = hub.bare / "hooks" / "pre-receive"
+    fetch = f"git -C {clone} fetch -q {hub.bare} refs/heads/{BRANCH}:refs/remotes/origin/{BRANCH}"
+    hook.write_text(f"#!/bin/sh\nenv -i PATH=/usr/bin:/bin {fetch}\n")
+    hook.chmod(0o755)
+    assert lander.delete_branch(head) == ""
+    assert BRANCH not in hub.branches()
+    assert git("for-each-ref", "refs/remotes/origin/runplan", cwd=clone) == ""
 
 
 def test_a_local_target_with_commits_of_its_own_stays(conclude: Conclude, clone: Path, hub: Hub) -> None:

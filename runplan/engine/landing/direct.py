@@ -99,6 +99,7 @@ class RemoteLander:
         self.drop_tracking_refs()  # before the push: a run that is killed after it may never look at the branch again
         answer = self._remote.push("", old=merged, source=self._tool)
         if isinstance(answer, push.Taken) or (tip := self._remote.fetch()) is None:
+            self.drop_tracking_refs()  # a fetch beside the push makes them again
             return ""
         stays = f"the branch {self.branch} stays on {self._remote.name}"
         drop = command("git", "push", self._remote.name, "--delete", self.branch)
