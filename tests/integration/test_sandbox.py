@@ -210,6 +210,20 @@ def test_entries_of_the_home_are_readable_secrets_absent_caches_private(place: P
         assert place.run(f"mkdir -p ~/{name} && touch ~/{name}/new && echo wrote") == "wrote\n"
 
 
+def test_links_in_the_home_do_not_show_what_is_hidden_at_its_own_place(place: Place) -> None:
+    for name in (".ssh/id", ".netrc", ".claude/.credentials.json", ".claude/tool"):
+        (place.home / name).parent.mkdir(parents=True, exist_ok=True)
+        (place.home / name).write_text("seen\n")
+    shared = {"shared": "/tmp", "own": "/run"}
+    links = {"keys": ".ssh", "key": ".ssh/id", "login": ".netrc", "agent": ".claude", "tool": ".claude/tool"} | shared
+    for name, target in links.items():
+        (place.home / name).symlink_to(target)
+    (place.home / ".claude/tool").chmod(0o755)
+    assert place.run("cat ~/keys/id ~/key ~/login ~/agent/.credentials.json; ls -A ~/shared ~/own") == ""
+    assert place.run("cat ~/tool") == "seen\n", "a program that its package keeps beside its state"
+    assert place.run("cat ~/keys/id", uses=HomeUse(readable=("keys",))) == "seen\n"
+
+
 def test_a_project_and_an_agent_name_what_they_need_of_the_home(place: Place) -> None:
     outside = place.home.parent / "outside"
     for path in (

@@ -114,7 +114,7 @@ class HomeMounts:
                 real = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
                 if number >= MOST and name not in self._kinds:
                     self.left_out[folder] = self.left_out.get(folder, 0) + 1
-                elif self._can_be_mounted(real):
+                elif self._can_be_mounted(real) and (name in self.readable or not self._leads_to_hidden(entry, real)):
                     yield name, real
 
     def _is_backup(self, name: str) -> bool:
@@ -159,6 +159,15 @@ class HomeMounts:
         tops = (name, *map(str, Path(name).parents))
         default = HomeEntry.PRIVATE if is_below(name, TEMPORARY) else HomeEntry.READABLE
         return next((self._kinds[top] for top in tops if top in self._kinds), default)
+
+    def _leads_to_hidden(self, entry: os.DirEntry[str], real: str) -> bool:
+        """Whether it is a link to what a view hides at its own place, except for a program that lies beside state."""
+        name = self._shorten(real)[0]
+        if not entry.is_symlink() or (kind := self._kind_of(name)) is HomeEntry.READABLE:
+            return False
+        is_program = entry.is_file() and entry.stat().st_mode & 0o111
+        is_place = name[0] != "/" or real in TEMPORARY or is_below(real, ("/run",))
+        return kind is HomeEntry.SECRET or (is_place and not is_program)
 
     def _can_be_mounted(self, real: str) -> bool:
         """Whether it is there, no socket and no secret, to which a link may lead."""
