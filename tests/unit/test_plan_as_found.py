@@ -348,6 +348,9 @@ def test_a_phase_without_a_status_before_done_ones_asks() -> None:
     plan = "## Phase 1: A\n- a\n## Phase 2: B\n- [{}] b\n## Phase 3: C\n- [ ] c\n"
     assert [error.partition(",")[0] for error in errors(read(plan.format("x")))] == ["1: no status of phase 1"]
     assert errors(read(plan.format(" "))) == []
+    bare = b"# P\n## Phase 1: A\n- a\n## Phase 2: B\n- b\n"
+    landed = set_status(bare, path="plans/p.md", phase="2", status=Status.DONE, commit="4a6075d")
+    assert errors(read(landed.decode())) == [], "a landing of the second phase does not make the plan doubtful"
 
 
 def test_phases_that_repeat_in_tasks_are_their_parts() -> None:

@@ -492,7 +492,8 @@ def _about_bare(lines: Lines, reading: Reading) -> Iterator[Remark]:
     said = [h for h in lines.headings if h.level > 1 and re.search(marks.MAY_BE_DONE, h.text)]
     said = [heading for heading in said if not re.search(marks.RESERVED, heading.text)]
     signed = [h for h in lines.headings if re.search(marks.DONE_ABOVE, h.text) or h in said]
-    marked = [place.first for place in reading.places if place.mark.status is Status.DONE]
+    ticked = (p for p in reading.places if not p.spots or p.spots[0].slot == "box")  # not by a line, as of a landing
+    marked = [place.first for place in ticked if place.mark.status is Status.DONE]
     listed = [e for e in lines.entries if e.text.startswith(("✅", "✔", "☑"))]
     with_signs = [place for place in bare if marks_within(listed, place.first, place.end)]
     last = max(marked, default=0) if 2 * len(with_signs) <= len(reading.places) else len(lines.texts)
