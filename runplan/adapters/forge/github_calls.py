@@ -78,7 +78,7 @@ def ignore_status(status: int) -> Iterator[None]:
 
 @contextmanager
 def note_refusal(refused: list[str], permission: str) -> Iterator[None]:
-    """Add `what` to the list where the token lacks the permission for a call."""
+    """Add the permission to the list where the token lacks it for a call."""
     try:
         yield
     except GithubException as error:

@@ -43,7 +43,7 @@ _NAMING = re.compile(
 
 
 def ask_for_names(line: str, folder: str, pytest_options: str = "") -> str:
-    """The command with what makes its runner name all tests, in its output or in files of the directory `own`."""
+    """The command with what makes its runner name all tests, in its output or in files of `folder`."""
     values = {name: value.format(own=quote(folder)) for name, value in _VARIABLES.items()}
     values["PYTEST_ADDOPTS"] += f" {pytest_options}" if pytest_options else ""
     exports = "".join(f'export {name}="${{{name}-}} "{quote(value)}\n' for name, value in values.items())
