@@ -120,6 +120,8 @@ def find_sections(lines: Lines, *units: str, levels: Sequence[int] = (2, 3, 4, 1
     level 1 is the title of the plan. A heading below Success Metrics that repeats another one is none.
     """
     named = [heading for heading in lines.headings if heading.name.id and heading.name.unit in units]
+    if not named:
+        return _bold_sections(lines, units)
     measures = [h for h in lines.headings if h.level > 1 and is_measure(h.text)]
     inside = {heading.at for measure in measures for heading in marks_within(named, measure.at, measure.end)}
     checks = (h for h in lines.headings if h.level > 1 and not h.name.id and re.search(marks.NOT_WORK, h.text))
