@@ -47,7 +47,7 @@ def test_after_a_kill_every_phase_lands_once(bench: Bench, world: World, count: 
 
 
 def test_words_of_a_person_are_recorded_once_when_the_daemon_dies_before_its_answer(bench: Bench) -> None:
-    kill = Kill("runner", point="after commit Told at implement in owner.record")
+    kill = Kill("runner", point="after commit Told at begin in owner.record")
     result = bench.run(Cell(World(runner="daemon", scene="told", way="cherry-pick"), kill))
 
     assert (result.found.wrong, result.kills) == ([], 1)
