@@ -48,7 +48,8 @@ def test_a_usage_limit_is_waited_out_and_charges_no_attempt(project: Project, tm
 @pytest.mark.promise
 def test_during_a_limit_fallback_agents_are_tried_in_order(project: Project) -> None:
     project.commit_file("spare.toml", work())
-    project.commit_file("first.toml", steps(LIMIT, "exit = 1"))
+    longer = LIMIT.replace(str(RESETS), str(RESETS + 3600))
+    project.commit_file("first.toml", steps(longer, "exit = 1"))
     project.agent(steps(LIMIT, "exit = 1") + verify("pass_all = true"))
     agents(project, fallback='["first", "spare"]', more='[agents.first]\nkind = "script"\nscript = "first.toml"\n')
     ran = project.start("1", "auto")
