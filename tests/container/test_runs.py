@@ -148,7 +148,8 @@ def test_the_next_start_removes_a_container_whose_run_was_killed(boxed: Shut, en
 
 def build_from(boxed: Shut, dockerfile: str) -> None:
     boxed.project.commit_file("box/Dockerfile", dockerfile)
-    boxed.project.commit_file("box/note.txt", "from the target\n")
+    (boxed.project.path / "link").symlink_to("/etc/hosts")
+    boxed.project.repo.commit("Add a note", **{"box/note.txt": "from the target\n"})
     del boxed.project.extra["RUNPLAN_AGENTS_CONTAINER_IMAGE"]
     folder = {"RUNPLAN_AGENTS_CONTAINER_BUILD": "box/Dockerfile", "RUNPLAN_AGENTS_CONTAINER_CONTEXT": "box"}
     boxed.project.extra |= folder
@@ -217,6 +218,10 @@ REFUSED = [
     ),
     ({"RUNPLAN_AGENTS_CONTAINER_BUILD": "Dockerfile"}, "agents.container: image and build exclude each other"),
     ({"RUNPLAN_AGENTS_CONTAINER_IMAGE": ""}, "agents.container: neither image nor build is set"),
+    (
+        {"RUNPLAN_AGENTS_CONTAINER_IMAGE": "", "RUNPLAN_AGENTS_CONTAINER_BUILD": "/etc/hosts"},
+        "agents.container.build: the target has no /etc/hosts",
+    ),
 ]
 
 

@@ -259,12 +259,12 @@ def find_image(
             raise RefusedEarly(f"the image {name} is not on this machine; get it: {engine.name} pull {name}")
         return found
     with tempfile.TemporaryDirectory(prefix="runplan-build-") as place:
-        export(Path(place))
-        file = Path(place, settings.build)
-        if not file.is_file():
+        top = Path(place).resolve()
+        export(top)
+        file, folder = (top / settings.build).resolve(), (top / settings.context).resolve()
+        if not file.is_relative_to(top) or not file.is_file():
             raise RefusedEarly(f"agents.container.build: the target has no {settings.build}; commit it")
-        folder = Path(place, settings.context)
-        if not folder.resolve().is_relative_to(Path(place).resolve()) or not folder.is_dir():
+        if not folder.is_relative_to(top) or not folder.is_dir():
             raise RefusedEarly(f"agents.container.context: the target has no folder {settings.context}")
         words = ("build", f"--tag={name}", f"--label={_LABEL}.build={owner}", f"--file={file}")
         network = ("--network=host",) if engine.is_local else ()

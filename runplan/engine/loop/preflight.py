@@ -5,7 +5,6 @@ import functools
 import json
 import posixpath
 import shutil
-import tarfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -341,11 +340,10 @@ def prepare_image(context: RepositoryContext, *, may_be_old: bool = False) -> st
         return ""
 
     def export(place: Path) -> None:
-        archive = place / ".runplan.tar"
-        context.git.run("archive", f"--output={archive}", context.tip())
-        with tarfile.open(archive) as files:
-            files.extractall(place, filter="data")
-        archive.unlink()
+        index = place / ".runplan"
+        written = {"GIT_INDEX_FILE": str(index), "GIT_WORK_TREE": str(place)}
+        context.git.run("read-tree", "--reset", "-u", "--no-sparse-checkout", context.tip(), env=written)
+        index.unlink()
 
     engine, owner = find_engine(agents.container, context.env), str(context.common_dir)
     built = list_built_images(engine, owner, context.env) if may_be_old and agents.container.build else []
