@@ -216,6 +216,8 @@ REFUSED = [
         {"RUNPLAN_AGENTS_CONTAINER_IMAGE": "no.example/none"},
         "the image no.example/none is not on this machine; get it: ",
     ),
+    ({"RUNPLAN_AGENTS_CONTAINER_IMAGE": "--help"}, "the image --help is not on this machine"),
+    ({"RUNPLAN_AGENTS_CONTAINER_MOUNTS": "/no/such"}, "agents.container: no container starts: "),
     ({"RUNPLAN_AGENTS_CONTAINER_BUILD": "Dockerfile"}, "agents.container: image and build exclude each other"),
     ({"RUNPLAN_AGENTS_CONTAINER_IMAGE": ""}, "agents.container: neither image nor build is set"),
     (

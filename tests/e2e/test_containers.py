@@ -13,7 +13,7 @@ def project(tmp_path: Path) -> Project:
     made = a_project(tmp_path, "1")
     program = tmp_path / "bin/podman"
     program.parent.mkdir()
-    program.write_text("#!/bin/sh\ncase $1 in info) echo 1.2.3-other;; image) echo 0123;; *) exit 1;; esac\n")
+    program.write_text("#!/bin/sh\ncase $1 in info) echo 1.2.3-other;; image) echo 0123;; run) ;; *) exit 1;; esac\n")
     program.chmod(0o755)
     made.extra |= {"RUNPLAN_AGENTS_SANDBOX": "", "PATH": f"{program.parent}:{made.env['PATH']}"}
     del made.extra["RUNPLAN_AGENTS_SANDBOX"]

@@ -284,7 +284,7 @@ def list_built_images(engine: Engine, owner: str, env: Mapping[str, str]) -> lis
 
 
 def _ask_image(engine: Engine, name: str, env: Mapping[str, str]) -> str:
-    return engine.run("image", "inspect", "--format={{.Id}}", name, env=env)[1].strip()
+    return engine.run("image", "inspect", "--format={{.Id}}", "--", name, env=env)[1].strip()
 
 
 def try_image(container: Container, programs: Sequence[str]) -> tuple[float, list[str]]:
@@ -295,5 +295,5 @@ def try_image(container: Container, programs: Sequence[str]) -> tuple[float, lis
         began = time.monotonic()
         code, output, error = processes.run_program(argv, container.env, within_s=ASK_S)
     if code:
-        raise RefusedEarly(f"the image does not start: {' '.join(error.split())[-300:]}; it needs /bin/sh")
+        raise RefusedEarly(f"agents.container: no container starts: {' '.join(error.split())[-300:]}")
     return time.monotonic() - began, output.split()

@@ -17,7 +17,7 @@ from runplan.adapters.configuration.places import user_file, worktree_root
 from runplan.adapters.git import objects as trees
 from runplan.adapters.git.repository import pull_command
 from runplan.adapters.processes import marked_inside
-from runplan.adapters.sandbox.container import find_engine, find_image, list_built_images
+from runplan.adapters.sandbox.container import Container, find_engine, find_image, list_built_images, try_image
 from runplan.adapters.sandbox.engines import CONTAINER, require_sandbox
 from runplan.adapters.store.claims import landing_lock
 from runplan.domain import names
@@ -359,7 +359,10 @@ def require_agents(context: RepositoryContext) -> None:
     in_dollars = context.settings.limits.in_dollars
     invocation.require_agents(agents, root=context.root, caller=context.env, in_dollars=in_dollars)
     require_sandbox(agents, context.settings.tests, context.env)
-    prepare_image(context)
+    if image := prepare_image(context):
+        engine = find_engine(agents.container, context.env)
+        if missing := try_image(Container(engine, image, agents.container, context.env), ("git", "python3"))[1]:
+            raise RefusedEarly(f"the image of agents.container lacks {' and '.join(missing)}; install it there")
     copied = {posixpath.normpath(name) for name in context.settings.run.copy}
     tree = context.git.commit(context.tip()).tree
     for role, name in agents.dispatched:
