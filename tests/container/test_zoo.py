@@ -1,5 +1,7 @@
 """An attack of each kind by an agent in a container."""
 
+import subprocess
+
 import pytest
 
 from tests.container.image import NAME
@@ -24,3 +26,5 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture(autouse=True)
 def image(project: Project) -> None:
     project.extra["RUNPLAN_AGENTS_CONTAINER_IMAGE"] = NAME
+    # As an ordinary user the engine keeps locks in the home.
+    subprocess.run(("podman", "image", "inspect", NAME), env=project.env, stdout=subprocess.DEVNULL, check=False)
