@@ -41,6 +41,7 @@ def test_a_host_that_is_gone_within_a_transaction_holds_no_claim(fleet: Fleet) -
     with open_on(alpha, fleet) as gone, open_on(beta, fleet) as other:
         gone.run_statement("BEGIN", ())
         gone.lock_claim("plan", "plans/P.md")
+        gone.get_claim("plan", "plans/P.md")
         alpha.unplug()
 
         other.claim_plan("plans/P.md", run="r1", owner="beta/1")

@@ -13,6 +13,7 @@ import psycopg
 from msgspec import Struct
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import TransactionStatus
 
 from runplan.adapters import processes
 from runplan.adapters.store.location import FleetLocation, normalize_url, strip_secrets
@@ -36,6 +37,7 @@ COUNTED = b"BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY"
 CHANNEL = "runplan_plans"  #: notified with the schema for each command; everybody may listen, so not with the plan
 CHANGES = "runplan_changes"  #: notified with the schema, for each answer, row of a run and output
 NO_REMOTE = "this repository lacks the remote that run.remote names, and a fleet works on what a remote has"
+_NUMBER = "SELECT pg_current_xact_id_if_assigned()::text"
 #: A machine that is gone answers nothing: this side gives up a call after 10 s, and the server a transaction.
 NETWORK = {"connect_timeout": 5, "tcp_user_timeout": 10_000}
 NETWORK |= {"keepalives_idle": 4, "keepalives_interval": 3, "keepalives_count": 2}
@@ -64,6 +66,14 @@ class FleetRepository(Struct, frozen=True):
     remote: str  #: the URL to clone it from
 
 
+class _Answer(Struct, frozen=True):
+    rowcount: int
+    rows: Rows
+
+    def fetchall(self) -> Rows:
+        return self.rows
+
+
 class PostgresStore(Store):
     """One connection, which is opened again after the server was away.
 
@@ -74,6 +84,8 @@ class PostgresStore(Store):
         super().__init__()
         self.location = location
         self._listens: psycopg.Connection | None = None  #: to changes
+        self._queued: list[tuple[str, Sequence[object]]] = []  #: statements that are sent with the next one
+        self._transaction: str | None = None  #: the number of the current one, once it has written
         self.keeps_agenda = False  #: waits, schedules and commands are read together, and again after a write to them
         self._agenda: dict[str, Rows] = {}  #: by query
         self._owned: set[str] = set()  #: plans whose events are recorded by this store alone
@@ -91,22 +103,50 @@ class PostgresStore(Store):
             raise RefusedEarly(f"the fleet does not know {self.location.url}; add it from its clone: {INIT}")
         return db
 
+    def execute(self, sql: str, *values: object) -> None:
+        self._forget_rows(sql, values)
+        self._queued.append((sql, values))
+
     def run_statement(self, sql: str, values: Sequence[object]) -> Cursor:
-        """A connection that the server or the network has cut between two transactions is opened again."""
-        if sql.startswith("INSERT INTO events"):
-            self._facts = {key: rows for key, rows in self._facts.items() if values[3] not in key}
-        elif not sql.startswith("SELECT") and any(table in sql for table in ("waits", "schedules", "commands")):
-            self._agenda = {}
-        statement = sql.replace("?", "%s")
+        """Send the statement with those that wait for it: one round trip.
+
+        A connection that the server or the network has cut between two transactions is opened again.
+        """
+        self._forget_rows(sql, values)
+        batch = [*self._queued, (sql, values)]
+        self._queued = []
         if not self._db.closed:
-            is_between = self._db.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+            is_between = self._db.info.transaction_status == TransactionStatus.IDLE
             try:
-                return self._db.execute(statement, values)
+                return self._send(batch)
             except psycopg.OperationalError:
                 if not is_between or not self._db.broken:
                     raise
         self._db = self._connect()
-        return self._db.execute(statement, values)
+        return self._send(batch)
+
+    def _send(self, batch: Sequence[tuple[str, Sequence[object]]]) -> Cursor:
+        """Execute the statements, the last of which is answered.
+
+        They are one message: after a pipeline of psycopg, `idle_in_transaction_session_timeout` does not begin, since
+        its Flush follows the Sync.
+        """
+        if len(batch) == 1 and self._db.info.transaction_status == TransactionStatus.IDLE:
+            ((sql, values),) = batch
+            return self._db.execute(sql.replace("?", "%s"), values)
+        text = ";".join(sql for sql, _ in [*batch, (_NUMBER, ())]).replace("?", "%s")
+        cursor = psycopg.ClientCursor(self._db)
+        cursor.execute(text, [value for _, values in batch for value in values])
+        answers = [_Answer(cursor.rowcount, cursor.fetchall() if cursor.description else []) for _ in cursor.results()]
+        ((self._transaction,),) = answers[-1].rows
+        return answers[-2]
+
+    def _forget_rows(self, sql: str, values: Sequence[object]) -> None:
+        """Rows that the statement may change are read again."""
+        if sql.startswith("INSERT INTO events"):
+            self._facts = {key: rows for key, rows in self._facts.items() if values[3] not in key}
+        elif not sql.startswith("SELECT") and any(table in sql for table in ("waits", "schedules", "commands")):
+            self._agenda = {}
 
     def fetch_rows(self, sql: str, values: Sequence[object]) -> Rows:
         if self.keeps_agenda and sql in AGENDA:
@@ -140,23 +180,26 @@ class PostgresStore(Store):
 
     def commit(self) -> None:
         """Commit; where the answer was lost, ask the server what has become of the transaction."""
-        ((xact,),) = self.fetch_rows("SELECT pg_current_xact_id_if_assigned()::text", ())
+        if self._queued:
+            self.run_statement(*self._queued.pop())
+        number = self._transaction
         try:
             self._db.execute("COMMIT")
         except psycopg.OperationalError:
-            if xact is None:
+            if number is None:
                 raise
             self._db.close()
             query = "SELECT pg_xact_status(?::xid8)"
-            while (status := self.fetch_rows(query, (xact,))) == [("in progress",)]:  # 10 s at most: SESSION
+            while (status := self.fetch_rows(query, (number,))) == [("in progress",)]:  # 10 s at most: SESSION
                 time.sleep(0.1)
             if status != [("committed",)]:
                 raise
 
     def roll_back(self) -> None:
+        self._queued = []
         if self._db.closed or self._db.broken:
             self._db.close()
-        elif self._db.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+        elif self._db.info.transaction_status != TransactionStatus.IDLE:
             self._db.execute("ROLLBACK")
 
     def lock_claim(self, kind: str, key: str) -> None:

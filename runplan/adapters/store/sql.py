@@ -113,15 +113,14 @@ class Store(ABC):
     # --- statements --------------------------------------------------------------------------------------
 
     @contextmanager
-    def transaction(self) -> Iterator[None]:
+    def transaction(self, *appends: Append) -> Iterator[None]:
         """All or nothing; waiting events are written first. Fails when the journal was moved away."""
         with self.translated_errors():
-            self.run_statement(self.BEGIN, ())
+            self.execute(self.BEGIN)
             waiting = self._waiting
             self._waiting = []
             try:
-                for append in waiting:
-                    self._append(append)
+                self._append_all([*waiting, *appends])
                 yield
                 self.require_there()
                 self.commit()
@@ -154,9 +153,9 @@ class Store(ABC):
         rows = self._read_now(_select(kind, table_and_where), *values)
         return [kind(**dict(zip(kind.__struct_fields__, row, strict=True))) for row in rows]
 
-    def execute(self, sql: str, *values: object) -> int:
-        """Execute one statement inside a transaction; the number of changed rows."""
-        return self.run_statement(sql, values).rowcount
+    def execute(self, sql: str, *values: object) -> None:
+        """Execute one statement inside a transaction, before its next read or its end."""
+        self.run_statement(sql, values)
 
     def execute_alone(self, sql: str, *values: object) -> None:
         """Execute one statement outside of a transaction; events that wait are not written for it."""
@@ -166,7 +165,7 @@ class Store(ABC):
     def _change(self, query: str, *values: object) -> bool:
         """Execute one statement; whether it changed a row."""
         with self.transaction():
-            return self.execute(query, *values) > 0
+            return self.run_statement(query, values).rowcount > 0
 
     # --- runs and events -------------------------------------------------------------------------------
 
@@ -188,23 +187,30 @@ class Store(ABC):
         if waits:
             self._waiting.append(append)
             return
-        with self.transaction():
-            self._append(append)
+        with self.transaction(append):
+            pass
 
-    def _append(self, append: Append) -> None:
-        row = append.row
-        self.lock_claim("plan", row.plan)
-        claim = self.get_claim("plan", row.plan)
-        if claim is None or claim.fence != append.fence:
-            raise Fenced(f"another process has taken over {row.plan}; this one stops")
-        for moment, kind, body in append.events:
-            insert = "INSERT INTO events (run, plan, at, type, body) VALUES (?,?,?,?,?)"
-            self.execute(insert, row.id, row.plan, moment, kind, body)
-        self.execute(*_upsert("runs", "id", id=row.id, row=to_json(row)))
-        if row.outcome is not None:
-            self.execute("DELETE FROM claims WHERE run=?", row.id)
-        if append.pauses:
-            self.execute("UPDATE schedules SET paused=? WHERE plan=?", append.pauses, row.plan)
+    def _append_all(self, appends: Sequence[Append]) -> None:
+        """The claims are read last, so that a server gets all of it in one message."""
+        fences = {append.row.plan: append.fence for append in appends}
+        for plan in fences:
+            self.lock_claim("plan", plan)
+        for append in appends:
+            for moment, kind, body in append.events:
+                insert = "INSERT INTO events (run, plan, at, type, body) VALUES (?,?,?,?,?)"
+                self.execute(insert, append.row.id, append.row.plan, moment, kind, body)
+            if append.pauses:
+                self.execute("UPDATE schedules SET paused=? WHERE plan=?", append.pauses, append.row.plan)
+        rows = {append.row.id: append.row for append in appends}
+        for row in rows.values():
+            self.execute(*_upsert("runs", "id", id=row.id, row=to_json(row)))
+        for plan, fence in fences.items():
+            claim = self.get_claim("plan", plan)
+            if claim is None or claim.fence != fence:
+                raise Fenced(f"another process has taken over {plan}; this one stops")
+        for row in rows.values():
+            if row.outcome is not None:
+                self.execute("DELETE FROM claims WHERE run=?", row.id)
 
     def list_events(self, run: str, *, after: int = 0) -> list[r.EventRow]:
         return self.select_rows(r.EventRow, "events WHERE run=? AND seq>? ORDER BY seq", run, after)
@@ -440,7 +446,7 @@ class Store(ABC):
     def answer_slot(self, firing: r.FiringRow) -> bool:
         """Record the answer to a slot once; False if it has one. An answer from the future is replaced."""
         with self.transaction():
-            fresh = self.execute(tables.ANSWER_SLOT, *astuple(firing))
+            fresh = self.run_statement(tables.ANSWER_SLOT, astuple(firing)).rowcount
             self.execute("UPDATE schedules SET last=?, next=NULL WHERE plan=?", firing.slot, firing.plan)
         return fresh > 0
 
