@@ -119,7 +119,12 @@ class StoredOutputs:
             start = end
         return b"".join(pieces), start
 
+    def expect_new(self, dispatch: str) -> None:
+        self._sizes[dispatch] = {}
+
     def read_all(self, dispatch: str) -> dict[str, bytes]:
+        if self._sizes.get(dispatch) == {}:
+            return {}
         names = self._store.query("SELECT DISTINCT name FROM outputs WHERE dispatch=?", dispatch)
         return {name: self.read(dispatch, name)[0] for (name,) in names}
 

@@ -133,6 +133,11 @@ class Dispatches:
             self._made.add(dispatch)
         return path
 
+    def expect_new(self, dispatch: str) -> None:
+        """No host has stored outputs of this dispatch: it was never recorded."""
+        if self.stored is not None:
+            self.stored.expect_new(dispatch)
+
     def _fetch(self, dispatch: str) -> None:
         """Write the outputs of a dispatch that ran on another host to files here, all or none."""
         path = self._files(dispatch).directory

@@ -67,6 +67,7 @@ def start_dispatch(
         context.dispatches.end([previous], grace_s=d.GRACE_S)
         if context.dispatches.standing(previous) == d.Running():
             raise still_running(previous)
+    context.dispatches.expect_new(name)
     wanted = replace(dispatch, id=name, phase=attempt.chosen.phase, at=context.iso())
     chosen = _choose_agent(wanted, attempt, state.options, context) if wanted.role.agent else wanted
     if not isinstance(chosen, e.DispatchStarted):

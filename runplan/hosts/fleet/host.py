@@ -65,6 +65,7 @@ class FleetHost(BackgroundHost):
         self.lost: frozenset[str] = frozenset()  #: plans that another host has taken over
         self._is_declined = False  #: another host owns the plan
         self._is_sick = False  #: this machine was, at the last trouble
+        self._is_notified = True  #: the agenda may have changed
 
     def is_mine(self, plan: str) -> bool:
         return not self._is_declined and (plan == self.only or plan in self.owner.runs or plan in self._kept)
@@ -102,8 +103,14 @@ class FleetHost(BackgroundHost):
         elif plan in self.owner.runs and list_running(self.owner.runs[plan].state):
             self.limit.count_run((self.root, plan))
 
+    def ask(self, *, commands: bool) -> None:
+        self._is_notified = True
+        super().ask(commands=commands)
+
     def execute_commands(self) -> None:
-        self._store.forget_agenda()
+        if self._is_notified:
+            self._is_notified = False
+            self._store.forget_agenda()
         for plan in self.lost & self.owner.runs.keys():
             if not self.owner.repository.claims.owns_plan(plan):
                 self.owner.lose(plan)
