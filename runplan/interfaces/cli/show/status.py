@@ -9,15 +9,7 @@ from msgspec.structs import replace
 
 from runplan.app.operations.model import Caller
 from runplan.app.views.plans import read_plans, read_schedules
-from runplan.app.views.status import (
-    HostView,
-    Level,
-    PlanState,
-    PlanView,
-    RunView,
-    count_plans,
-    describe_schedule,
-)
+from runplan.app.views.status import HostView, Level, PlanState, PlanView, RunView, count_plans, describe_schedule
 from runplan.domain.decoding import as_json
 from runplan.domain.errors import RefusedEarly, RunplanError
 from runplan.domain.run.kinds import WaitKind
