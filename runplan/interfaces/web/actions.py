@@ -12,7 +12,6 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
-from starlette.routing import Route
 
 from runplan.app.operations.model import Accepted, Caller, Where
 from runplan.app.operations.table import OPERATIONS, OperationResult, try_operation
@@ -24,7 +23,6 @@ from runplan.interfaces.web.render import link, render, route, site_of
 
 MOST_FIELDS = 20
 LIMIT_S = 120.0  #: for an answer of the daemon; a request stays queued after it
-ROUTES: list[Route] = []
 
 
 class Form(Struct, frozen=True, kw_only=True):
@@ -91,7 +89,7 @@ def carry_out(form: Form, root: Path, env: Mapping[str, str], by: str) -> Operat
     return try_operation(form.verb, caller, read_request(form))
 
 
-@route(ROUTES, "/act", "POST")
+@route("/act", "POST")
 async def act(request: Request) -> Response:
     """POST /act: carry it out, and show the plan with what happens now, or why nothing does."""
     form = await read_form(request)

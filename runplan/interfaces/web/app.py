@@ -15,13 +15,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from runplan.app.operations.answers import LinkEnded
 from runplan.app.operations.model import Caller
 from runplan.domain.errors import Exit, RunplanError, refused_by_system
-from runplan.interfaces.web import access, actions, live
+from runplan.interfaces.web import access, actions, live  # noqa: F401 - actions add routes
 from runplan.interfaces.web.access import EntryToken, Site
-from runplan.interfaces.web.pages import change, plan, tools
-from runplan.interfaces.web.render import FOLDER, render
-
-#: Each module of pages adds its ROUTES here.
-PAGES = (*plan.ROUTES, *change.ROUTES, *tools.ROUTES, *actions.ROUTES, *live.ROUTES)
+from runplan.interfaces.web.pages import change, plan, tools  # noqa: F401 - they add their routes
+from runplan.interfaces.web.render import FOLDER, ROUTES, render
 
 LARGEST = 64 * 1024  #: bytes of a form
 ENTER = "/enter"
@@ -42,7 +39,7 @@ STATUSES = {Exit.NOT_FOUND: 404, Exit.WAITING: 409, Exit.UNREACHABLE: 503}
 
 
 def make_app(site: Site, entry: EntryToken) -> "AccessControl":
-    routes = [*PAGES, Mount(STATIC.rstrip("/"), StaticFiles(directory=FOLDER / "static"))]
+    routes = [*ROUTES, Mount(STATIC.rstrip("/"), StaticFiles(directory=FOLDER / "static"))]
     handlers = dict.fromkeys((HTTPException, RunplanError, OSError, Exception), show_error)
     app = Starlette(routes=routes, exception_handlers=handlers)
     app.state.site = site

@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
-from starlette.routing import Route
 
 from runplan.app.operations.model import Caller
 from runplan.app.watch import Topic, Watch
@@ -18,7 +17,6 @@ CHANGED = b"event: changed\ndata: 1\n\n"
 ALIVE = b": alive\n\n"
 #: An open page begins again this many milliseconds after it has lost the connection.
 RETRY = b"retry: 1000\n\n"
-ROUTES: list[Route] = []
 
 
 class Watcher:
@@ -83,7 +81,7 @@ def _notify_pages(pages: set[asyncio.Event]) -> None:
         changed.set()
 
 
-@route(ROUTES, "/live")
+@route("/live")
 async def stream_events(request: Request) -> Response:
     """GET /live: server-sent events of one plan, one repository, or all."""
     watcher: Watcher = request.app.state.watcher

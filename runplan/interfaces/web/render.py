@@ -23,6 +23,7 @@ from runplan.interfaces.web.access import Site, make_form_token
 H = TypeVar("H", bound=Callable[..., Any])
 
 FOLDER = Path(__file__).parent
+ROUTES: list[Route] = []  #: to which each module of pages adds its own
 #: The pages of the navigation: address, name, and the key that goes there after `g`.
 NAVIGATION = (
     ("/", "Board", "b"),
@@ -42,11 +43,11 @@ def site_of(request: Request) -> Site:
     return site
 
 
-def route(routes: list[Route], path: str, method: str = "GET") -> Callable[[H], H]:
+def route(path: str, method: str = "GET") -> Callable[[H], H]:
     """Have the function answer the requests for a path."""
 
     def add(handler: H) -> H:
-        routes.append(Route(path, handler, methods=[method]))
+        ROUTES.append(Route(path, handler, methods=[method]))
         return handler
 
     return add

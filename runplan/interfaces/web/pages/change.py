@@ -7,7 +7,6 @@ from typing import Any
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from runplan.app.operations.answers import open_link
 from runplan.app.views.changes import ChangeView, ProposalView, find_change, list_questions, view_change
@@ -22,10 +21,8 @@ from runplan.interfaces.web.render import link, read_number, render, route, site
 MOST_FILES = 300  #: that are listed
 MOST_LINES = 2_000  #: of a file at once
 
-ROUTES: list[Route] = []
 
-
-@route(ROUTES, "/change")
+@route("/change")
 def show_change(request: Request) -> Response:
     query = request.query_params
     repo, plan, phase = (query.get(name, "") for name in ("repo", "plan", "phase"))
@@ -39,7 +36,7 @@ def show_change(request: Request) -> Response:
     return _render_change(request, "change.html", view, most=most, live=True, questions=questions, to="/act")
 
 
-@route(ROUTES, "/a/{token}")
+@route("/a/{token}")
 def show_link(request: Request) -> Response:
     """GET /a/TOKEN: the change of a signed link, without a sign-in, and the forms that answer it."""
     view = open_link(site_of(request).env, request.path_params["token"], time.time()).view
@@ -54,7 +51,7 @@ def _render_change(
     return render(request, template, change=view, **more)
 
 
-@route(ROUTES, "/trial")
+@route("/trial")
 def show_trial_file(request: Request) -> Response:
     """A file of a trial: an image, else as plain text; an agent wrote it."""
     repo, plan, dispatch, name = (request.query_params.get(key, "") for key in ("repo", "plan", "dispatch", "file"))
@@ -63,7 +60,7 @@ def show_trial_file(request: Request) -> Response:
     return Response(content, media_type=find_image_type(content) or "text/plain; charset=utf-8")
 
 
-@route(ROUTES, "/change/file")
+@route("/change/file")
 def show_file(request: Request) -> Response:
     """The lines of one file of a large diff; the script takes the element `lines` of it."""
     query = request.query_params
@@ -92,7 +89,7 @@ def show_file(request: Request) -> Response:
     )
 
 
-@route(ROUTES, "/a/{token}", "POST")
+@route("/a/{token}", "POST")
 async def answer_link(request: Request) -> Response:
     """POST /a/TOKEN: answer the change of the link, and nothing else."""
     site = site_of(request)

@@ -8,7 +8,6 @@ from operator import attrgetter
 from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from runplan.app.views.plan_page import Dispatch, EventLine, PlanPage, read_journal, read_log, read_plan_page
 from runplan.app.views.repositories import find_known, open_by_key, open_known
@@ -24,10 +23,8 @@ LONGEST_TITLE = 120
 MOST_ROWS = 20  #: phases of the timeline
 MOST_EVENTS = 200  #: on one page of the journal
 
-ROUTES: list[Route] = []
 
-
-@route(ROUTES, "/plan")
+@route("/plan")
 def show_plan(request: Request) -> Response:
     query = request.query_params
     repo, plan = query.get("repo", ""), query.get("plan", "")
@@ -49,10 +46,8 @@ def draw_plan(page: PlanPage, shown: Sequence[PhaseView]) -> tuple[str, str]:
         return f"{link('/plan', repo=page.card.repo, plan=view.plan, phase=phase)}#phase"
 
     bars = make_bars(page.dispatches, {phase.id: phase.title for phase in view.phases})
-    return (
-        draw_graph(shown, title=title, selected=page.selected, address_of=address_of),
-        draw_timeline(bars, title="Steps over time; the list below has their logs"),
-    )
+    graph = draw_graph(shown, title=title, selected=page.selected, address_of=address_of)
+    return graph, draw_timeline(bars, title="Steps over time; the list below has their logs")
 
 
 def choose_phases(phases: Sequence[PhaseView], selected: str, *, is_all: bool) -> list[PhaseView]:
@@ -93,7 +88,7 @@ def make_bars(dispatches: Sequence[Dispatch], titles: Mapping[str, str]) -> list
     return bars
 
 
-@route(ROUTES, "/log")
+@route("/log")
 def show_log(request: Request) -> Response:
     """The output of one step; the script takes the element `lines` of it."""
     repo, plan, id_ = (request.query_params.get(name, "") for name in ("repo", "plan", "dispatch"))
@@ -102,7 +97,7 @@ def show_log(request: Request) -> Response:
     return render(request, "log.html", dispatch=dispatch, lines=lines)
 
 
-@route(ROUTES, "/journal")
+@route("/journal")
 def show_journal(request: Request) -> Response:
     repo, plan, run, page = (request.query_params.get(name, "") for name in ("repo", "plan", "run", "page"))
     with open_by_key(site_of(request).env, repo) as context:

@@ -8,7 +8,6 @@ from markupsafe import Markup
 from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from runplan.app.operations.model import Caller
 from runplan.app.operations.start import forecast_open_phases
@@ -24,8 +23,6 @@ from runplan.domain.settings.schema import LANDINGS
 from runplan.domain.text import command
 from runplan.interfaces.web.drawing import draw_columns
 from runplan.interfaces.web.render import render, route, site_of
-
-ROUTES: list[Route] = []
 
 
 class Choice(Struct, frozen=True, kw_only=True):
@@ -46,7 +43,7 @@ class Choice(Struct, frozen=True, kw_only=True):
         return [*scope, *(["auto"] if self.auto else []), *landing]
 
 
-@route(ROUTES, "/start")
+@route("/start")
 def show_start(request: Request) -> Response:
     query = request.query_params
     env = site_of(request).env
@@ -90,14 +87,14 @@ def show_start(request: Request) -> Response:
     )
 
 
-@route(ROUTES, "/reports")
+@route("/reports")
 def show_reports(request: Request) -> Response:
     board = read_board(list_with_current(site_of(request).env), datetime.now(UTC))
     cards = sorted((card for card in board.cards if card.view.run), key=lambda card: card.since, reverse=True)
     return render(request, "reports.html", cards=cards)
 
 
-@route(ROUTES, "/report")
+@route("/report")
 def show_report(request: Request) -> Response:
     query = request.query_params
     env = site_of(request).env
@@ -111,7 +108,7 @@ def show_report(request: Request) -> Response:
     return render(request, "report.html", card=card, title=title, body=Markup(body))  # noqa: S704 - it is escaped
 
 
-@route(ROUTES, "/health")
+@route("/health")
 def show_health(request: Request) -> Response:
     """The daemon and the disks; the checks of a repository when it is chosen."""
     env = site_of(request).env
@@ -135,7 +132,7 @@ MOST_FINISHED = 12  #: finished plans on the board
 MOST_QUEUED = 20  #: plans of each queue there
 
 
-@route(ROUTES, "/")
+@route("/")
 def show_board(request: Request) -> Response:
     board = read_board(list_with_current(site_of(request).env), datetime.now(UTC))
     groups = [(word, heading, board.list_group(group)) for group, (word, heading) in GROUPS.items()]
@@ -143,7 +140,7 @@ def show_board(request: Request) -> Response:
     return render(request, "board.html", live=True, board=board, groups=groups, **most)
 
 
-@route(ROUTES, "/inbox")
+@route("/inbox")
 def show_inbox(request: Request) -> Response:
     env = site_of(request).env
     known = {label_of(repository): repository for repository in list_with_current(env)}
@@ -151,13 +148,13 @@ def show_inbox(request: Request) -> Response:
     return render(request, "inbox.html", live=True, inbox=inbox, known=known, names=shorten_roots(list(known)))
 
 
-@route(ROUTES, "/schedules")
+@route("/schedules")
 def show_schedules(request: Request) -> Response:
     board = read_board(list_with_current(site_of(request).env), datetime.now(UTC))
     return render(request, "schedules.html", live=True, board=board)
 
 
-@route(ROUTES, "/costs")
+@route("/costs")
 def show_costs(request: Request) -> Response:
     known = {repository.root: repository for repository in list_known(site_of(request).env)}
     costs = read_costs({root: repository.journal for root, repository in known.items()}, today=datetime.now(UTC).date())
