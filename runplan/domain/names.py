@@ -93,10 +93,8 @@ def as_utf8(text: str) -> str:
 
 def require_plain(path: str) -> None:
     if not is_plain(path):
-        raise UsageError(
-            f"{shown(path)}: the name has control characters or bytes that are not UTF-8; "
-            "rename the file, commit it, and try again"
-        )
+        problem = "the name has control characters or bytes that are not UTF-8"
+        raise UsageError(f"{shown(path)}: {problem}; rename the file, commit it, and try again")
 
 
 def describe_watch(name: str) -> str:
@@ -150,7 +148,6 @@ def branch(prefix: str, slug: str, phase: str) -> str:
 
 
 def pull_branch(prefix: str, slug: str, group: str = "") -> str:
-    """The branch of a plan's pull request, or of that of a group in a stack."""
     return branch(prefix, slug, f"pr-{group}") if group else f"{prefix}{slug}/pr"
 
 

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from runplan.domain.checks.evidence import Facts
 from runplan.domain.checks.returns import Unusable
-from runplan.domain.checks.verdict import Judgement, NoVerdict, Verdict, judge_reply
+from runplan.domain.checks.verdict import Judgement, Verdict, judge_reply
 from runplan.domain.run.dispatch import ItemAnswer, ItemResult, Reference, ReferenceKind, Return, ReturnStatus
 
 FACTS = Facts(count_lines={"x.py": 9, "y.py": 9}.get, is_in_base=lambda _: False, changed=["x.py"])
@@ -97,13 +97,13 @@ def test_the_name_of_an_unknown_id_is_bounded() -> None:
     assert failed_items(judged(stated("W1"), stated("X" * 9_999, answer="fail"), wanted="W1")) == ["X" * 80]
 
 
-@pytest.mark.parametrize(("answer", "kind"), [("pass", NoVerdict), ("fail", Verdict)])
+@pytest.mark.parametrize(("answer", "kind"), [("pass", Unusable), ("fail", Verdict)])
 def test_a_pass_while_a_gate_is_red_is_no_verdict(answer: str, kind: type) -> None:
     assert isinstance(judge_reply(returned(stated("W1", answer=answer)), ["W1"], FACTS, gates_red=True), kind)
 
 
 def test_without_a_return_there_is_no_verdict() -> None:
-    assert judge_reply(Unusable(why="no return"), ["W1"], FACTS) == NoVerdict(why="no return")
+    assert judge_reply(Unusable(why="no return"), ["W1"], FACTS) == Unusable(why="no return")
 
 
 @pytest.mark.parametrize(

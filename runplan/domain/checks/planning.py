@@ -10,15 +10,9 @@ from msgspec.structs import replace
 from runplan.domain.checks.returns import NAME, Unusable, clean_text, decode_return, split_markdown_block
 from runplan.domain.errors import PlanUnreadable
 from runplan.domain.globs import covers, literal, matches
+from runplan.domain.plan import proposal
 from runplan.domain.plan.marks import SECTIONS, ExecutionKind, Status
 from runplan.domain.plan.model import Phase, parse_plan
-from runplan.domain.plan.proposal import (
-    LONGEST_PLAN,
-    check_revision,
-    missing_sections,
-    strip_front_matter,
-    write_proposal,
-)
 from runplan.domain.run.events import Rows
 from runplan.domain.run.kinds import Role
 from runplan.domain.text import bounded, plain
@@ -173,23 +167,18 @@ class _Critique(Struct):
             verdict = principle.verdict.strip()
             why = _one_line(principle.why)
             if not re.fullmatch(_PRINCIPLE, id_) or verdict not in _VERDICTS:
-                problems.append(
-                    f"{id_[:NAME]!r} with the verdict {verdict[:NAME]!r}: write P1 to P12 with PASS or FAIL"
-                )
+                named = f"{id_[:NAME]!r} with the verdict {verdict[:NAME]!r}"
+                problems.append(f"{named}: write P1 to P12 with PASS or FAIL")
             elif why and not verdicts.get(id_, "").startswith("FAIL"):  # of two verdicts the worse counts
                 verdicts[id_] = f"{verdict}: {why}"
         if len(verdicts) < LEAST_PRINCIPLES:
             counted = f"{len(verdicts)} principles have a verdict with a reason"
             problems.append(f"{counted}; at least {LEAST_PRINCIPLES} are needed")
-        findings = [
-            (_one_line(finding.id), _one_line(finding.where), _one_line(finding.text))
-            for finding in self.findings[:MOST_ROWS]
-        ]
-        problems += [
-            f"finding {n} needs where and text"
-            for n, (_, where, text) in enumerate(findings, 1)
-            if not where or not text
-        ]
+        findings = []
+        for number, finding in enumerate(self.findings[:MOST_ROWS], 1):
+            id_, where, text = map(_one_line, (finding.id, finding.where, finding.text))
+            findings.append((id_, where, text))
+            problems += [] if where and text else [f"finding {number} needs where and text"]
         if not findings and any(words.startswith("FAIL") for words in verdicts.values()):
             problems.append("a principle has the verdict FAIL, but there is no finding; say where and what")
         ids = [id_[:NAME] for id_, _, _ in findings]
@@ -218,15 +207,14 @@ class _Draft(Struct):
         answers = {answer.finding.strip(): answer for answer in self.answers or () if _one_line(answer.how)}
         unanswered = [id_ for id_, _ in facts.findings if id_ not in answers]
         problems = [f"the finding {id_} has no answer; say what you changed, or why not" for id_ in unanswered]
-        if len(markdown) > LONGEST_PLAN + len(facts.before):
+        if len(markdown) > proposal.LONGEST_PLAN + len(facts.before):
             size = f"{len(markdown):,} characters"
-            problems.append(f"the plan has {size}, and at most {LONGEST_PLAN:,} are read; shorten it")
+            problems.append(f"the plan has {size}, and at most {proposal.LONGEST_PLAN:,} are read; shorten it")
         missing = "there is no plan; put it into the field plan, or into a block fenced as markdown"
         checked = check_plan(markdown, facts) if markdown else StepResult(problems=(missing,))
         answered = [(id_, answers[id_]) for id_, _ in facts.findings if id_ in answers]
-        rows = (
-            (id_, f"{'' if answer.changed else 'not '}changed: {_one_line(answer.how)}") for id_, answer in answered
-        )
+        words = {True: "changed", False: "not changed"}
+        rows = [(id_, f"{words[answer.changed]}: {_one_line(answer.how)}") for id_, answer in answered]
         text = bounded(checked.text, LONGEST_OUTPUT + len(facts.before))
         return replace(checked, text=text, problems=(*problems, *checked.problems)[:MOST_ROWS], answers=tuple(rows))
 
@@ -270,10 +258,10 @@ def _find_path(named: str, paths: frozenset[str]) -> str:
 def check_plan(markdown: str, facts: StepFacts) -> StepResult:
     """The plan without front matter, its title, and what keeps it from being proposed. A person may have edited it."""
     try:
-        body = strip_front_matter(markdown)
-        text = write_proposal(body, title="", created="", path=facts.path, before=facts.before)
+        body = proposal.strip_front_matter(markdown)
+        text = proposal.write_proposal(body, title="", created="", path=facts.path, before=facts.before)
         plan = parse_plan(text.encode(), path=facts.path)
-        problems = [*check_revision(facts.before, text, path=facts.path)] if facts.before else []
+        problems = [*proposal.check_revision(facts.before, text, path=facts.path)] if facts.before else []
         earlier = parse_plan(facts.before.encode(), path=facts.path).remarks if facts.before else ()
     except PlanUnreadable as error:
         return StepResult(text=markdown, problems=(str(error).partition(": ")[2],))
@@ -289,13 +277,13 @@ def check_plan(markdown: str, facts: StepFacts) -> StepResult:
     known = {remark.text for remark in earlier}
     remarks = [remark for remark in plan.refusals(strict=True) if remark.is_error or remark.text not in known]
     problems += [f"{remark.text} (line: {lines[remark.line - 1].strip()[:NAME]})" for remark in remarks]
-    required = set(missing_sections(text, facts.sections))
-    required -= set(missing_sections(facts.before, facts.sections) if facts.before else ())
+    required = set(proposal.missing_sections(text, facts.sections))
+    required -= set(proposal.missing_sections(facts.before, facts.sections) if facts.before else ())
     problems += [f"the section {name} is missing; add a heading with that name" for name in sorted(required)]
     for phase in plan.phases:
         if phase.status is not Status.DONE and phase.text.rstrip() not in facts.before:
             problems += _check_phase(phase, facts)
-    if any(strip_front_matter(text) == strip_front_matter(rejected) for rejected in facts.rejected):
+    if any(proposal.strip_front_matter(text) == proposal.strip_front_matter(rejected) for rejected in facts.rejected):
         problems.append("a person rejected exactly this text; change it")
     is_named = plan.title != facts.path.rpartition("/")[2].removesuffix(".md")
     return StepResult(text=body, title=plan.title if is_named else "", problems=tuple(problems[:MOST_ROWS]))

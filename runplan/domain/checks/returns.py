@@ -10,17 +10,7 @@ from msgspec import Meta, Struct, ValidationError
 from msgspec.structs import astuple
 
 from runplan.domain.decoding import convert
-from runplan.domain.run.dispatch import (
-    Artifact,
-    ItemAnswer,
-    ItemResult,
-    Reference,
-    ReferenceKind,
-    Remarks,
-    Return,
-    ReturnStatus,
-    Usage,
-)
+from runplan.domain.run import dispatch
 from runplan.domain.text import bounded
 
 T = TypeVar("T", bound=Struct)
@@ -44,7 +34,7 @@ class Unusable(Struct, frozen=True, kw_only=True):
     why: str
 
 
-ReadReturn: TypeAlias = Return | Unusable
+ReadReturn: TypeAlias = dispatch.Return | Unusable
 
 _Count: TypeAlias = Annotated[int, Meta(ge=0, lt=2**53)] | None
 
@@ -60,7 +50,7 @@ class _Reference(Struct):
 
 class _Item(Struct):
     item: Annotated[str, Meta(min_length=1)]
-    result: ItemAnswer
+    result: dispatch.ItemAnswer
     evidence: str | _Reference | tuple[str | _Reference, ...] | None = None
     demanded_by: str | None = None
 
@@ -74,11 +64,11 @@ class _Usage(Struct):
 class TrialReport(Struct, frozen=True, kw_only=True):
     summary: str
     findings: tuple[str, ...]
-    files: tuple[Artifact, ...]
+    files: tuple[dispatch.Artifact, ...]
 
 
 class _Trial(Struct):
-    status: ReturnStatus
+    status: dispatch.ReturnStatus
     findings: tuple[str, ...]
     summary: str | None = None
     artifacts: Any = None
@@ -87,7 +77,7 @@ class _Trial(Struct):
 class _Return(Struct):
     """The JSON of a return (docs/agents.md); null is the same as absent."""
 
-    status: ReturnStatus
+    status: dispatch.ReturnStatus
     summary: str | None = None
     items: tuple[_Item, ...] | None = None
     usage: _Usage | None = None
@@ -108,13 +98,15 @@ def parse_return(file_text: str | None, message: str) -> ReadReturn:
         references = tuple(_read_reference(stated) for stated in listed[:MOST_EVIDENCE] if stated)
         demanded_by = clean_text(item.demanded_by)
         named = clean_text(item.item)
-        items.append(ItemResult(item=named, answer=item.result, evidence=references, demanded_by=demanded_by))
-    return Return(
+        items.append(dispatch.ItemResult(item=named, answer=item.result, evidence=references, demanded_by=demanded_by))
+    return dispatch.Return(
         status=parsed.status,
         summary=clean_text(parsed.summary),
         items=tuple(items),
-        usage=Usage(input_tokens=usage.input_tokens or 0, output_tokens=usage.output_tokens or 0, usd=usage.usd or 0.0),
-        remarks=Remarks(
+        usage=dispatch.Usage(
+            input_tokens=usage.input_tokens or 0, output_tokens=usage.output_tokens or 0, usd=usage.usd or 0.0
+        ),
+        remarks=dispatch.Remarks(
             artifacts=tuple(_read_artifacts(parsed.artifacts)),
             next_steps=_read_lines(parsed.next_steps),
             errors=_read_lines(parsed.errors),
@@ -131,7 +123,7 @@ def parse_trial(file_text: str | None, message: str) -> TrialReport | Unusable:
     summary = bounded(" ".join(clean_text(parsed.summary).split()), LONGEST_FINDING)
     stated = [text for text in map(clean_text, parsed.findings) if text]
     findings = tuple(bounded(" ".join(text.split()), LONGEST_FINDING) for text in stated[:MOST_FINDINGS])
-    if parsed.status is not ReturnStatus.DONE and not findings:
+    if parsed.status is not dispatch.ReturnStatus.DONE and not findings:
         return Unusable(why=f"it says {parsed.status.value}, and names no finding: {summary or 'no summary given'}")
     return TrialReport(summary=summary, findings=findings, files=tuple(_read_artifacts(parsed.artifacts, MOST_FILES)))
 
@@ -149,12 +141,12 @@ def _read_lines(values: object) -> tuple[str, ...]:
     return tuple(bounded(line, LONGEST_REMARK) for line in lines if line)[:MOST_REMARKS]
 
 
-def _read_artifacts(values: object, most: int = MOST_REMARKS) -> Iterator[Artifact]:
+def _read_artifacts(values: object, most: int = MOST_REMARKS) -> Iterator[dispatch.Artifact]:
     for value in values[:most] if isinstance(values, list) else ():
         fields = value if isinstance(value, dict) else {"path": value}
         path, kind, summary = (next(iter(_read_lines(fields.get(name))), "") for name in ("path", "kind", "summary"))
         if path:
-            yield Artifact(path=path, kind=kind, summary=summary)
+            yield dispatch.Artifact(path=path, kind=kind, summary=summary)
 
 
 def decode_return(file_text: str | None, message: str, shape: type[T]) -> T | Unusable:
@@ -230,12 +222,12 @@ def _decode_text(text: str, where: str, shape: type[T]) -> T | Unusable:
         return Unusable(why=f"{where} is not JSON in UTF-8: {error}")
 
 
-def _read_reference(stated: str | _Reference) -> Reference:
+def _read_reference(stated: str | _Reference) -> dispatch.Reference:
     if isinstance(stated, str):
-        return Reference(ref=clean_text(stated)[:LONGEST_EVIDENCE])
+        return dispatch.Reference(ref=clean_text(stated)[:LONGEST_EVIDENCE])
     kind = (stated.kind or "").casefold()
-    return Reference(
-        kind=ReferenceKind(kind) if kind in list(ReferenceKind) else ReferenceKind.TEXT,
+    return dispatch.Reference(
+        kind=dispatch.ReferenceKind(kind) if kind in list(dispatch.ReferenceKind) else dispatch.ReferenceKind.TEXT,
         ref=clean_text(f"{stated.ref or ''}{f':{stated.line}' if stated.line else ''}")[:LONGEST_EVIDENCE],
         gone=bool(stated.gone),
         absent=bool(stated.absent),

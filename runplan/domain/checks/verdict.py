@@ -37,20 +37,16 @@ class Verdict(Struct, frozen=True):
         return tuple(item for item in self.items if not item.passed)
 
 
-class NoVerdict(Struct, frozen=True, kw_only=True):
-    why: str
-
-
 def judge_reply(
     ret: ReadReturn, items: Sequence[str], facts: Facts, *, questions: Sequence[str] = (), gates_red: bool = False
-) -> Verdict | NoVerdict:
+) -> Verdict | Unusable:
     """The judgement of the reply for these ids; `questions` are the ids of broken promises of tests.
 
     An item passes with a reference that resolves, a question with the item that demands the change. At least one item
     has to rest on the work itself.
     """
     if isinstance(ret, Unusable):
-        return NoVerdict(why=ret.why)
+        return ret
     ids = tuple(items) or (WHOLE_PHASE,)
     failed = [result.item for result in ret.items if not result.passed]
     judged = []
@@ -64,7 +60,7 @@ def judge_reply(
     if not unproven and ret.status is not ReturnStatus.DONE:
         why = f"the verifier says {ret.status.value}: {ret.summary or 'no summary given'}"
     if not why and gates_red:
-        return NoVerdict(why="the verifier passes every item while a gate is red")
+        return Unusable(why="the verifier passes every item while a gate is red")
     is_rest = ret.status is ReturnStatus.DONE and all(item.missing for item in unproven)
     return Verdict(tuple(judged), why, tuple((item.item, item.missing) for item in unproven) if is_rest else ())
 

@@ -267,7 +267,6 @@ class TrialJudged(e.Event, frozen=True, kw_only=True):
         return tuple(made.path for made in self.files if re.fullmatch(r"trial-\d\d-[\w.-]+", made.path))
 
     def describe(self) -> list[str]:
-        """A line with the answer, and one for each finding and file."""
         answer = counted(len(self.findings), "finding") if self.findings else "passed"
         shown = (f"{made.path}: {made.summary}".removesuffix(": ") for made in self.files)
         head = f"Trial by {self.agent}: {answer}{f'; {self.summary}' if self.summary else ''}"

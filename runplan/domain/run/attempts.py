@@ -57,7 +57,6 @@ class Attempt(Struct, frozen=True, kw_only=True):
         return self.delivery.candidate.tree if self.delivery.candidate else ""
 
     def record(self, event: e.Event) -> Self:
-        """The attempt after one more event."""
         if isinstance(event, e.Answered) and (event.tree != self.answerable or not (event.tree or self.delivery.held)):
             return self  # the answer is neither about this content nor about the held landing of none
         attempt = replace(self, delivery=self.delivery.record(event), dispatches=self.dispatches.record(event))

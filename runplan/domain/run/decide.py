@@ -92,9 +92,8 @@ def _decide_step(state: RunState) -> Decision:
         return _look_ahead(state, awaited)
     if attempt.failure is not None:
         kept = "; its work is kept on a branch" if attempt.failure.branch else ""
-        return perform_action(
-            a.CLEAN_UP, f"{'the phase' if attempt.chosen.phase else 'the work'} failed ({attempt.failure.reason}){kept}"
-        )
+        work = "the phase" if attempt.chosen.phase else "the work"
+        return perform_action(a.CLEAN_UP, f"{work} failed ({attempt.failure.reason}){kept}")
     if attempt.delivery.landed is not None:
         return perform_action(a.CLEAN_UP, "the phase has landed; its branch is not needed any more")
     if attempt.delivery.landing is not None:
@@ -265,10 +264,8 @@ def _side_by_side(state: RunState, lanes: list[RunState]) -> Decision:
     decided = zip(states, decisions, strict=True)
     actions = [replace(action, lane=lane.lane) for lane, decision in decided for action in decision.actions]
     # The run waits only when all lanes wait. It then waits for the first thing that can happen.
-    waits = sorted(
-        (decision for decision in decisions if decision.waiting),
-        key=lambda decision: (decision.waiting is WaitKind.PHASE, decision.wake or "~"),
-    )
+    waits = [decision for decision in decisions if decision.waiting]
+    waits.sort(key=lambda decision: (decision.waiting is WaitKind.PHASE, decision.wake or "~"))
     first = waits[0] if len(waits) == len(decisions) and (more is None or more.waiting) else None
     phases = [lane.options.wanted for lane in lanes]
     phases += [state.attempt.chosen.phase] if state.attempt and len(states) > len(lanes) else []

@@ -72,12 +72,8 @@ class Usage(Struct, frozen=True, kw_only=True):
     cached_tokens: int = 0  #: the part of input_tokens that was read from the cache
 
     def plus(self, other: Usage, sign: int = 1) -> Usage:
-        return Usage(
-            input_tokens=self.input_tokens + sign * other.input_tokens,
-            output_tokens=self.output_tokens + sign * other.output_tokens,
-            usd=self.usd + sign * other.usd,
-            cached_tokens=self.cached_tokens + sign * other.cached_tokens,
-        )
+        sums = {name: getattr(self, name) + sign * getattr(other, name) for name in self.__struct_fields__}
+        return Usage(**sums)
 
 
 class Started(Struct, frozen=True, kw_only=True):

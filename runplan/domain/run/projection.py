@@ -44,9 +44,8 @@ def project_run(state: RunState, *, run: str, plan: str, started: str, since: st
     options = {name: getattr(state.started, name) for name in copied} if state.started else {"landing": "cherry-pick"}
     row = RunRow(**asdict(work), **options, id=run, plan=plan, started=started, state=run_state, lanes=tuple(works))
     asked = "stop" if state.stop else "pause" if state.halted and not state.missing else None
-    row = replace(
-        row, attempt=lease.attempt if lease else 1, asked=asked, questions=list_questions(state), pulls=state.pulls
-    )
+    number = lease.attempt if lease else 1
+    row = replace(row, attempt=number, asked=asked, questions=list_questions(state), pulls=state.pulls)
     row = replace(row, near=tuple(dict.fromkeys(limit for part in states for limit in part.near)))
     return replace(row, outcome=ended.outcome, reason=ended.reason or None) if ended else row
 

@@ -105,8 +105,4 @@ def describe_refused(ended: DispatchEnded) -> list[str]:
 
 
 def describe_lost(names: Sequence[str]) -> str:
-    return f"the daemon restarted and lost {name_variables(names)}"
-
-
-def name_variables(names: Sequence[str]) -> str:
-    return ", ".join(f"${name}" for name in names)
+    return f"the daemon restarted and lost {', '.join(f'${name}' for name in names)}"

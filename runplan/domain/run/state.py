@@ -241,15 +241,15 @@ def _update_followers(state: RunState, event: e.Event) -> RunState:
             return _change_lanes(state, lambda lane: _follow_landing(lane, phase, code))
         case e.PhaseFailed(phase=phase):
             by = f"the failure of phase {phase}, on which it began"
-            return _change_lanes(state, lambda lane: _drop_lane(lane, by) if lane.after == phase else lane)
+            dropped = [lane.lane for lane in state.lanes if lane.after == phase]
         case e.DriftFound(of=phase, corrections=corrections):
             by = f"phase {phase}, which corrects its text"
             corrected = {row[0] for row in corrections}
-            return _change_lanes(
-                state, lambda lane: _drop_lane(lane, by) if lane.after and lane.options.wanted in corrected else lane
-            )
+            dropped = [lane.lane for lane in state.lanes if lane.after and lane.options.wanted in corrected]
         case _:
             return state
+    drop = {"stop": by, "pause": None, "is_dropped": True}
+    return _change_lanes(state, lambda lane: replace(lane, **drop) if lane.lane in dropped else lane)
 
 
 def _follow_landing(state: RunState, phase: str, code: str) -> RunState:
@@ -258,10 +258,6 @@ def _follow_landing(state: RunState, phase: str, code: str) -> RunState:
     has_failed = state.attempt is not None and state.attempt.failure is not None
     is_dropped = state.is_dropped or (has_failed and code != state.base)
     return replace(state, after="", is_dropped=is_dropped)
-
-
-def _drop_lane(lane: RunState, by: str) -> RunState:
-    return replace(lane, stop=by, pause=None, is_dropped=True)
 
 
 def _apply_to_run(state: RunState, event: e.Event) -> RunState:

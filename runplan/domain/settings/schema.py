@@ -367,7 +367,6 @@ class PlanSettings(Struct, frozen=True, kw_only=True):
 
     @property
     def roles(self) -> tuple[Role, ...]:
-        """Those of the steps, in their order."""
         return tuple(role for role in PLANNING if role in (*self.steps, Role.DRAFT))
 
 

@@ -105,16 +105,10 @@ def make_action(
     confirm = f"Stop {plan}? Its work is kept." if verb == "stop" else ""
     if fresh:
         label, confirm = "Retry from scratch", "Begin the phase anew? Its kept work is parked."
-    usual = is_usual or fresh or verb in _USUAL
-    return NextAction(
-        verb=verb,
-        plan=plan,
-        phase=phase,
-        label=label or _LABELS.get(verb, verb.capitalize()),
-        confirm=confirm,
-        fresh=fresh,
-        is_usual=usual,
-    )
+    is_usual = is_usual or fresh or verb in _USUAL
+    label = label or _LABELS.get(verb, verb.capitalize())
+    action = NextAction(verb=verb, plan=plan, phase=phase, label=label, confirm=confirm)
+    return replace(action, fresh=fresh, is_usual=is_usual)
 
 
 def _actions_of_schedule(plan: str, schedule: ScheduleRow | None) -> list[NextAction]:

@@ -92,9 +92,8 @@ def move_plan(order: list[str], places: Mapping[str, int], plan: str, to: int) -
     """The places after a person has put the plan at `to`; others that were put somewhere stay in their order."""
     moved = [path for path in order if path != plan]
     moved.insert(to - 1, plan)
-    return {path: n for n, path in enumerate(moved, 1) if path == plan or places.get(path)} | {
-        path: PINNED for path in moved if path != plan and places.get(path) == PINNED
-    }
+    pinned = {path: PINNED for path in moved if path != plan and places.get(path) == PINNED}
+    return {path: n for n, path in enumerate(moved, 1) if path == plan or places.get(path)} | pinned
 
 
 def holds_up(run: RunRow) -> bool:

@@ -121,7 +121,7 @@ def judge_verdict(state: RunState, context: RunContext) -> Iterator[e.Event]:
     is_red = any(gate.answer is GateAnswer.FAILED for gate in phase.proof.newest_gates.values())
     judged = verdict.judge_reply(answer, ids, facts_of(phase, context, scope), questions=asked, gates_red=is_red)
     is_first = phase.proof.doubted is None
-    if isinstance(judged, verdict.NoVerdict):
+    if isinstance(judged, Unusable):
         doubt = e.VerdictDoubted(patch=phase.built.patch, why=f"it gave no verdict: {judged.why}")
         yield doubt if is_first else e.WorkRefused(reason=Reason.INVALID_VERDICT, detail=judged.why)
         return

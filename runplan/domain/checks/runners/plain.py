@@ -96,8 +96,5 @@ def _read_examples(text: str) -> Iterator[tuple[str, TestState, str]]:
     for example in json.loads(text)["examples"]:
         state = TestState.SKIPPED if example["status"] == "pending" else TestState(example["status"])
         reason = example.get("exception", {}).get("message", "").strip().partition("\n")[0]
-        yield (
-            f"{example['file_path'].removeprefix('./')}::{example['full_description']}",
-            state,
-            reason[:LONGEST_REASON],
-        )
+        name = f"{example['file_path'].removeprefix('./')}::{example['full_description']}"
+        yield name, state, reason[:LONGEST_REASON]

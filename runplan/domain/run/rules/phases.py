@@ -11,15 +11,7 @@ from runplan.domain.run.attempts import WorkAttempt
 from runplan.domain.run.dispatch import Ending, EndingKind, NewTestsAnswer, ReturnStatus
 from runplan.domain.run.kinds import Beginning, GateAnswer, PhaseStep, ProofKind, Reason, Role, WaitKind
 from runplan.domain.run.reasons import describe_ending, describe_proof
-from runplan.domain.run.rules.shared import (
-    MAX_MOVES,
-    STOPPED_BY,
-    UNNAMED,
-    await_subplan,
-    fail_lost,
-    judge_agent,
-    land_candidate,
-)
+from runplan.domain.run.rules import shared
 from runplan.domain.text import counted
 
 MAX_HANDOVERS = 3  #: fresh agents that continue a phase after a full context
@@ -45,10 +37,10 @@ def work_on(started: e.RunStarted, attempt: WorkAttempt) -> Decision:
             return _write(started, attempt, _start_fixer(attempt, tree=attempt.base_tree, complaint=text))
         case e.SubplanChosen(subplan=subplan) if not attempt.is_last:
             if attempt.over is None:
-                return await_subplan(attempt)
+                return shared.await_subplan(attempt)
             if not attempt.over.complete:
                 return fail_phase(Reason.BLOCKED, PhaseStep.SUBPLAN, attempt.over.detail)
-            return land_candidate(started, attempt, proof=f"{subplan} is complete")
+            return shared.land_candidate(started, attempt, proof=f"{subplan} is complete")
     # The work lands by itself, so it is neither fixed nor approved; only the row of the phase is left.
     decision = _follow_command(replace(started, auto=True), attempt)
     match decision.actions:
@@ -61,18 +53,20 @@ def work_on(started: e.RunStarted, attempt: WorkAttempt) -> Decision:
 def _follow_command(started: e.RunStarted, phase: WorkAttempt) -> Decision:
     ended = phase.dispatches.ended
     candidate = phase.delivery.candidate
-    if lost := fail_lost(phase):
+    if lost := shared.fail_lost(phase):
         return lost
     if phase.lease is None:
         return perform_action(a.LEASE, "the phase needs a worktree for its checks")
     if ended is not None and ended.role is Role.DELEGATE and not ended.succeeded:
-        return fail_phase(STOPPED_BY.get(ended.ending, Reason.AGENT_FAILED), PhaseStep.DELEGATE, describe_ending(ended))
+        return fail_phase(
+            shared.STOPPED_BY.get(ended.ending, Reason.AGENT_FAILED), PhaseStep.DELEGATE, describe_ending(ended)
+        )
     if ended is not None and ended.role is not Role.DELEGATE:
         return _judge_ended(phase, ended)
     has_landed = phase.is_last or (phase.work is not None and phase.work.commits)
     if ended is not None or (has_landed and candidate is None):
         return perform_action(a.TAKE_DELEGATED, "the target shows what has landed")
-    if phase.delivery.moves > MAX_MOVES:
+    if phase.delivery.moves > shared.MAX_MOVES:
         return fail_phase(Reason.TARGET_MOVING, PhaseStep.LAND, f"the target moved {phase.delivery.moves} times")
     if candidate is not None:
         return _run_baseline(started, phase, candidate.onto_tree) or _run_gates(started, phase)
@@ -92,7 +86,7 @@ def _follow_command(started: e.RunStarted, phase: WorkAttempt) -> Decision:
 
 
 def _write(started: e.RunStarted, phase: WorkAttempt, first: Decision) -> Decision:
-    if lost := fail_lost(phase):
+    if lost := shared.fail_lost(phase):
         return lost
     if phase.lease is None:
         return perform_action(a.LEASE, "the phase needs a worktree and a branch")
@@ -170,7 +164,7 @@ def _start_fixer(phase: WorkAttempt, *, tree: str, complaint: str) -> Decision:
 def _judge_ended(phase: WorkAttempt, ended: e.DispatchEnded) -> Decision:
     match ended.role:
         case Role.BASELINE | Role.GATE | Role.PROVE if ended.ending in (Ending.BUDGET, Ending.SURVIVED):
-            reason = STOPPED_BY.get(ended.ending, Reason.TESTS_UNFINISHED)
+            reason = shared.STOPPED_BY.get(ended.ending, Reason.TESTS_UNFINISHED)
             return fail_phase(reason, PhaseStep(ended.role), describe_ending(ended))
         case Role.BASELINE:
             return perform_action(a.JUDGE_BASELINE, "the checks on the base have ended")
@@ -195,10 +189,12 @@ def _judge_ended(phase: WorkAttempt, ended: e.DispatchEnded) -> Decision:
         succeeded = perform_action(a.JUDGE_TRIAL, "the trial has ended")
         if ended.kind == EndingKind.UNSERVED:
             return succeeded
-    decision = judge_agent(phase.dispatches, ended, succeeded)
+    decision = shared.judge_agent(phase.dispatches, ended, succeeded)
     (action,) = decision.actions
     match action:
-        case a.Fail(reason=Reason.AGENT_FAILED, at=step, detail=detail) if phase.unsolved and ended.kind in UNNAMED:
+        case a.Fail(reason=Reason.AGENT_FAILED, at=step, detail=detail) if (
+            phase.unsolved and ended.kind in shared.UNNAMED
+        ):
             return fail_phase(Reason.CONFLICT, step, phase.describe_unsolved(detail))
         case _:
             return decision
@@ -218,7 +214,7 @@ def _prove_work(started: e.RunStarted, phase: WorkAttempt, work: e.WorkTaken) ->
     if phase.delivery.conflict is not None:
         rebuild = a.RebuildBranch(onto=phase.delivery.conflict.onto, start=phase.delivery.conflict.onto)
         return perform_action(rebuild, conflict)
-    if phase.delivery.moves > MAX_MOVES:
+    if phase.delivery.moves > shared.MAX_MOVES:
         moved = f"the target moved {phase.delivery.moves} times while landing"
         return fail_phase(Reason.TARGET_MOVING, PhaseStep.LAND, moved)
     if (candidate := phase.delivery.candidate) is None:
@@ -317,8 +313,9 @@ def _prove_tests(started: e.RunStarted, phase: WorkAttempt) -> Decision:
         final = replace(verifier, agent=verifiers[0], scope="final")
         why = f"the plan ends with this phase; a verifier judges all phases together{again}"
         return _set_up_proof(started, phase, phase.built.tree) or start_dispatch(final, why)
-    return _try_work(started, phase, is_verified=is_verified) or land_candidate(
-        started, phase, sign_off=list_sign_off(started, phase)
+    sign_off = list_sign_off(started, phase)
+    return _try_work(started, phase, is_verified=is_verified) or shared.land_candidate(
+        started, phase, sign_off=sign_off
     )
 
 
