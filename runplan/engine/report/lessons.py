@@ -16,14 +16,8 @@ FORGOTTEN = "memory"  #: stands for the run in notices about lessons that nobody
 LONGEST = 240  #: characters of a lesson
 MOST_BYTES = 2_000  #: of the lessons in a prompt
 KINDS: tuple[type[e.Event], ...] = (
-    e.RunStarted,
-    e.WorkTaken,
-    e.Landed,
-    e.PhaseFailed,
-    e.Answered,
-    e.QuestionAsked,
-    e.QuestionAnswered,
-    StepJudged,
+    *(e.RunStarted, e.WorkTaken, e.Landed, e.PhaseFailed, e.Answered),
+    *(e.QuestionAsked, e.QuestionAnswered, StepJudged),
 )
 
 

@@ -32,16 +32,8 @@ from runplan.engine.report.sections import LONGEST, SHORT, describe_counts
 from runplan.engine.report.text import code_span, escape_inline, table_row
 
 KINDS = (
-    e.Leased,
-    e.BaselineKnown,
-    e.DispatchStarted,
-    e.DispatchEnded,
-    e.WorkTaken,
-    e.GateJudged,
-    e.VerdictGiven,
-    TrialJudged,
-    e.PhaseFailed,
-    e.Landed,
+    *(e.Leased, e.BaselineKnown, e.DispatchStarted, e.DispatchEnded, e.WorkTaken, e.GateJudged, e.VerdictGiven),
+    *(TrialJudged, e.PhaseFailed, e.Landed),
 )
 REPAIR = "pull request"  #: stands for the id of a phase in a repair, which is in no plan
 
@@ -201,7 +193,12 @@ def forecast_phases(phases: Sequence[Outlook], landed: Sequence[PhaseRecord]) ->
     """
     if not landed:
         return "no history yet: two agents and up to two fix cycles a phase"
-    likes = [_list_alike(phase, landed) for phase in phases]
+    likes = []
+    for phase in phases:
+        of_agent = [record for record in landed if phase.agent in ("", record.implementer)]
+        size = _size_class(phase.items)
+        of_size = [record for record in of_agent if not phase.items or _size_class(len(record.evidence)) == size]
+        likes.append(next((like for like in (of_size, of_agent) if len(like) >= FEWEST_ALIKE), landed))
 
     def take(measure: Callable[[PhaseRecord], float]) -> tuple[float, float]:
         ordered = [sorted(map(measure, like)) for like in likes]
@@ -220,13 +217,6 @@ def forecast_phases(phases: Sequence[Outlook], landed: Sequence[PhaseRecord]) ->
     runs = len({record.run for record in landed})
     rests_on = f"{counted(len(landed), 'landed phase')} of {counted(runs, 'run')} here"
     return f"{dispatches}{time}{money} (p50 to p90 of {rests_on})"
-
-
-def _list_alike(phase: Outlook, landed: Sequence[PhaseRecord]) -> Sequence[PhaseRecord]:
-    of_agent = [record for record in landed if phase.agent in ("", record.implementer)]
-    size = _size_class(phase.items)
-    of_size = [record for record in of_agent if not phase.items or _size_class(len(record.evidence)) == size]
-    return next((like for like in (of_size, of_agent) if len(like) >= FEWEST_ALIKE), landed)
 
 
 def _size_class(items: int) -> int:
@@ -334,11 +324,17 @@ def summary_section(summary: PlanSummary) -> str:
             spent.cost if spent.tokens or spent.usd else "",
         )
         rows.append(table_row(*cells))
+    tested = [tree for phase in summary.phases for tree in phase.tested]
+    remarks = [f"Tests ran {counted(len(tested), 'time')} for {counted(len(set(tested)), 'tree')}."] if tested else []
+    longest = max(used.parts, key=used.parts.__getitem__, default="")
+    whole = sum(used.parts.values())
+    if whole >= SHORTEST_SHARED_S and 2 * used.parts[longest] > whole:
+        remarks.append(f"Most of the time went to {longest}: {REMEDIES[longest]}.")
     parts = [
         "## Summary",
         f"**Done:** {done} of {sum(phase.id != REPAIR for phase in summary.phases)} phases. Time: {used.time_and_use}.",
         *(["\n".join(rows)] if summary.phases else []),
-        *filter(None, [_explain_time(used, [tree for phase in summary.phases for tree in phase.tested])]),
+        *([" ".join(remarks)] if remarks else []),
     ]
     shown = (PhaseState.FAILED, PhaseState.BLOCKED, PhaseState.STOPPED, PhaseState.UNDONE)
     left = []
@@ -347,17 +343,6 @@ def summary_section(summary: PlanSummary) -> str:
         helps = f": {code_span(phase.command)}" if phase.command else ""
         left.append(f"- {phase.label[0].upper()}{phase.label[1:]}: {state}{escape_inline(phase.why)}{helps}")
     return "\n\n".join([*parts, *(["**Not done:**", "\n".join(left)] if left else [])]) + "\n"
-
-
-def _explain_time(used: PhaseSpending, tested: Sequence[str]) -> str:
-    """How often the tests ran, and what shortens the part that took more than half of the time."""
-    trees = counted(len(set(tested)), "tree")
-    lines = [f"Tests ran {counted(len(tested), 'time')} for {trees}."] if tested else []
-    longest = max(used.parts, key=used.parts.__getitem__, default="")
-    whole = sum(used.parts.values())
-    if whole >= SHORTEST_SHARED_S and 2 * used.parts[longest] > whole:
-        lines.append(f"Most of the time went to {longest}: {REMEDIES[longest]}.")
-    return " ".join(lines)
 
 
 class RepositoryNews(Struct, frozen=True, kw_only=True):
@@ -409,9 +394,8 @@ def _summarise_plan(store: Store, plan: str, since: str) -> PlanSummary:
     whole = summary_of(plan, None, newest, attempts, owned=bool(store.get_living_owner(plan)))
     title = newest.title if newest is not None and newest.title else plan
     is_open = (PhaseState.WAITING, PhaseState.RUNNING)
-    news = [
-        phase for phase in whole.phases if phase.at >= since or phase.state in is_open or phase.spent != PhaseSpending()
-    ]
+    spent = PhaseSpending()
+    news = [phase for phase in whole.phases if phase.at >= since or phase.state in is_open or phase.spent != spent]
     phases = tuple(replace(phase, title=titles.get(phase.id) or phase.title) for phase in news)
     return replace(whole, title=title, phases=phases)
 
