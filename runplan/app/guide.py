@@ -50,10 +50,8 @@ def list_steps(caller: Caller) -> tuple[Step, ...]:
     steps = [Step(command=view.actions[0].command, why=_describe(view)) for view in needing[:FEW] if view.actions]
     if len(needing) > FEW:
         steps.append(Step(command="runplan inbox", why=f"{len(needing)} plans need you"))
-    steps += [
-        Step(command=command("runplan", "logs", view.plan, "-f"), why=_describe(view))
-        for view in plans[PlanState.RUNNING][:FEW]
-    ]
+    running = plans[PlanState.RUNNING][:FEW]
+    steps += [Step(command=command("runplan", "logs", view.plan, "-f"), why=_describe(view)) for view in running]
     if lacks:
         return (*steps, Step(command="runplan doctor", why=lacks), DEMO, HELP)
     for view in opens[:FEW]:

@@ -101,11 +101,8 @@ def _run_checks(context: RepositoryContext) -> list[SetupCheck]:
         checks.append(_run_check("notify", _check_channels, context, channels))
     if target.ok:
         local = context.with_landing("cherry-pick")  # the remote of others is asked last
-        checks += [
-            _run_check("prompts", _check_prompts, local),
-            _run_check("tests", _check_tests, local),
-            _run_check("setup", _check_setup, local),
-        ]
+        for name, look in (("prompts", _check_prompts), ("tests", _check_tests), ("setup", _check_setup)):
+            checks.append(_run_check(name, look, local))
         if context.settings.trial != TrySettings():
             checks.append(_run_check("trial", _check_trial, local))
     if context.settings.run.concludes:

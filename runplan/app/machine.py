@@ -66,9 +66,8 @@ def control_daemon(caller: Caller, action: str | None) -> None:
             caller.say(f"the daemon runs as process {connection.hello.pid}")
         return
     login = "at the next login, or " if service.find_installed(caller.env) else ""
-    caller.say(
-        f"The daemon {'has ended' if daemon else 'is not running'}. Start it {login}with: runplan daemon restart"
-    )
+    standing = "has ended" if daemon else "is not running"
+    caller.say(f"The daemon {standing}. Start it {login}with: runplan daemon restart")
 
 
 def send_test_notice(caller: Caller) -> Iterator[tuple[str, str]]:

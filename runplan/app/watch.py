@@ -60,7 +60,6 @@ class Watch:
 
 
 def _list_logs(repository: Known, plan: str) -> list[Path]:
-    """The output of the running agents of the plan."""
     with (
         contextlib.suppress(RunplanError, OSError),  # unplugged, or damaged
         contextlib.closing(open_store(repository.journal, writable=False, missing_ok=True)) as store,

@@ -3,6 +3,8 @@
 import os
 import signal
 
+from msgspec.structs import replace
+
 from runplan.adapters import processes
 from runplan.adapters.configuration.places import state_directory
 from runplan.adapters.store.protocol import Store
@@ -43,9 +45,8 @@ def _pause_or_resume(caller: Caller, word: str, verb: str, then: str) -> Answer:
         row = store.get_schedule(plan)
         is_kept = has_run or row is not None or plan.startswith(QUEUE)
         if is_kept and verb == "resume" and not plan.startswith(WATCHES):
-            preflight.require_active(
-                context.landing_like(request_of(row).started) if row else context.for_plan(plan), plan
-            )
+            place = context.landing_like(request_of(row).started) if row else context.for_plan(plan)
+            preflight.require_active(place, plan)
         wait = verb == "resume"
         answer = runs.submit_command(caller, context, plan, verb, wait=wait) if is_kept else RowAnswer()
     if answer is not None and not answer.lines:
@@ -99,11 +100,8 @@ def stop(caller: Caller, request: StopRequest) -> Answer:
         lines, still_running = _end_foreground(context, store, plan, force=request.force)
         active = [name for name in store.list_active_plans(queued=True) if plan in ("", name)]
         arguments = {KEEP_SCHEDULE: True} if request.keep_schedule else {}
-        commands = [
-            Command(plan=name, verb="stop", arguments=arguments, by="runplan stop", at="")
-            for name in active
-            if name not in still_running
-        ]
+        wanted = Command(plan="", verb="stop", arguments=arguments, by="runplan stop", at="")
+        commands = [replace(wanted, plan=name) for name in active if name not in still_running]
         error: Exception | None = Unreachable("; ".join(still_running.values())) if still_running else None
         try:
             answers = submit.submit_commands(context, commands, say=caller.say) if commands else []

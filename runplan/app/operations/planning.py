@@ -50,13 +50,8 @@ class Goal(Struct, frozen=True, kw_only=True):
 
 @operation
 def plan(caller: Caller, request: PlanRequest) -> Answer:
-    sources = {
-        "a goal": bool(request.goal),
-        "--file": bool(request.file),
-        "--issue": request.issue is not None,
-        "--revise": bool(request.revises),
-    }
-    named = [name for name, is_given in sources.items() if is_given]
+    options = (("--file", request.file), ("--issue", request.issue is not None), ("--revise", request.revises))
+    named = [name for name, is_given in (("a goal", request.goal), *options) if is_given]
     if len(named) > 1:
         raise UsageError(f"{' and '.join(named)}: a plan is written for one goal; leave out one of them")
     if request.why and not request.revises:
@@ -184,11 +179,10 @@ def _resolve_request(context: RepositoryContext, goal: Goal, request: PlanReques
         approval=settings.approval,
         then=to_json(queued) if queued is not None else "",
     )
-    started = runs.run_started(
-        context, path, goal.title, Options(model=request.model, memory=not request.no_memory), issues=goal.issues
-    )
-    started = context.record_settings(replace(started, mode=Mode.PLAN, planning=planning))
-    return RunRequest(started=started)
+    options = Options(model=request.model, memory=not request.no_memory)
+    started = runs.run_started(context, path, goal.title, options, issues=goal.issues)
+    started = replace(started, mode=Mode.PLAN, planning=planning)
+    return RunRequest(started=context.record_settings(started))
 
 
 def _choose_path(context: RepositoryContext, title: str, out: str) -> str:

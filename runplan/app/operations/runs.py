@@ -17,17 +17,8 @@ from runplan.adapters.sandbox.engines import is_used, require_sandbox
 from runplan.adapters.sandbox.home import HomeMounts
 from runplan.app.operations.model import Accepted, Answer, Caller, Declined
 from runplan.app.views.journal import follow_events
+from runplan.domain import errors
 from runplan.domain.decoding import parse_json
-from runplan.domain.errors import (
-    Busy,
-    Exit,
-    Fenced,
-    Interrupted,
-    JournalDamaged,
-    SettingsError,
-    Unreachable,
-    error_with,
-)
 from runplan.domain.names import WATCHES
 from runplan.domain.plan.marks import PhaseSettings
 from runplan.domain.plan.model import Plan, parse_plan
@@ -86,9 +77,9 @@ def resolve_start(
         if left is not None and left[1].options.mode is Mode.PLAN:
             if decide(left[1]).waiting in FOR_ANSWER:
                 see = command("runplan", "diff", path)
-                raise Busy(f"{path} is a proposal that waits for your answer; see: {see}")
+                raise errors.Busy(f"{path} is a proposal that waits for your answer; see: {see}")
             if context.store().get_living_owner(path):
-                raise Busy(describe_busy(path, left[0].id, left[1]))
+                raise errors.Busy(describe_busy(path, left[0].id, left[1]))
     if path and not asked.every and (running := _already_running(caller, context, path, asked)) is not None:
         return running
     for sentence in context.repository.left_out:
@@ -133,7 +124,7 @@ def _already_running(caller: Caller, context: RepositoryContext, plan: str, aske
     wanted = in_plan(asked, [phase.id for phase in phases])
     request = run_started(context.with_landing(asked.landing or row.landing), plan, row.title, wanted)
     if not does_what_is_asked(state, request):
-        raise Busy(describe_busy(plan, row.id, state))
+        raise errors.Busy(describe_busy(plan, row.id, state))
     if not row.daemon:
         caller.say(describe_owner(plan, owner))
         return Accepted(plan=plan)
@@ -188,7 +179,9 @@ def with_target_settings(
             return there
         modes.require_ready(there.repository, there.settings, there.env)
         context = there
-    raise SettingsError(f"run.target: the settings on each branch name another one; the last is {context.target_name}")
+    raise errors.SettingsError(
+        f"run.target: the settings on each branch name another one; the last is {context.target_name}"
+    )
 
 
 def prepare_run(caller: Caller, context: RepositoryContext, landing: str) -> RepositoryContext:
@@ -281,7 +274,7 @@ def submit_command(
     asked = Command(plan=plan, verb=verb, arguments=arguments or {}, by=BY_PERSON, at="")
     (answer,) = submit_commands(context, [asked], say=caller.say, wait=wait, limit_s=caller.limit_s)
     if answer is not None and answer.error:
-        raise error_with(answer.error, answer.exit)
+        raise errors.error_with(answer.error, answer.exit)
     return answer
 
 
@@ -311,9 +304,8 @@ def submit_run(caller: Caller, context: RepositoryContext, request: RunRequest, 
     wait = context.fleet is None or caller.waits or request.reply is not None
     answer = submit_command(caller, context, plan, "start", to_builtins(submitted), wait=wait)
     if answer is None:
-        caller.say(
-            f"The start is stored, and the next free host executes it. See: {command('runplan', 'status', plan)}"
-        )
+        see = command("runplan", "status", plan)
+        caller.say(f"The start is stored, and the next free host executes it. See: {see}")
         return Accepted(plan=plan)
     if orphan and answer.run == orphan and not answer.declined and request.reply is None:
         answer = replace(answer, resumed=True)  # by the daemon, which was started for the command
@@ -355,7 +347,9 @@ def run_here(caller: Caller, context: RepositoryContext, request: RunRequest) ->
     if context.fleet is not None and request.started.mode is Mode.UNDO:
         return submit_run(caller, context, request)
     if context.fleet is not None:
-        raise SettingsError("fleet.dsn is set, so workers do the work and not this process; leave out --foreground")
+        raise errors.SettingsError(
+            "fleet.dsn is set, so workers do the work and not this process; leave out --foreground"
+        )
     plan = request.started.plan
     if request.started.mode is not Mode.UNDO:
         admit_agents(caller, context, is_new=unfinished_run(context, plan) is None)
@@ -367,20 +361,20 @@ def run_here(caller: Caller, context: RepositoryContext, request: RunRequest) ->
         known = Known(common=str(context.common_dir), root=str(context.root))
         try:
             remember_repository(state_directory(context.env), known)
-        except Unreachable as error:  # the run does not depend on it
+        except errors.Unreachable as error:  # the run does not depend on it
             caller.warn(f"{error}; report --since will not list this repository")
         host = ForegroundHost(interruption, context.env, show=caller.show, warn=caller.warn)
         host.owner.open(context, repository)
         try:
             answer = host.run(request)
         except KeyboardInterrupt:
-            raise Interrupted(f"interrupted; all agents are stopped. Continue with: {retry}") from None
-        except (Fenced, JournalDamaged):
+            raise errors.Interrupted(f"interrupted; all agents are stopped. Continue with: {retry}") from None
+        except (errors.Fenced, errors.JournalDamaged):
             raise  # this journal cannot be continued
-        except Unreachable as error:
+        except errors.Unreachable as error:
             if plan not in host.owner.runs:  # it has not begun
                 raise
-            raise Unreachable(f"{error}; the work is kept. Continue with: {retry}") from error
+            raise errors.Unreachable(f"{error}; the work is kept. Continue with: {retry}") from error
     row = context.store().get_run(answer.run)
     is_over = row is not None and row.state == RunStatus.STOPPED  # no agent has taken up the words of a rejection
     said = request.answer
@@ -399,7 +393,7 @@ def follow_run(caller: Caller, accepted: Accepted) -> None:
         row = store.get_run(accepted.run)
         if row is not None and row.is_active and not find_awaited(store, row).needs_person:
             status = command("runplan", "status", accepted.plan)
-            raise Unreachable(f"the daemon has ended, and no process works on {row.id}; see: {status}")
+            raise errors.Unreachable(f"the daemon has ended, and no process works on {row.id}; see: {status}")
 
 
 def start_next(caller: Caller, context: RepositoryContext, run: str) -> None:
@@ -426,9 +420,9 @@ def tell_answer(
         caller.say(describe_owner(plan, answer.owner))
     elif answer.declined and request is None:
         caller.say(f"Not started: {answer.why}")
-        return Declined(exit=Exit.DONE if is_watch else Exit.WAITING)
+        return Declined(exit=errors.Exit.DONE if is_watch else errors.Exit.WAITING)
     elif answer.declined and (reply is not None or answer.exit):
-        raise error_with(answer.why, answer.exit or Exit.NOT_FOUND)
+        raise errors.error_with(answer.why, answer.exit or errors.Exit.NOT_FOUND)
     elif answer.declined:
         caller.say(answer.why)
     elif isinstance(reply, Answered) and not reply.approved and answer.run:

@@ -9,16 +9,8 @@ from runplan.adapters.agents import prompts
 from runplan.adapters.agents.invocation import require_agents
 from runplan.adapters.clock import SystemClock
 from runplan.adapters.store.protocol import Store, open_store
-from runplan.app.operations import runs
+from runplan.app.operations import requests, runs
 from runplan.app.operations.model import Accepted, Answer, Caller, Declined, Where, operation
-from runplan.app.operations.requests import (
-    QueueRequest,
-    RetryRequest,
-    StartRequest,
-    UndoRequest,
-    WatchIssuesRequest,
-    WorkRequest,
-)
 from runplan.app.views.plans import read_plans
 from runplan.app.views.status import PlanState, describe_put_off
 from runplan.domain import names
@@ -44,16 +36,16 @@ from runplan.engine.steps.conclude import list_answers
 from runplan.engine.steps.land import landing_to_undo
 from runplan.engine.steps.read_plan import choose_execution
 
+ONCE = "an issue is worked on once, and has no plan yet; leave out one of them"
+
 
 @operation
-def start(caller: Caller, request: StartRequest) -> Answer:
+def start(caller: Caller, request: requests.StartRequest) -> Answer:
     with caller.open() as context:
         plan, asked = _read_words(caller, context, request)
         here = caller.where is Where.HERE
         if request.issue is not None and asked.every:
-            raise UsageError(
-                "every with --issue: an issue is worked on once, and has no plan yet; leave out one of them"
-            )
+            raise UsageError(f"every with --issue: {ONCE}")
         if here and asked.every:
             raise RefusedEarly("schedules need the daemon; leave out --foreground")
         if request.issue is not None:
@@ -70,7 +62,7 @@ def start(caller: Caller, request: StartRequest) -> Answer:
         return start_run(caller, context, plan, asked, here=here)
 
 
-def _read_words(caller: Caller, context: RepositoryContext, request: StartRequest) -> tuple[str, Options]:
+def _read_words(caller: Caller, context: RepositoryContext, request: requests.StartRequest) -> tuple[str, Options]:
     """The plan, which may be left out where only one is open, and the options of the request."""
     plan = request.plan if request.issue is None else ""
     if request.issue is None and (not plan or plan.lower() in WORDS):
@@ -139,11 +131,9 @@ def _list_sign_offs(ready: runs.Ready) -> list[Phase]:
     return [phase for phase in chosen if phase.sign_off or any(covers(paths, path) for path in phase.touches)]
 
 
-def preview_start(caller: Caller, request: StartRequest) -> str:
+def preview_start(caller: Caller, request: requests.StartRequest) -> str:
     if request.issue is not None:
-        raise UsageError(
-            "--dry-run with --issue: an issue is worked on once, and has no plan yet; leave out one of them"
-        )
+        raise UsageError(f"--dry-run with --issue: {ONCE}")
     with caller.open() as context:
         plan, asked = _read_words(caller, context, request)
         context = runs.with_target_settings(context, asked.landing)
@@ -214,15 +204,14 @@ def _describe_phase(context: RepositoryContext, started: RunStarted, phase: Phas
         return f"{head}\n  {phase.execution.text}"
     branch = names.branch(context.settings.run.branch_prefix, started.slug, phase.id)
     read = choose_execution(phase, tip="")
-    brief = prompts.Brief(
-        plan=started.plan, chosen=read, worktree="", branch=branch, test_command=context.settings.tests.command
-    )
+    tests = context.settings.tests.command
+    brief = prompts.Brief(plan=started.plan, chosen=read, worktree="", branch=branch, test_command=tests)
     size = len(prompts.implement_prompt(preflight.require_prompts(context)[Role.IMPLEMENT].text, brief).encode())
     return f"{head}\n  branch {branch}; prompt of {size} bytes with {counted(len(phase.items), 'item')}"
 
 
 @operation
-def watch_issues(caller: Caller, request: WatchIssuesRequest) -> Answer:
+def watch_issues(caller: Caller, request: requests.WatchIssuesRequest) -> Answer:
     asked = in_plan(parse_words(request.options), ())
     label = request.label
     if not asked.every:
@@ -244,7 +233,7 @@ def _submit_watch(caller: Caller, context: RepositoryContext, name: str, asked: 
 
 
 @operation
-def retry(caller: Caller, request: RetryRequest) -> Answer:
+def retry(caller: Caller, request: requests.RetryRequest) -> Answer:
     with caller.open() as context:
         store, row = newest_run(context, request.plan)
         last = state_of(store, row).options
@@ -269,9 +258,8 @@ def retry(caller: Caller, request: RetryRequest) -> Answer:
             again = RunRequest(started=replace(last, command=0, anew=request.fresh), again=True)
             return (runs.run_here if here else runs.submit_run)(caller, context, again)
         is_again = not request.phase and not request.review
-        asked = Options(
-            phase=last.wanted, finish=last.mode is Mode.FINISH, auto=last.auto, landing=last.landing, anew=request.fresh
-        )
+        is_all = last.mode is Mode.FINISH
+        asked = Options(phase=last.wanted, finish=is_all, auto=last.auto, landing=last.landing, anew=request.fresh)
         if last.mode is not Mode.PLAN:  # whose model was for the planner
             asked = replace(asked, model=last.model, effort=last.effort, memory=last.memory)
         return start_run(caller, context, row.plan, asked, here=here, again=is_again, like=last, review=review)
@@ -304,7 +292,7 @@ def _new_comments(caller: Caller, context: RepositoryContext, last: RunStarted, 
 
 
 @operation
-def undo(caller: Caller, request: UndoRequest) -> Answer:
+def undo(caller: Caller, request: requests.UndoRequest) -> Answer:
     with caller.open() as context:
         return _undo_phase(caller, context, plan_path(context, request.plan), request.phase)
 
@@ -342,7 +330,7 @@ def _undo_phase(caller: Caller, context: RepositoryContext, path: str, wanted: s
     return runs.run_here(caller, context, RunRequest(started=context.record_settings(replace(asked, mode=Mode.UNDO))))
 
 
-def _read_count(context: RepositoryContext, request: WorkRequest) -> tuple[str, Options]:
+def _read_count(context: RepositoryContext, request: requests.WorkRequest) -> tuple[str, Options]:
     """How many plans are asked for, and the words of start."""
     first = next(iter(request.options), "")
     is_count = first.lower() == "all" or (first.isascii() and first.isdigit() and len(first) < 5)
@@ -353,14 +341,12 @@ def _read_count(context: RepositoryContext, request: WorkRequest) -> tuple[str, 
     if count.strip("0") == "":
         raise UsageError(f"work {count}: say how many plans to work on, or all")
     if context.fleet is not None:
-        raise RefusedEarly(
-            "a fleet has no work on the queue, because its hosts take as many plans as they can; "
-            "start each one: runplan start PLAN finish"
-        )
+        problem = "a fleet has no work on the queue, because its hosts take as many plans as they can"
+        raise RefusedEarly(f"{problem}; start each one: runplan start PLAN finish")
     return "all" if count.lower() == "all" else str(int(count)), asked
 
 
-def preview_work(caller: Caller, request: WorkRequest) -> str:
+def preview_work(caller: Caller, request: requests.WorkRequest) -> str:
     with caller.open() as context:
         count, asked = _read_count(context, request)
         context = runs.with_target_settings(context, asked.landing)
@@ -368,10 +354,9 @@ def preview_work(caller: Caller, request: WorkRequest) -> str:
         entries = read_queue(context, context.store())
     ready = [f"{entry.plan}  {counted(entry.phases, 'open phase')}" for entry in entries if not entry.why]
     taken = ready if count == "all" else ready[: int(count)]
-    pauses = "where a plan asks for it" if asked.auto else "before each landing"
     lines = [
         f"target      {context.target_name}, landing by {context.settings.run.landing}",
-        f"pauses      {pauses}",
+        f"pauses      {'where a plan asks for it' if asked.auto else 'before each landing'}",
         "",
         *(taken or ["No plan is ready."]),
         *(f"{entry.plan}  not ready yet: {entry.why}" for entry in entries if entry.why),
@@ -380,7 +365,7 @@ def preview_work(caller: Caller, request: WorkRequest) -> str:
 
 
 @operation
-def work(caller: Caller, request: WorkRequest) -> Answer:
+def work(caller: Caller, request: requests.WorkRequest) -> Answer:
     with caller.open() as context:
         count, asked = _read_count(context, request)
         context = runs.prepare_run(caller, context, asked.landing)
@@ -388,7 +373,7 @@ def work(caller: Caller, request: WorkRequest) -> Answer:
 
 
 @operation
-def queue(caller: Caller, request: QueueRequest) -> Answer:
+def queue(caller: Caller, request: requests.QueueRequest) -> Answer:
     with caller.open(lenient=True) as context:
         order = [entry.plan for entry in read_queue(context, context.store())]
         plan = names.find_plan(request.plan, order, place=" in the queue")

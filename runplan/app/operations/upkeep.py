@@ -12,13 +12,7 @@ from msgspec.structs import replace
 
 from runplan import __version__
 from runplan.adapters.agents.clis import agent_of
-from runplan.adapters.configuration.places import (
-    remove_unused_root,
-    repository_file,
-    state_directory,
-    user_file,
-    worktree_root,
-)
+from runplan.adapters.configuration import places
 from runplan.adapters.git.command import ANY
 from runplan.adapters.store.files import LARGEST, is_held, read_bounded, remove_directory
 from runplan.adapters.store.location import hide_password
@@ -64,7 +58,7 @@ def init(caller: Caller, *, skill: bool) -> Initialized:
             _create_file(root / SKILL, next(path for path in shipped if path.is_file()).read_text(encoding="utf-8"))
             return Initialized(file=root / SKILL)
         facts = inspect_repository(context)
-        file = repository_file(root) or root / "runplan.toml"
+        file = places.repository_file(root) or root / "runplan.toml"
         _create_file(file, settings_text(facts))
         sandbox = check_sandbox(context).detail
     tools = facts.toolchain
@@ -115,9 +109,8 @@ _INIT_HEAD = """\
 def settings_document(head: str, values: Mapping[str, object], notes: Mapping[str, str] = {}) -> str:
     sections = (section for section in dict.fromkeys(key.section for key in KEYS) if section not in USER_SECTIONS)
     texts = {section: lines for section in sections if (lines := keys_text(section, values))}
-    return "\n".join(
-        [head, *(f"[{name}]\n{notes.get(name, '')}{lines}{_EXAMPLES.get(name, '')}" for name, lines in texts.items())]
-    )
+    shown = (f"[{name}]\n{notes.get(name, '')}{lines}{_EXAMPLES.get(name, '')}" for name, lines in texts.items())
+    return "\n".join([head, *shown])
 
 
 def keys_text(section: str, values: Mapping[str, object]) -> str:
@@ -218,25 +211,18 @@ def _redact_target(entry: object) -> object:
     return f"{str(entry).partition(':')[0]}://…"
 
 
-class Collected(Struct, frozen=True, kw_only=True):
-    """What ended runs left behind: removed, or kept with the reason."""
-
-    answers: tuple[Removed | Kept, ...]  #: worktrees and refs; a kept ref with the date and subject of its commit
-    logs: tuple[Removed | Kept, ...]
-
-
-def gc(caller: Caller, *, dry_run: bool) -> Collected:
+def gc(caller: Caller, *, dry_run: bool) -> tuple[list[Removed | Kept], list[Removed | Kept]]:
+    """What became of worktrees and refs, a kept ref with the date and subject of its commit; and of logs."""
     if not dry_run:
         caller.refuse_to_agents("gc")
     with caller.open() as context:
         answers, logs = collect_leftovers(context, dry_run=dry_run)
         tips = [answer.tip for answer in answers if isinstance(answer, Kept) and answer.tip]
         about = describe_commits(context, tips) if tips else {}
-    described = (
-        replace(answer, why=f"{answer.why}: {about[answer.tip]}") if isinstance(answer, Kept) and answer.tip else answer
-        for answer in answers
-    )
-    return Collected(answers=tuple(described), logs=tuple(logs))
+    for place, answer in enumerate(answers):
+        if isinstance(answer, Kept) and answer.tip:
+            answers[place] = replace(answer, why=f"{answer.why}: {about[answer.tip]}")
+    return answers, logs
 
 
 def list_lessons(caller: Caller) -> list[Lesson]:
@@ -269,7 +255,7 @@ def uninstall(caller: Caller, *, dry_run: bool, delete_work: bool) -> list[Remov
         caller.refuse_to_agents("uninstall")
     if caller.user_settings.fleet.dsn:
         raise RefusedEarly("a fleet works on your plans; take fleet.dsn out of your settings first")
-    state = state_directory(caller.env)
+    state = places.state_directory(caller.env)
     here = None
     try:
         with caller.open(lenient=True) as context:
@@ -313,7 +299,7 @@ def _remove_everything(
     answers: list[Removed | Kept] = []
     if here is not None:
         answers += _remove_from_repository(caller, here, dry_run=dry_run, delete_work=delete_work)
-    state = state_directory(caller.env)
+    state = places.state_directory(caller.env)
     for known in others:
         record = state / REPOSITORIES / f"{known.key}.json"
         absent = f"{known.root} is not there; make it reachable, or delete {record}"
@@ -327,7 +313,7 @@ def _remove_everything(
             if not dry_run:
                 change_service(caller, "uninstall", dry_run=False)
         answers += _remove(state, dry_run=dry_run)
-    if (file := user_file(caller.env)).is_file():
+    if (file := places.user_file(caller.env)).is_file():
         answers.append(Kept(what=str(file), why="you wrote it"))
     return answers
 
@@ -335,7 +321,7 @@ def _remove_everything(
 def _remove_from_repository(caller: Caller, here: Known, *, dry_run: bool, delete_work: bool) -> list[Removed | Kept]:
     answers: list[Removed | Kept] = []
     with caller.open(lenient=True) as context:
-        for answer in gc(caller, dry_run=dry_run).answers:
+        for answer in gc(caller, dry_run=dry_run)[0]:
             if isinstance(answer, Kept) and answer.tip and delete_work:
                 if not dry_run:
                     context.git.run("update-ref", "--no-deref", "-d", answer.what, answer.tip)
@@ -346,11 +332,11 @@ def _remove_from_repository(caller: Caller, here: Known, *, dry_run: bool, delet
             _require_no_work(context)  # gc took its time
             _require_nothing_is_lost(context, answers, delete_work=delete_work)
         answers += remove_built_images(context, newest=0, dry_run=dry_run)
-        root = worktree_root(context.root, context.settings, context.env)
+        root = places.worktree_root(context.root, context.settings, context.env)
         answers += _remove(context.state, dry_run=dry_run)
         if not dry_run:
-            remove_unused_root(root, context.settings)
-            (state_directory(caller.env) / REPOSITORIES / f"{here.key}.json").unlink(missing_ok=True)
+            places.remove_unused_root(root, context.settings)
+            (places.state_directory(caller.env) / REPOSITORIES / f"{here.key}.json").unlink(missing_ok=True)
         paths = context.settings.paths
         for name in (*FILES, paths.plans, paths.reports):
             if (context.root / name).exists():

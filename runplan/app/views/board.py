@@ -45,7 +45,6 @@ class Card(Struct, frozen=True, kw_only=True):
 
     @property
     def group(self) -> PlanState:
-        """The part of the board that shows it."""
         if self.view.state is PlanState.FAILED:
             return PlanState.WAITING
         is_set_aside = self.view.state is PlanState.OPEN and self.view.next is None and not self.view.error

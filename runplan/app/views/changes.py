@@ -259,7 +259,13 @@ def view_change(context: RepositoryContext, change: PhaseChange) -> ChangeView |
         return view_planning(context, change.run)
     started = change.state.options
     proof = proof_of(attempt)
-    commit, tree, onto = _find_commit(context, attempt)
+    if attempt.failure is not None and isinstance(attempt, WorkAttempt):
+        commit = _find_work(context, attempt.failure.branch) or ""
+        tree, onto = context.git.commit(commit).tree, attempt.base
+    elif isinstance(attempt, WorkAttempt) and attempt.altered and attempt.delivery.candidate is None:
+        commit, tree, onto = attempt.altered.commit, attempt.altered.tree, attempt.altered.onto
+    else:
+        commit, tree, onto = attempt.built.commits[-1], attempt.built.tree, attempt.built.onto
     shown = (onto, commit)
     if context.fleet is not None and isinstance(attempt, WorkAttempt) and not context.git.known(commit):
         work = _find_work(context, attempt.leased.branch)  # the candidate is on its host alone
@@ -271,6 +277,7 @@ def view_change(context: RepositoryContext, change: PhaseChange) -> ChangeView |
     is_last = attempt.chosen.ends or (isinstance(attempt, WorkAttempt) and attempt.is_last)
     settings = set_for_phase(context.for_run(started).settings, attempt.chosen.own, is_last=is_last)
     commands = {name: check.command for name, check in settings.checks.items()}
+    gates = [GateView(gate.name, commands.get(gate.name, ""), gate.code, gate.tree, gate.line) for gate in proof.gates]
     verdict = None
     if (newest := proof.verdict) is not None:
         items = tuple(item for item in judge_items(attempt) if item.result)
@@ -286,9 +293,7 @@ def view_change(context: RepositoryContext, change: PhaseChange) -> ChangeView |
         tree=tree,
         onto=onto,
         target=started.target,
-        gates=tuple(
-            GateView(gate.name, commands.get(gate.name, ""), gate.code, gate.tree, gate.line) for gate in proof.gates
-        ),
+        gates=tuple(gates),
         proofs=tuple(ProofView(kind=run.kind, result=describe_proof(run), broken=run.promises) for run in proof.runs),
         verdict=verdict,
         trial=proof.trial,
@@ -297,16 +302,6 @@ def view_change(context: RepositoryContext, change: PhaseChange) -> ChangeView |
         messages=read_messages(context, *shown),
         diff=compare_commits(context, *shown),
     )
-
-
-def _find_commit(context: RepositoryContext, attempt: Attempt) -> tuple[str, str, str]:
-    """The newest commit of the work, its tree, and what it is on."""
-    if attempt.failure is not None and isinstance(attempt, WorkAttempt):
-        commit = _find_work(context, attempt.failure.branch) or ""
-        return commit, context.git.commit(commit).tree, attempt.base
-    if isinstance(attempt, WorkAttempt) and attempt.altered and attempt.delivery.candidate is None:
-        return attempt.altered.commit, attempt.altered.tree, attempt.altered.onto
-    return attempt.built.commits[-1], attempt.built.tree, attempt.built.onto
 
 
 def read_change(context: RepositoryContext, word: str, phase: str = "") -> ChangeView | ProposalView:

@@ -151,6 +151,7 @@ def view_plan_file(read: PlanFile) -> CheckedPlan:
         items = tuple(CheckedItem(item.id, item.text, item.line, tuple(named_paths(item.text))) for item in phase.items)
         fields |= {"items": items, "commit": phase.commit or None, "execution": phase.execution.text}
         phases.append(CheckedPhase(**fields))
+    ways = [CheckedReading(way.format, way.name, len(way.places), way.decided_by + 1) for way in read.readings or ()]
     return CheckedPlan(
         plan=plan.path,
         title=plan.title,
@@ -158,9 +159,7 @@ def view_plan_file(read: PlanFile) -> CheckedPlan:
         complete=plan.complete,
         format=plan.format,
         read_as=plan.read_as,
-        readings=tuple(
-            CheckedReading(way.format, way.name, len(way.places), way.decided_by + 1) for way in read.readings or ()
-        ),
+        readings=tuple(ways),
         issues=plan.issues,
         phases=tuple(phases),
         warnings=plan.remarks,

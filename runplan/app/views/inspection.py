@@ -20,16 +20,7 @@ from runplan.adapters.git.command import SETTINGS, borrowing, configured
 from runplan.adapters.store.files import read_text
 from runplan.domain.errors import GitFailed
 from runplan.domain.gitfacts import Identity, Oid
-from runplan.domain.settings.toolchain import (
-    DEVCONTAINER,
-    FOLDERS,
-    INTERFACES,
-    Toolchain,
-    detect,
-    find_interfaces,
-    manifests,
-    read_devcontainer,
-)
+from runplan.domain.settings import toolchain
 from runplan.domain.text import visible
 from runplan.engine.loop.context import RepositoryContext
 
@@ -53,7 +44,7 @@ class RepositoryFacts(Struct, frozen=True, kw_only=True):
     identity: Identity | None  #: the configured one
     remotes: tuple[str, ...]
     installed: tuple[str, ...]  #: the known agents whose program is on PATH, in the order they are suggested
-    toolchain: Toolchain
+    toolchain: toolchain.Toolchain
     container: Mapping[str, str] = {}  #: image or build of .devcontainer/devcontainer.json, by the setting
     interfaces: tuple[str, ...] = ()  #: patterns of the files that a browser shows
     variables: tuple[str, ...] = ()  #: names of those that package managers and compilers read here
@@ -67,11 +58,11 @@ def known_agents() -> tuple[str, ...]:
 
 def inspect_repository(context: RepositoryContext) -> RepositoryFacts:
     root = context.root
-    places = (":(top,glob)*", *(f":(top){folder}" for folder in FOLDERS))
+    places = (":(top,glob)*", *(f":(top){folder}" for folder in toolchain.FOLDERS))
     with _open_with_gitpython(context) as git:
         listed = git.ls_files("-z", "--full-name", "--cached", "--others", "--exclude-standard", "--", *places)
         files = [name for name in listed.split("\0") if (root / name).is_file()]
-        texts = {name: (root / name).read_text("utf-8", errors="replace") for name in manifests(files)}
+        texts = {name: (root / name).read_text("utf-8", errors="replace") for name in toolchain.manifests(files)}
         path = context.env.get("PATH", "")
         branches = git.for_each_ref("--format=%(refname:lstrip=2)", "refs/heads").split()
         remote = git.symbolic_ref("-q", "refs/remotes/origin/HEAD", with_exceptions=False)
@@ -84,9 +75,9 @@ def inspect_repository(context: RepositoryContext) -> RepositoryFacts:
             identity=_read_identity(git),
             remotes=tuple(git.remote().splitlines()),
             installed=tuple(kind for kind in known_agents() if shutil.which(agent_of(kind).program, path=path)),
-            toolchain=detect(files, texts),
-            container=read_devcontainer(read_text(root / DEVCONTAINER) or ""),
-            interfaces=find_interfaces(git.ls_files("-z", "--", *INTERFACES).split("\0")),
+            toolchain=toolchain.detect(files, texts),
+            container=toolchain.read_devcontainer(read_text(root / toolchain.DEVCONTAINER) or ""),
+            interfaces=toolchain.find_interfaces(git.ls_files("-z", "--", *toolchain.INTERFACES).split("\0")),
             variables=tuple(sorted(FETCHING & context.env.keys())),
         )
 
@@ -103,27 +94,21 @@ def read_short_diffs(context: RepositoryContext, shorts: Iterable[str]) -> dict[
     known = {short: oid for short in shorts if (oid := context.git.tip(short)) is not None}
     if not known:
         return {}
+    flags = (*_PLAIN_LOG, "--format=commit %H", "--text", *_PLAIN_DIFF)
     with _open_with_gitpython(context) as git:
-        output: bytes = git.log(
-            *(*_PLAIN_LOG, "--format=commit %H", "--text", *_PLAIN_DIFF, *known.values(), "--"), stdout_as_string=False
-        )
+        output: bytes = git.log(*flags, *known.values(), "--", stdout_as_string=False)
     # A line of a diff begins with a space, a sign or a word of git's, never with "commit".
     _, *records = re.split(rb"^commit ([0-9a-f]+)$", output, flags=re.MULTILINE)
-    diffs = {
-        oid.decode(): visible(_decode_diff(diff)).strip("\n")
-        for oid, diff in zip(records[::2], records[1::2], strict=True)
-    }
+    pairs = zip(records[::2], records[1::2], strict=True)
+    diffs = {oid.decode(): visible(_decode_diff(diff)).strip("\n") for oid, diff in pairs}
     return {short: diffs[oid] for short, oid in known.items() if oid in diffs}
 
 
 def read_messages(context: RepositoryContext, old: Oid, new: Oid) -> str:
     """The messages of the commits that would land, oldest first."""
+    flags = ("--no-show-signature", "--encoding=UTF-8", "--reverse", "--format=%B")
     with _open_with_gitpython(context) as git:
-        output: bytes = git.log(
-            *("--no-show-signature", "--encoding=UTF-8", "--reverse", "--format=%B"),
-            *(f"{old}..{new}", "--"),
-            stdout_as_string=False,
-        )
+        output: bytes = git.log(*flags, f"{old}..{new}", "--", stdout_as_string=False)
     return output.decode("utf-8", "backslashreplace").strip()
 
 
@@ -137,16 +122,14 @@ def compare_commits(context: RepositoryContext, old: Oid, new: Oid) -> str:
 
 
 def _decode_diff(output: bytes) -> str:
-    files = (_cut_binary(file) for file in re.split(rb"^(?=diff --git )", output, flags=re.MULTILINE))
-    return b"".join(files).decode("utf-8", "backslashreplace")
-
-
-def _cut_binary(diff: bytes) -> bytes:
-    """The diff of a file, without its content if that is no text. A few odd bytes or an attribute hide no text."""
-    head, _, content = diff.partition(b"\n@@ ")
-    characters = content.decode("utf-8", "ignore").encode()
-    is_text = characters == content or len(characters.replace(b"\0", b"")) >= _TEXT * len(content)
-    return diff if is_text or b"\0" not in content else head + b"\nBinary files differ\n"
+    """The diffs, without the content of files that are no text. A few odd bytes or an attribute hide no text."""
+    shown = []
+    for diff in re.split(rb"^(?=diff --git )", output, flags=re.MULTILINE):
+        head, _, content = diff.partition(b"\n@@ ")
+        characters = content.decode("utf-8", "ignore").encode()
+        is_text = characters == content or len(characters.replace(b"\0", b"")) >= _TEXT * len(content)
+        shown.append(diff if is_text or b"\0" not in content else head + b"\nBinary files differ\n")
+    return b"".join(shown).decode("utf-8", "backslashreplace")
 
 
 @contextmanager

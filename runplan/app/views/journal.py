@@ -15,16 +15,7 @@ from runplan.adapters.store.protocol import Store
 from runplan.app.operations.model import Caller
 from runplan.domain.errors import Exit
 from runplan.domain.plan.marks import NoWorkKind
-from runplan.domain.run import events as e
-from runplan.domain.run.attempt_parts import (
-    HostChanged,
-    LandingRefused,
-    SetupDoubted,
-    SetupReused,
-    StepCrashed,
-    TrialJudged,
-    WorkKept,
-)
+from runplan.domain.run import attempt_parts as parts, events as e
 from runplan.domain.run.attempts import PlanningAttempt
 from runplan.domain.run.decide import actions_of_state, decide
 from runplan.domain.run.dispatch import Ending
@@ -51,7 +42,7 @@ LINES: dict[type[e.Event], str] = {
     e.UndoChosen: "\nundo phase {0.phase}  {0.title}",
     **dict.fromkeys((e.RepairChosen, e.MergeChosen), "\n{0.title}"),
     e.CompletionChosen: "\nevery phase is done; the plan is marked complete",
-    SetupDoubted: "  baseline   {0.why}; it runs again after a fresh set-up",
+    parts.SetupDoubted: "  baseline   {0.why}; it runs again after a fresh set-up",
     e.StopRequested: "  stop       requested by {0.by}",
     e.Halted: "  paused     by {0.by}",
     e.Told: "  told       by {0.by}: {0.text}",
@@ -64,10 +55,10 @@ LINES: dict[type[e.Event], str] = {
     e.ApprovalAsked: "  approval   needed before it lands",
     e.LandingHeld: "  landing    waits: {0.why}",
     e.LandingMoved: "  landing    the target moved to {0.tip:.12}; building again",
-    LandingRefused: "  landing    refused: {0.why}",
-    WorkKept: "  not pushed only the host {0.host} has the work: {0.why}",
-    StepCrashed: "  crashed    {0.detail} (a defect of runplan)",
-    HostChanged: "  host       {0.words}",
+    parts.LandingRefused: "  landing    refused: {0.why}",
+    parts.WorkKept: "  not pushed only the host {0.host} has the work: {0.why}",
+    parts.StepCrashed: "  crashed    {0.detail} (a defect of runplan)",
+    parts.HostChanged: "  host       {0.words}",
     StartQueued: "  queued     the run of the plan",
 }
 #: Events whose type does not say it in plain words.
@@ -132,10 +123,9 @@ def list_steps(facts: list[Recorded[e.Event]]) -> list[ExplainedStep]:
         state = apply(state, fact.event)
         lanes = {lane.lane: lane.options.wanted for lane in state.lanes}
         phase = lanes.get(fact.event.lane, "") or (state.attempt.chosen.phase if state.attempt else "")
+        kind = type(fact.event).__name__
         by = fact.event.by if isinstance(fact.event, e.Answered) else ""
-        steps.append(
-            ExplainedStep(at=fact.at, event=type(fact.event).__name__, phase=phase, why=decide(state).why, by=by)
-        )
+        steps.append(ExplainedStep(at=fact.at, event=kind, phase=phase, why=decide(state).why, by=by))
     return steps
 
 
@@ -185,7 +175,7 @@ def describe_event(event: e.Event) -> str:
             named = "" if gates == (e.TESTS,) else ", ".join(gates)
             model = f", {event.model}" if event.model else ""
             return f"  {role:<10} {agent or named or 'runs'}{model} …{notes}"
-        case SetupReused():
+        case parts.SetupReused():
             return f"  setup      reused in the worktree of the {'checks' if event.tree else 'agents'}"
         case e.DispatchEnded(ending=Ending.LOST, role=role, detail=detail):
             return f"  {role:<10} left no result: {detail or 'the process is gone'}"
@@ -229,9 +219,9 @@ def _describe_outcome(event: e.Event) -> str:
                 words = f"all {counted(event.work_items, 'item')} of {counted(len(items), 'phase')}"
             head = f"  verdict    {'passed' if passed else 'failed'}: {words}"
             return "\n".join([head, *(f"             {item}: {why}" for item, ok, why in items if not ok)])
-        case TrialJudged(findings=findings, files=files):
-            parts = [counted(len(findings), "finding") if findings else "passed"]
-            head = f"  trial      {', '.join([*parts, *([counted(len(files), 'file')] if files else [])])}"
+        case parts.TrialJudged(findings=findings, files=files):
+            kept = f", {counted(len(files), 'file')}" if files else ""
+            head = f"  trial      {counted(len(findings), 'finding') if findings else 'passed'}{kept}"
             return "\n".join([head, *(f"             {text}" for text in findings)])
         case e.VerdictDoubted(items=items, why=why):
             head = f"  verdict    asked once more: {why}"

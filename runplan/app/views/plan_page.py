@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import PurePath
 
 from msgspec import Struct
@@ -109,11 +109,9 @@ class PlanPage(Struct, frozen=True, kw_only=True):
 
     @property
     def items(self) -> list[JudgedItem]:
+        cut = partial(bounded, most=LONGEST_EVIDENCE)
         items = judge_items(self.attempt) if self.attempt else ()
-        return [
-            replace(item, text=bounded(item.text, LONGEST_EVIDENCE), evidence=bounded(item.evidence, LONGEST_EVIDENCE))
-            for item in items
-        ]
+        return [replace(item, text=cut(item.text), evidence=cut(item.evidence)) for item in items]
 
     @property
     def proof_lines(self) -> list[str]:
@@ -311,27 +309,17 @@ def read_journal(context: RepositoryContext, plan: str, run: str, *, now: dateti
     return JournalView(runs=runs, run=row if runs else None, lines=describe_records(records, now=now), titles=titles)
 
 
-def list_phase_steps(records: Iterable[Recorded[e.Event]]) -> Iterator[str]:
-    """The step of the phase to which each event belongs: the one it ends, unless it begins one."""
+def describe_records(records: list[Recorded[e.Event]], *, now: datetime) -> list[EventLine]:
+    """The events of a run with the decisions that followed, the newest first."""
     state = RunState()
-    for record in records:
+    lines = []
+    for record, step in zip(records, list_steps(records), strict=True):
         event = record.event
         before = _find_lane(state, event.lane).attempt
         state = apply(state, event)
+        # The step that an event ends, unless it begins one.
         is_first = before is None or isinstance(event, (e.Chosen, e.DispatchStarted))
         attempt = _find_lane(state, event.lane).attempt if is_first else before
-        yield attempt.step.value if attempt is not None else ""
-
-
-def _find_lane(state: RunState, name: str) -> RunState:
-    return next((lane for lane in open_states(state) if lane.lane == name), state)
-
-
-def describe_records(records: list[Recorded[e.Event]], *, now: datetime) -> list[EventLine]:
-    """The events of a run with the decisions that followed, the newest first."""
-    lines = []
-    for record, step, name in zip(records, list_steps(records), list_phase_steps(records), strict=True):
-        event = record.event
         text = describe_event(event)
         if not text and isinstance(event, e.DispatchEnded):
             text = describe_duration(event, event.seconds)
@@ -341,9 +329,13 @@ def describe_records(records: list[Recorded[e.Event]], *, now: datetime) -> list
             lane=event.lane,
             name=event_words(step.event),
             phase=step.phase,
-            step=name,
+            step=attempt.step.value if attempt is not None else "",
             text=bounded("\n".join(line.strip() for line in text.strip().splitlines()), LONGEST),
             then=bounded(localized(step.why, now=now), LONGEST),
         )
         lines.append(line)
     return lines[::-1]
+
+
+def _find_lane(state: RunState, name: str) -> RunState:
+    return next((lane for lane in open_states(state) if lane.lane == name), state)

@@ -32,17 +32,8 @@ from runplan.domain.run.rows import OwnerState, PlanFacts, WaitRow, Work, WorkPr
 from runplan.domain.standing.phases import PlanOutline
 from runplan.domain.standing.queue import holds_up
 from runplan.domain.times import iso_at
-from runplan.engine.loop.context import (
-    RepositoryContext,
-    describe_link,
-    known_plans,
-    parse_outline,
-    plan_or_watch,
-    plans_on_target,
-    read_checkout,
-    read_outline,
-    spec_plans,
-)
+from runplan.engine.loop import context as contexts
+from runplan.engine.loop.context import RepositoryContext
 from runplan.hosts.daemon.state import read_holder
 
 W = TypeVar("W", bound=Work)
@@ -74,7 +65,7 @@ class PlanReader:
 
     def read(self) -> tuple[list[PlanView], HostView | None]:
         """The plans, the most urgent first, and what keeps them from being worked."""
-        known = [self._plan] if self._plan else known_plans(self._context, self._store.list_active_plans())
+        known = [self._plan] if self._plan else contexts.known_plans(self._context, self._store.list_active_plans())
         ran = [path for path, facts in self._facts.items() if facts.run is not None and self._plan in ("", path)]
         scheduled = [path for path, facts in self._facts.items() if facts.schedule is not None]
         scheduled += [path for path, facts in self._facts.items() if facts.wait and facts.wait.kind == WaitKind.QUEUE]
@@ -140,10 +131,10 @@ class PlanReader:
     def _read_outline(self, path: str, facts: PlanFacts) -> PlanOutline:
         """The plan where its newest run lands, else in the checkout."""
         context = self._context if facts.run is None else self._context.with_landing_of(facts.run)
-        if facts.run is None and (link := describe_link(context.root / path, path, "status")):
+        if facts.run is None and (link := contexts.describe_link(context.root / path, path, "status")):
             return PlanOutline(error=link, is_page=True)
         if blob := self._find_blob(context, path):
-            stored = read_outline(context.git, blob, path, facts.outline, self._new)
+            stored = contexts.read_outline(context.git, blob, path, facts.outline, self._new)
             return replace(stored, status="active", complete=False) if context.is_on_branch else stored
         if facts.run is not None and facts.run.mode is Mode.PLAN:  # its plan is not in the repository yet
             from runplan.domain.run.planning_events import ProposalMade  # slow to import, and rarely needed
@@ -151,10 +142,10 @@ class PlanReader:
             proposals = [fact for fact in self._store.list_facts(ProposalMade, plan=path) if fact.run == facts.run.id]
             if not proposals:
                 return PlanOutline(title=facts.run.title, status=PlanStatus.DRAFT)
-            outline = parse_outline(proposals[-1].event.text.encode("utf-8", "surrogateescape"), path)
+            outline = contexts.parse_outline(proposals[-1].event.text.encode("utf-8", "surrogateescape"), path)
             return outline if facts.run.is_active else replace(outline, status=PlanStatus.ABANDONED)
         try:
-            return parse_outline(read_checkout(context.root / path, path), path)
+            return contexts.parse_outline(contexts.read_checkout(context.root / path, path), path)
         except FileNotFoundError:
             target = self._context.target_name
             return PlanOutline(error=f"{path}: the plan is gone, from {target} and from the checkout")
@@ -166,7 +157,7 @@ class PlanReader:
                 context.tip()
             except RefusedEarly as error:  # the branch is gone
                 self._warn(f"{error}; plans are shown as in the checkout")
-            self._blobs[context.target] = plans_on_target(context)
+            self._blobs[context.target] = contexts.plans_on_target(context)
         if blob := self._blobs[context.target].get(path):
             return blob
         stored = context.git.object(f"{context.target}:{path}")  # outside the directory of plans
@@ -176,7 +167,7 @@ class PlanReader:
 def list_paths(caller: Caller) -> list[str]:
     """The plans in the checkout and on the target, also those of other tools."""
     with caller.open(lenient=True) as context:
-        return [*known_plans(context, ()), *spec_plans(context.root)]
+        return [*contexts.known_plans(context, ()), *contexts.spec_plans(context.root)]
 
 
 def read_plans(
@@ -184,7 +175,7 @@ def read_plans(
 ) -> tuple[list[PlanView], HostView | None]:
     """The plans of a repository, or that of a word or a run; and what keeps them from being worked."""
     run = context.store().get_run(word) if word else None
-    plan = run.plan if run is not None else plan_or_watch(context, word) if word else ""
+    plan = run.plan if run is not None else contexts.plan_or_watch(context, word) if word else ""
     return PlanReader(context, plan, now, warn=warn).read()
 
 

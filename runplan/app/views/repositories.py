@@ -18,9 +18,8 @@ from runplan.hosts.fleet.clones import open_checkout
 
 def list_known(env: Mapping[str, str]) -> list[Known]:
     """The repositories in which a run was started, by their paths; in a fleet, all of its repositories."""
-    return list(list_fleet(env).values()) or sorted(
-        list_repositories(state_directory(env)), key=lambda known: known.root
-    )
+    fleet = list(list_fleet(env).values())
+    return fleet or sorted(list_repositories(state_directory(env)), key=lambda known: known.root)
 
 
 def find_known(env: Mapping[str, str], key: str) -> Known:
@@ -42,10 +41,8 @@ def open_known(known: Known, *, warn: Callable[[str], None]) -> Iterator[Reposit
         yield context
 
 
-def open_by_key(
-    env: Mapping[str, str], key: str, *, warn: Callable[[str], None] = lambda _: None
-) -> contextlib.AbstractContextManager[RepositoryContext]:
-    return open_known(find_known(env, key), warn=warn)
+def open_by_key(env: Mapping[str, str], key: str) -> contextlib.AbstractContextManager[RepositoryContext]:
+    return open_known(find_known(env, key), warn=lambda _: None)
 
 
 def list_with_current(env: Mapping[str, str]) -> list[Known]:

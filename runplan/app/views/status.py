@@ -168,12 +168,10 @@ class PlanView(Struct, frozen=True, kw_only=True):
 
     @property
     def needed_actions(self) -> tuple[NextAction, ...]:
-        """Those that something calls for."""
         return tuple(action for action in self.actions if not action.is_usual)
 
     @property
     def can_start(self) -> bool:
-        """Whether a start would begin work on it now."""
         return self.next is not None and not (self.is_active or self.queued)
 
     @property

@@ -78,9 +78,8 @@ class Transcript:
                 yield from self._end_message()
                 for shown in text.split("\n"):
                     yield from self._lines_of(shown)
-        if not line.startswith(b"{") and all(
-            isinstance(event, (u.Context, u.Unread)) for event in events
-        ):  # plain text
+        is_text = all(isinstance(event, (u.Context, u.Unread)) for event in events)
+        if is_text and not line.startswith(b"{"):
             yield from self._lines_of(line.decode("utf-8", "replace"))
 
     def _end_message(self) -> Iterator[str]:

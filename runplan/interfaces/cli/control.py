@@ -134,9 +134,8 @@ def run_plan(args: argparse.Namespace) -> Exit:
             pending = list_pending(context, None, None, "approve")
         changes = [change for change in pending if not change.attempt.chosen.phase]
         if not changes:
-            raise UsageError(
-                'say what the plan is for: runplan plan "GOAL", or --file, --issue, --revise; no proposal waits for you'
-            )
+            ways = 'runplan plan "GOAL", or --file, --issue, --revise'
+            raise UsageError(f"say what the plan is for: {ways}; no proposal waits for you")
         for change in changes:
             plan = change.state.options.plan
             print(f"{plan}: {plain(change.attempt.chosen.title)}")

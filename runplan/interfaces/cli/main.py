@@ -148,9 +148,8 @@ def run_verb(verb: str, words: list[str]) -> int:
     except ModuleNotFoundError as error:
         if verb not in EXTRAS or (error.name or "").startswith("runplan"):
             raise
-        raise RefusedEarly(
-            f"{verb} needs the module {error.name}; install it: pip install 'runplan[{EXTRAS[verb]}]'"
-        ) from None
+        install = f"pip install 'runplan[{EXTRAS[verb]}]'"
+        raise RefusedEarly(f"{verb} needs the module {error.name}; install it: {install}") from None
     run = getattr(module, f"run_{verb.replace('-', '_')}", None) or functools.partial(module.run_operation, verb)
     code: Exit | None = run(args)
     return int(code or Exit.DONE)
@@ -164,8 +163,6 @@ class Formatter(RawDescriptionHelpFormatter):
 
 
 class Parser(ArgumentParser):
-    """Raises errors as UsageError."""
-
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{self.prog.removeprefix('runplan ')}: {message}; see: {self.prog} --help")
 

@@ -118,12 +118,9 @@ _SERVICE = (
     _flag("only show the file and the commands", "--dry-run"),
     _JSON,
 )
+_ACTIONS = ("init", "status", "drain", "up", "forget", "metrics")
 _FLEET = (
-    _value(
-        "init creates the tables in the database",
-        "action",
-        choices=("init", "status", "drain", "up", "forget", "metrics"),
-    ),
+    _value("init creates the tables in the database", "action", choices=_ACTIONS),
     _value("the name of a host, as status shows it", "host", metavar="HOST", nargs="?"),
     _value("its URL; default: the remote of this repository", "--repository", metavar="URL", action="append"),
     _flag("with metrics: answer Prometheus until SIGTERM", "--serve"),

@@ -84,9 +84,8 @@ def render(value: Any, indent: str = "") -> str:
             lines = []
             for name, inner in value.items():
                 is_block = isinstance(inner, (dict, list)) or (isinstance(inner, str) and "\n" in inner.rstrip())
-                lines.append(
-                    f"{indent}{name}:" + (f"\n{render(inner, f'{indent}  ')}" if is_block else f" {render(inner)}")
-                )
+                shown = f"\n{render(inner, f'{indent}  ')}" if is_block else f" {render(inner)}"
+                lines.append(f"{indent}{name}:{shown}")
             return "\n".join(lines)
         case list():
             return "\n".join(f"{indent}- {render(inner, f'{indent}  ').lstrip()}" for inner in value)

@@ -113,10 +113,9 @@ def _land_first_phase(repository: Path, env: Mapping[str, str], plan: str, *, pa
     _run_runplan(repository, env, "start", plan, "--foreground")
     print(f"\nApprove it on the page; in {PATIENCE * pause_s:.0f} seconds it is approved here.", flush=True)
     deadline = time.monotonic() + PATIENCE * pause_s
+    argv = [*OWN, "status", plan, "--json"]
     while True:
-        status = subprocess.run(
-            [*OWN, "status", plan, "--json"], cwd=repository, env=env, capture_output=True, check=True
-        )
+        status = subprocess.run(argv, cwd=repository, env=env, capture_output=True, check=True)
         state = json.loads(status.stdout)["run"]["state"]
         if state not in UNFINISHED:
             return

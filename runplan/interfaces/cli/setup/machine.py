@@ -75,9 +75,7 @@ def run_doctor(args: argparse.Namespace) -> Exit:
 
 
 def run_gc(args: argparse.Namespace) -> None:
-    leftovers = gc(Caller(), dry_run=args.dry_run)
-    answers = leftovers.answers
-    logs = leftovers.logs
+    answers, logs = gc(Caller(), dry_run=args.dry_run)
     if args.json:
         print(as_json([{"answer": type(left).__name__.lower(), **to_builtins(left)} for left in (*answers, *logs)]))
         return

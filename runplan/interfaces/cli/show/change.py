@@ -51,9 +51,8 @@ def show_change(caller: Caller, view: ChangeView | ProposalView, *, is_paged: bo
         return
     before = signal.getsignal(signal.SIGINT)
     # As git sets them: short texts without a pager, colours, and the text stays on the screen.
-    process = subprocess.Popen(
-        ["sh", "-c", pager], stdin=subprocess.PIPE, env={"LESS": "FRX", "LV": "-c", **caller.env}
-    )
+    env = {"LESS": "FRX", "LV": "-c", **caller.env}
+    process = subprocess.Popen(["sh", "-c", pager], stdin=subprocess.PIPE, env=env)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the pager handles Ctrl-C
     try:
         process.communicate(f"{text}\n".encode("utf-8", "backslashreplace"))  # ignores a pager that was quit
@@ -64,7 +63,6 @@ def show_change(caller: Caller, view: ChangeView | ProposalView, *, is_paged: bo
 
 
 def _paint_diff(diff: str, style: Style) -> str:
-    """The diff in git's colours, with every character visible."""
     colours = {"+": "green", "-": "red", "@": "cyan"}
     is_head = diff.startswith("--- ")  # a diff of texts has no other head
     lines = []

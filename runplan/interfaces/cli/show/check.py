@@ -58,14 +58,11 @@ def _draw_plan(plan: Plan, *, is_fleet: bool) -> list[str]:
                 continue
             drawn.add(phase.id)
             also = ", ".join(id_ for id_ in phase.depends if id_ not in above)
-            lines.append(
-                f"{branch}{phase.id}  {phase.title}  [{phase.status}]{f'  (also after {also})' if also else ''}"
-            )
+            after = f"  (also after {also})" if also else ""
+            lines.append(f"{branch}{phase.id}  {phase.title}  [{phase.status}]{after}")
             children = below.get(phase.id, [])
-            lines += [
-                f"{inner}{'│' if children else ' '}     {detail}"
-                for detail in _describe_phase(phase, is_fleet=is_fleet)
-            ]
+            bar = "│" if children else " "
+            lines += [f"{inner}{bar}     {detail}" for detail in _describe_phase(phase, is_fleet=is_fleet)]
             for child in reversed(children):
                 mark, rail = ("└─ ", "   ") if child is children[-1] else ("├─ ", "│  ")
                 left.append((child, inner + mark, inner + rail, above | {phase.id}))

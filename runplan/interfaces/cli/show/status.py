@@ -221,6 +221,5 @@ def print_steps() -> None:
     style = Style.of(sys.stdout)
     print("runplan works through a Markdown plan with coding agents, and lands what passed its checks.\n\nNext here:")
     for step in list_steps(Caller(warn=warn)):
-        print(
-            f"  {style.paint(plain(step.command), 'bold')}", style.wrap(f"      {plain(step.why)}", "      "), sep="\n"
-        )
+        why = style.wrap(f"      {plain(step.why)}", "      ")
+        print(f"  {style.paint(plain(step.command), 'bold')}", why, sep="\n")
