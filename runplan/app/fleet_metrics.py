@@ -52,8 +52,7 @@ class FleetCollector(Collector):
             if self._warn is None:
                 raise
             self._warn(str(error))
-        is_up = bool(samples)
-        samples.append(Sample("runplan_fleet_database_up", "1 while the fleet's database answers", (), is_up))
+        samples.append(Sample("runplan_fleet_database_up", "1 while the fleet's database answers", (), bool(samples)))
         families: dict[str, Metric] = {}
         for sample in sorted(samples, key=lambda sample: (sample.name, sample.labels)):
             kind = "counter" if sample.name.endswith("_total") else "gauge"

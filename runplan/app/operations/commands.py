@@ -47,8 +47,7 @@ def _pause_or_resume(caller: Caller, word: str, verb: str, then: str) -> Answer:
         if is_kept and verb == "resume" and not plan.startswith(WATCHES):
             place = context.landing_like(request_of(row).started) if row else context.for_plan(plan)
             preflight.require_active(place, plan)
-        wait = verb == "resume"
-        answer = runs.submit_command(caller, context, plan, verb, wait=wait) if is_kept else RowAnswer()
+        answer = runs.submit_command(caller, context, plan, verb, wait=verb == "resume") if is_kept else RowAnswer()
     if answer is not None and not answer.lines:
         raise NotFound(f"{plan} has no daemon run and no schedule; see: {command('runplan', 'status', plan)}")
     caller.say(f"{answer.lines[0] if answer is not None else submit.BUSY}{then} {command(plan)}")

@@ -64,8 +64,7 @@ def plan(caller: Caller, request: PlanRequest) -> Answer:
     if request.rounds is not None and not 1 <= request.rounds <= MAX_ROUNDS:
         raise UsageError(f"--rounds {request.rounds}: must be 1 to {MAX_ROUNDS}")
     with caller.open() as context:
-        landing = then.landing if then is not None else ""
-        context = runs.prepare_run(caller, context, landing)
+        context = runs.prepare_run(caller, context, then.landing if then is not None else "")
         goal = _read_goal(context, request)
         context = _with_agents(context, request)
         if (same := _find_planning(context, goal)) is not None:  # it is continued, instead of a second one

@@ -269,8 +269,7 @@ def _new_comments(caller: Caller, context: RepositoryContext, last: RunStarted, 
     """The comments on the plan's open pull request, or one of its stack, that no run has handled."""
     if not last.concludes:
         raise RefusedEarly(f"the last run of {last.plan} landed by {last.landing}; only a pull request has a review")
-    run = context.settings.run
-    forge = modes.open_forge(context.git, run, context.env)
+    forge = modes.open_forge(context.git, context.settings.run, context.env)
     text = preflight.committed_plan(context.for_plan(last.plan), last.plan, is_compared=False)
     plan = parse_plan(text, path=last.plan)
     pulls = list(modes.list_open(forge, context.settings, last.slug, plan))

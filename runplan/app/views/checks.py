@@ -62,8 +62,7 @@ def read_plan_file(caller: Caller, word: str, *, fix: bool = False) -> PlanFile:
         commit = needed_commit(context, plan_path(context, str(file)), name)
         following = f"{commit}; then: {start}" if commit else start
         plan = foresee_refusals(context, plan, context.tip())
-    readings = other_way(text, path=name)
-    return PlanFile(file=file, name=name, text=text, plan=plan, readings=readings, next=following)
+    return PlanFile(file=file, name=name, text=text, plan=plan, readings=other_way(text, path=name), next=following)
 
 
 def _find_file(caller: Caller, word: str) -> tuple[Path, str]:

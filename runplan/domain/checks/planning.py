@@ -138,8 +138,7 @@ class _Alternatives(Struct):
             bad = (f"- {words}" for words in _lines(option.drawbacks))
             parts.append("\n".join((f"Option: {name}", *good, *bad)))
         text = _paragraphs(*parts, f"Choice: {choice}, because: {why}")
-        questions = _lines(self.questions or ())[:MOST_QUESTIONS]
-        return StepResult(text=text, problems=tuple(problems), questions=questions)
+        return StepResult(text=text, problems=tuple(problems), questions=_lines(self.questions or ())[:MOST_QUESTIONS])
 
 
 class _Principle(Struct):

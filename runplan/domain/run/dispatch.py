@@ -72,8 +72,7 @@ class Usage(Struct, frozen=True, kw_only=True):
     cached_tokens: int = 0  #: the part of input_tokens that was read from the cache
 
     def plus(self, other: Usage, sign: int = 1) -> Usage:
-        sums = {name: getattr(self, name) + sign * getattr(other, name) for name in self.__struct_fields__}
-        return Usage(**sums)
+        return Usage(**{name: getattr(self, name) + sign * getattr(other, name) for name in self.__struct_fields__})
 
 
 class Started(Struct, frozen=True, kw_only=True):

@@ -419,8 +419,7 @@ class NotifySettings(Struct, frozen=True, kw_only=True):
 
     @property
     def targets(self) -> tuple[NotifyTarget, ...]:
-        targets = map(_read_target, self.urls)
-        return tuple(NotifyTarget(url=target.url, on=target.on or self.on) for target in targets)
+        return tuple(replace(target, on=target.on or self.on) for target in map(_read_target, self.urls))
 
 
 class WebSettings(Struct, frozen=True, kw_only=True):

@@ -363,8 +363,7 @@ def _name_gate(gate: e.GateJudged, line: str) -> str:
 
 def list_sign_off(started: e.RunStarted, phase: WorkAttempt) -> tuple[str, ...] | None:
     asked = [text for _, text in phase.proof.questions if started.kept.tests.changed == "ask"]
-    files = phase.changed_files
-    is_shown = any(matches(pattern, path) for pattern in started.kept.run.sign_off for path in files)
+    is_shown = any(matches(pattern, path) for pattern in started.kept.run.sign_off for path in phase.changed_files)
     built = phase.delivery.candidate
     criteria = (*([built.rejected] if built and built.rejected else []), *phase.chosen.sign_off, *asked)
     return (*criteria, *phase.proof.exceptions) if criteria or is_shown else None

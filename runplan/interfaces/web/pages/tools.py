@@ -50,8 +50,7 @@ def show_start(request: Request) -> Response:
     now = datetime.now(UTC)
     if not query.get("plan"):
         repositories = list_with_current(env)
-        board = read_board(repositories, now)
-        cards = [card for card in board.cards if card.view.can_start]
+        cards = [card for card in read_board(repositories, now).cards if card.view.can_start]
         names = shorten_roots([repository.root for repository in repositories])
         return render(request, "choose.html", cards=cards, repositories=repositories, names=names)
     known, card = find_card(env, query.get("repo", ""), query["plan"], now)
