@@ -107,8 +107,13 @@ def read_depends(bodies: Mapping[str, Body], reading: Reading) -> dict[str, Depe
     for id_ in bodies:
         if number := re.match("[0-9]+(?=[A-Za-z])", id_):
             meant.setdefault(number[0], []).append(id_)
-    for id_, body in bodies.items():  # `### T-01` in a phase is a part of it
-        for key in {id_key(part.name.id) for part in body.parts if re.search("[0-9].*[.-]|[.-].*[0-9]", part.name.id)}:
+    for id_, body in bodies.items():  # `### T-01` or `### M1: Title` in a phase is a part of it
+        strong = {
+            id_key(part.name.id) for part in body.parts if part.name.strong and re.match("[A-Za-z]+[0-9]", part.name.id)
+        }
+        for key in strong | {
+            id_key(part.name.id) for part in body.parts if re.search("[0-9].*[.-]|[.-].*[0-9]", part.name.id)
+        }:
             meant.setdefault(key, []).append(id_)
     meant = {key: ids for key, ids in meant.items() if len(ids) == 1 or key.isdigit()}
     meant |= {id_key(id_): [id_] for id_ in bodies}

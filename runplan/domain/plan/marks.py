@@ -19,18 +19,18 @@ _ID = re.compile(
     r"(?:[.-](?:[A-Za-z]{1,4}|[0-9]{1,4}[A-Za-z]{0,2})){0,4}(?![A-Za-z0-9])"
 )
 #: The word phase in other languages; `第1阶段` has the number before it.
-_PHASE = r"stufe|fase|faza|fas|faz|fáze|vaihe|tahap|aşama|giai đoạn|étape|etapa|etap|этап|фаза|阶段|階段|단계|フェーズ"
+PHASE = r"stufe|fase|faza|fas|faz|fáze|vaihe|tahap|aşama|giai đoạn|étape|etapa|etap|этап|фаза|阶段|階段|단계|フェーズ"
 _WEEK = r"semana|semaine|settimana|woche|неделя"
 _UNIT = re.compile(
     rf"(?:user )?({'|'.join(UNITS)})(?:(?<=week)s)?(?:[ \t]+#?|-(?=[0-9]))"
-    rf"|(?:(?:{_PHASE})[ \t]+|阶段|階段|段階|단계|フェーズ)#?|((?:{_WEEK})[ \t]+|[周週])",
+    rf"|(?:(?:{PHASE})[ \t]+|阶段|階段|段階|단계|フェーズ)#?|((?:{_WEEK})[ \t]+|[周週])|(步骤?)",
     re.IGNORECASE,
 )
 #: `第1阶段`, `第十二阶段`, `阶段一`, `1단계`, which count after or with numerals.
 _CHINESE = re.compile(
     r"\A(\W*)(?:(?:第[ \t]*|(?=[0-9]{1,3}(?:단계|段階)))([0-9]{1,3}|[一二三四五六七八九十]{1,3})[ \t]*"
-    r"([阶階]段|段階|단계|[周週])"
-    r"|([阶階]段)[ \t]*([一二三四五六七八九十]{1,3}))"
+    r"([阶階]段|段階|단계|[周週步])"
+    r"|([阶階]段|步骤)[ \t]*([一二三四五六七八九十]{1,3}))"
 )
 _NUMERALS = "零一二三四五六七八九"
 COLON = "[:：]"
@@ -84,7 +84,7 @@ def read_name(text: str) -> Named | None:
     rest = text[end:].strip()
     if begin and text[:begin] not in text[begin:end]:
         rest = rest.replace(text[:begin], "", 1).strip()  # `**4a: Title** text`
-    word = (unit[1] or (unit[2] and "week") or "phase").lower() if unit else ""
+    word = (unit[1] or (unit[2] and "week") or (unit[3] and "step") or "phase").lower() if unit else ""
     return Named(id_, rest if rest.strip(_MARKS) else "", strong=strong, unit=word)
 
 
@@ -147,7 +147,7 @@ class Mark(Struct, frozen=True):
     note: str = ""  #: the plan's words beside blocked or in progress, or why an unknown status needs a person
 
 
-_GLYPH = "✅|✔|☑|🟡|⏳|⚙|🚧|🔄|🔴|[⬚⬜☐]|\\[[xX ]?\\]"
+_GLYPH = "✅|✔|☑|🟡|⏳|⚙|🚧|🔄|🔴|[⬚⬜☐🔲]|\\[[xX ]?\\]"
 _GLYPHS = {
     **dict.fromkeys(("✅", "✔", "☑", "[x]"), Status.DONE),
     **dict.fromkeys(("🟡", "⏳", "⚙", "🚧", "🔄"), Status.IN_PROGRESS),
@@ -156,15 +156,21 @@ _GLYPHS = {
 #: Statuses in other languages.
 _DONE_ELSEWHERE = (
     r"已?完成|完了|実装済み?|已实现|conclu[ií]d[oa]|complet(?:ad|at)[oa]|implementad[oa]|terminad[oa]|terminée?|erledigt|abgeschlossen"
-    r"|faite?s?|выполнен[оа]?|заверш[её]н[оа]?|готово|완료"
+    r"|faite?s?|entregad[oa]|entregue|выполнен[оа]?|заверш[её]н[оа]?|готово|완료"
 )
-_BEGUN_ELSEWHERE = r"en progreso|en curso|em andamento|en cours|в работе|进行中|進行中|部分実装|実装中"
-_TODO_ELSEWHERE = ("pendiente", "pendente", "por hacer", "à faire", "未开始", "待开始", "待办", "未着手", "未実装")
+_BEGUN_ELSEWHERE = (
+    r"en progreso|en curso|em andamento|en cours|in arbeit|в работе|进行中|進行中|部分実装|実装中|진행 ?중"
+)
+_TODO_ELSEWHERE = (
+    *("pendiente", "pendente", "por hacer", "planificado", "planejado", "à faire", "geplant", "offen", "не начато"),
+    *("未开始", "待开始", "待办", "计划中", "計劃中", "規劃中", "未着手", "未実装", "未対応", "予定", "예정"),
+)
 _WORD = rf"(?i)\b(?:done|in[ _-]?progress|active|ongoing|wip|partial(?:ly)?|blocked|{_BEGUN_ELSEWHERE})\b"
 _WORDS = {"done": Status.DONE, "blocked": Status.BLOCKED}
 #: Words that mean done at the beginning of a text: "Merged in #12", but not "waits until #12 is merged".
 _FINISHED = (
-    rf"(?i)[\W_]*(?:fully )?(complete|completed|finished|implemented|shipped|merged|{_DONE_ELSEWHERE})\b(?! parcial)"
+    rf"(?i)[\W_]*(?:fully )?(complete|completed|finished|implemented|shipped|merged|released|{_DONE_ELSEWHERE})\b"
+    r"(?! parcial)"
 )
 #: Words of a person who wants no work on it now.
 SET_ASIDE = (
@@ -251,19 +257,16 @@ class PlanStatus(StrEnum):
     ABANDONED = "abandoned"
 
 
-#: Words of other tools for these statuses. Every further word is refused: its author may not want the plan worked.
-_SYNONYMS = {
-    **dict.fromkeys(("", "ready", "in-progress", "in progress"), PlanStatus.ACTIVE),
-    "proposal": PlanStatus.PROPOSED,
-}
-
-
 def read_plan_status(text: str) -> PlanStatus | None:
-    """The status that a front matter names, active when it names none; None for an unknown one."""
-    word = _strip_marks(text)
-    if word == "done" or re.fullmatch(_FINISHED, word):
-        return PlanStatus.COMPLETE
-    return next((status for status in PlanStatus if status == word), _SYNONYMS.get(word))
+    """The status that a front matter names, active when it names none; None for an unknown one.
+
+    Every further word is refused: its author may not want the plan worked.
+    """
+    word = "proposed" if _strip_marks(text) == "proposal" else _strip_marks(text)
+    mark = read_mark(word)
+    words = {Status.TODO: PlanStatus.ACTIVE, Status.IN_PROGRESS: PlanStatus.ACTIVE, Status.DONE: PlanStatus.COMPLETE}
+    read = words.get(mark.status) if mark.known and not mark.note else None
+    return next((status for status in PlanStatus if status == word), read)
 
 
 def _strip_marks(text: str) -> str:
@@ -299,16 +302,18 @@ BRACKETS = (
 )
 #: A sign at the end or the beginning of a heading: `## Phase 2: Parser 🚧 IN PROGRESS`, `## ⬜ Phase 3: Writer`.
 SIGN = (
-    rf"(?<=[ \t])([🚧🔄⬜⬚☐]\ufe0f?(?:[ \t]+\**(?i:{_OPEN})\**)?(?=[*_ \t#]*\Z)"
-    r"|(?<=#[ \t])[🚧⬜⬚☐](?=\ufe0f?[ \t]))"
+    rf"(?<=[ \t])([🚧🔄⬜⬚☐🔲]\ufe0f?(?:[ \t]+\**(?i:{_OPEN})\**)?(?=[*_ \t#]*\Z)"
+    r"|(?<=#[ \t])[🚧⬜⬚☐🔲](?=\ufe0f?[ \t]))"
 )
+BEGUN_SIGN = "[🟡🔄🚧]"
+OPEN_SIGN = r"(?:\A|\s)[⬜⬚☐🔲](?:\ufe0f?\s|\Z)"
 #: A word there that is no known status, and no priority or part of the work.
 UNKNOWN_BRACKETS = (
     r"(?<=[ \t])\[(?!(?:CRITICAL|HIGH|MEDIUM|LOW|OPTIONAL|MVP|NEW)\])([^\W\da-z_]+(?: [^\W\da-z_]+)?)\][*`_ \t#]*\Z"
 )
 #: Headings above what is no work.
 NOT_WORK = (
-    r"(?i)accept|crit[eéè]r|критери|验收|verif(?!\w* gaps)|definition of done|question|risk"
+    r"(?i)accept|crit[eéè]r|критери|验收|verif(?!\w* gaps)|definition of \W?done|question|risk"
     r"|(?<!term )(?<!stretch )goals|prerequisite|dependenc|checklist|review|test plan"
     r"|\bm[eé]tri\w{1,4}(?: d\w+ .*)?\W*\Z|\bkpis?\b|\blegend\b|\bout of scope\b"
 )
@@ -320,7 +325,7 @@ MAY_BE_DONE = rf"(?i)\b(?:done|finished|implemented|shipped|merged|{_DONE_ELSEWH
 NEXT_FIELD = re.compile(rf"\*\*[A-Za-z ]{{1,30}}(?:{COLON}\*\*|\*\*{COLON})")
 #: A heading that says done: `## Phase 1 — Parser ✅`, `… (done in 4a6075d)`, `… — Done`, `… (COMPLETED - Feb 2026)`,
 #: `## M1: DONE — Title`; not `… (complete rewrite)`, `## M1: COMPLETE the parser`.
-DONE_WORDS = rf"(?:done|completed?|finished|implemented|shipped|merged|{_DONE_ELSEWHERE})"
+DONE_WORDS = rf"(?:done|completed?|finished|implemented|shipped|merged|released|{_DONE_ELSEWHERE})"
 _MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
 _DONE_WORD = (
     rf"(?:[(（\[]|[—–-][ \t]+){DONE_WORDS}(?:[ \t,:]+(?:(?:in|on|at|by)[ \t]+)?"

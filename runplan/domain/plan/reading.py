@@ -36,10 +36,10 @@ _MEASURE = (
     r"|(?:recommended |suggested |implementation |execution )+order)\W*"
 )
 _BEFORE_NAME = r"\A[\s#|>+-]*(?:\*[ \t])?(?:\[[xX]\]|[✅✔☑]\ufe0f?)?[ \t]*"  #: `- [x] Phase 1`, `## ✅ Phase 1`
-#: `Étape 1 : Title`, `阶段1：Title`, `AUTH-PR-1: Title`; a Latin word needs the blank, as P0 and v1 are none.
+#: `Étape 1 : Title`, `Lot A ✅`, `阶段1：Title`, `AUTH-PR-1: Title`; a Latin word needs the blank: P0 and v1 are none.
 _COUNTED = (
     r"[\W_]*([^\W\d_]{3,20}(?=[ \t])|[A-Z][A-Z-]{2,20}(?=-[0-9])|[^\W\d_a-zA-Z]{1,20})[ \t-]*"
-    rf"([0-9]{{1,3}}(?:\.[0-9]{{1,3}}){{0,2}})[ \t]*(?:\Z|[\]*)—–-]+|{marks.COLON}|\.(?![0-9]))"
+    rf"([0-9]{{1,3}}(?:\.[0-9]{{1,3}}){{0,2}}|[A-H])[ \t]*(?:\Z|[\]*)—–-]+|(?=[✅✔☑⬜🔲])|{marks.COLON}|\.(?![0-9]))"
 )
 _OUTLINED = r"[0-9]{1,3}[.)][ \t]+(?=([A-Z]{1,2})[0-9])"  #: `2. M0: Title`
 _RESERVED = rf"{marks.RESERVED}|[0-9] (?:day|week)"

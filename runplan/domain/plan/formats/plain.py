@@ -73,8 +73,13 @@ def headings_beside(lines: Lines, sections: Sequence[Heading]) -> list[Heading]:
     return [h for h in above if bisect_left(firsts, h.at) == bisect_left(firsts, h.end)]
 
 
-def plain_places(lines: Lines, sections: Sequence[Heading], others: Iterable[Heading]) -> tuple[Place, ...]:
-    """The sections with their lists as items; none if one has no list, others have some, or work may be done."""
+def plain_places(
+    lines: Lines, sections: Sequence[Heading], others: Iterable[Heading], *, tables: bool = False
+) -> tuple[Place, ...]:
+    """The sections with their lists as items; none if one has no list, others have some, or work may be done.
+
+    A table counts as a list if `tables` says so.
+    """
     beside = reading.lines_beside_work(lines)
     others = (other for other in others if other.at not in beside and not reading.is_measure(other.text))
     if any(marks_within(lines.entries, other.at, other.end) for other in others):
@@ -86,7 +91,8 @@ def plain_places(lines: Lines, sections: Sequence[Heading], others: Iterable[Hea
         entries = [e for e in entries if e.indent < 2 and not STATUS_LINE.match(lines.texts[e.at])]
         is_listed = bool(entries) and all(re.match("[✅✔☑]", e.text) for e in entries)
         is_done = place.mark.status is Status.DONE or (is_listed and not place.spots)
-        if not entries and not place.spots and not is_done:
+        is_table = tables and any(text.startswith("|") for text in lines.texts[place.first : place.end])
+        if not entries and not place.spots and not is_done and not is_table:
             return ()
         inner = marks_within(lines.headings, place.first + 1, place.end)
         is_headed = any(re.match(r"[0-9]", h.name.id) and (h.name.strong or "." in h.name.id) for h in inner)

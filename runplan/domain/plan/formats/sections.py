@@ -20,7 +20,8 @@ from runplan.domain.plan.scan import Entry, Heading, Lines, marks_within
 _VERIFICATION = r"(?i)(?:automated|manual) verification"
 #: Headings above sections that are work.
 _WORK = (
-    r"(?i)implement|steps?\b|tasks?\b|changes|\bplan\b|approach|milestones|stages|to[- ]?do|\border\b"
+    r"(?i)implement|steps?\b|tasks?\b|changes|\bplan\b|approach|solution|strategy|refactor|migrat|milestones|stages"
+    r"|to[- ]?do|\border\b"
     r"|任务|步骤|タスク|작업|задач|tareas|tarefas"
 )
 #: Headings of a board: its boxes are the phases, not its columns.
@@ -29,7 +30,7 @@ _COLUMN = (
 )
 #: Milestones, phases, waves, tasks, sprints, versions, features and pull requests.
 _COUNTS_WORK = r"[mpwtsvfe]|w[ps]|(?:.*-)?pr|version|release"
-_COUNTS_ELSE = (
+COUNTS_ELSE = (
     r"option|example|scenario|case|appendix|question|risk|riesgo|risiko|test|problem|section|chapter|layer|level|tier"
     r"|rule|principle|decision|gap|finding|lesson|figure|table|goal|tool|pattern|bug|method|方法|方案|选项|模式"
 )
@@ -126,7 +127,8 @@ def read_headings(lines: Lines) -> Iterator[Reading]:
     """The plan by each word that its headings count with, then by numbers, `### 1. Title`, then a board."""
     for unit in marks.UNITS[1:]:
         sections = find_sections(lines, unit)
-        if sections and (unit not in marks.WEAK_UNITS or sections[0].level < 3 or _are_work(lines, sections)):
+        is_high = sections and sections[0].level < (3 if unit in marks.WEAK_UNITS else 4)
+        if sections and (is_high or _are_work(lines, sections)):
             yield _numbered_reading("headings", f"{unit.title()} headings", lines, sections, unit)
     yield from _read_series(lines)
 
@@ -138,10 +140,13 @@ def _read_series(lines: Lines) -> Iterator[Reading]:
     """
     work = _work_boxes(lines)
     series = reading.counted_headings(lines.headings)
-    for (level, word), counted in series.items():
+    for (level, word), counted in sorted(series.items(), key=lambda entry: not entry[0][1]):  # numbers last
         sections = [section for section in counted if not is_measure(section.name.title)]
-        numbers = [[int(number) for number in re.findall("[0-9]+", section.name.id)] for section in sections]
-        if level == 1 or word in marks.UNITS or len(sections) < 2 or any(a >= b for a, b in pairwise(numbers)):
+        ids = [section.name.id for section in sections]
+        is_lettered = ids == [*"ABCDEFGH"[: len(ids)]]
+        numbers = [[int(number) for number in re.findall("[0-9]+", id_)] for id_ in ids]
+        is_counted = is_lettered or all(a < b for a, b in pairwise(numbers))
+        if level == 1 or word in marks.UNITS or len(sections) < 2 or not is_counted:
             continue
         is_letters = len(word) < 3 and word.isascii()
         name = "numbered headings" if is_letters else f"{word.title()} headings"
@@ -151,7 +156,8 @@ def _read_series(lines: Lines) -> Iterator[Reading]:
         if any(box.at not in inside for box in work):
             continue
         has_boxes = any(spot.slot == "box" for place in places for spot in place.spots)
-        if not has_boxes and len(series) <= MANY_WORDS and (plain_sections := _plain_series(lines, word, sections)):
+        is_list = not has_boxes and (not is_lettered or any(place.mark.status is Status.DONE for place in places))
+        if is_list and len(series) <= MANY_WORDS and (plain_sections := _plain_series(lines, word, sections)):
             yield plain.plain_reading(name, plain_sections, "step")
             continue
         if not is_letters and 0 < len(bare) < len(sections):
@@ -171,7 +177,7 @@ def _plain_series(lines: Lines, word: str, sections: Sequence[Heading]) -> tuple
     title = lines.headings[0].text if lines.headings[0].level == 1 else ""
     if re.fullmatch(_COUNTS_WORK, word):
         beside = [h for h in beside if re.match(rf"(?i)\W*{word}[ \t]*[0-9]|(?:{plain.STEPS})\Z", h.text)]
-    elif word and (len(word) < 3 or re.match(_COUNTS_ELSE, word)):
+    elif word and (len(word) < 3 or re.match(COUNTS_ELSE, word)):
         return ()
     elif not word and not re.fullmatch(_TASK_LIST, title):
         numbers = [section.name.id for section in sections]
@@ -179,10 +185,17 @@ def _plain_series(lines: Lines, word: str, sections: Sequence[Heading]) -> tuple
         has_chapters = any(re.search(CHAPTER, section.name.title) for section in sections)
         if has_chapters or not is_counted or not re.search(_PLAN_TITLE, title):
             return ()
-    return plain.plain_places(lines, sections, beside)
+    return plain.plain_places(lines, sections, beside, tables=re.fullmatch(_COUNTS_WORK, word) is not None)
 
 
 def _numbered_reading(format_: Format, name: str, lines: Lines, sections: Sequence[Heading], unit: str) -> Reading:
+    first: dict[str, Heading] = {}
+    for section in sections if format_ == "headings" else ():
+        other = first.setdefault(id_key(section.name.id), section)
+        title, again = other.name.title.casefold(), section.name.title.casefold()
+        if other is not section and again and (title.startswith(again) or again.startswith(title)):
+            message = f"this heading repeats the one on line {other.at + 1}; leave the work in one of them"
+            raise lines.error_at(section.at, message)
     names, remarks = reading.own_or_numbered([(section.at, section.text, section.name) for section in sections])
     named = [replace(section, name=heading_name) for section, heading_name in zip(sections, names, strict=True)]
     places = section_places(lines, named)

@@ -1,7 +1,7 @@
 """The tracker table: rows `| 1 — Title | ⬚ | |` under a heading like Progress Tracker, a section for each row."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from typing import TypeAlias
 
 from msgspec.structs import replace
@@ -41,8 +41,7 @@ def read_tracker(lines: Lines) -> Iterator[Reading]:
         raise lines.error_at(header, "the tracker lists no phase; add rows like | 1 — Title | ⬚ | | |")
     listed = {id_key(name.id) for _, name, _ in rows}
     if listed != {id_key(section.name.id) for section in sections}:  # the table may say Phase for each Milestone
-        series = (*(find_sections(lines, unit) for unit in UNITS), *counted_headings(lines.headings).values())
-        sections = next((s for s in series if listed == {id_key(section.name.id) for section in s}), sections)
+        sections = _find_listed(lines, listed) or sections
     described = {id_key(section.name.id) for section in sections}
     history = [row for row in rows if id_key(row[1].id) not in described and _is_done(lines, row)]
     if sections and len(history) == len(rows):
@@ -80,6 +79,15 @@ def read_tracker(lines: Lines) -> Iterator[Reading]:
     yield Reading("tracker", "tracker table", tuple(places), header, unit, tuple(remarks))
 
 
+def _find_listed(lines: Lines, ids: Set[str]) -> list[Heading]:
+    """The headings that count these phases, or headings of one level with ids like V2 or 1.4, one for each."""
+    series = (*(find_sections(lines, unit) for unit in UNITS), *counted_headings(lines.headings).values())
+    telling = [h for h in lines.headings if h.level > 1 and id_key(h.name.id) in ids and not h.name.id.isdigit()]
+    levels = ([heading for heading in telling if heading.level == level] for level in (2, 3, 4))
+    listed = (found for found in (*series, *levels) if ids == {id_key(heading.name.id) for heading in found})
+    return next((found for found in listed if len(found) == len(ids) > 1), [])
+
+
 def _is_done(lines: Lines, row: Row) -> bool:
     cells = (lines.texts[spot.at][spot.begin : spot.end] for spot in row[2] if spot.slot == "cell")
     return any(read_mark(cell.strip()).status is Status.DONE for cell in cells)
@@ -97,7 +105,8 @@ def find_table(lines: Lines, sections: Sequence[Heading]) -> tuple[int, list[Row
         is_counted = any(name.startswith(UNITS) for name in names) and any(name in _STATUS for name in names)
         is_listed = "phase" in names or any(name is not None and id_key(name.id) in ids for _, name, _ in rows)
         keys = [id_key(name.id) for _, name, _ in rows if name is not None]
-        is_list = is_counted and is_listed and len(keys) == len(set(keys))
+        is_list = (is_counted and is_listed) or _find_listed(lines, {*keys}) != []
+        is_list = is_list and len(keys) == len(set(keys))
         if is_list and not any(section.at <= header < section.end for section in sections):
             others.append((header, rows))
     return others[0] if others else None
