@@ -363,3 +363,74 @@ def test_checks_that_a_person_goes_through_ask(title: str, count: int) -> None:
     assert len(errors(read(f"# {title}\n## Pages\n- [ ] they show\n## Keys\n- [ ] they work\n"))) == count
     plan = parse_plan(b"## Pages\n- [ ] a\n## Keys\n- [ ] b\n", path=f"docs/{title.lower().replace(' ', '_')}.md")
     assert len(errors(plan)) == count
+
+
+BARE = "## Phase 1: A\n- a\n## Phase 2: B\n- b\n"
+OVERVIEW = "| No. | State |\n|--|--|\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            f"# P\n{OVERVIEW}| 1.1.0 | Done |\n| 1.2.x | 计划中 |\n## 1.1.0：A\n- a\n## 1.2.x：B\n- b\n",
+            "1.1.0 done, 1.2.x todo",
+        ),
+        (
+            f"# P\n{OVERVIEW}| V0 | ✅ |\n| V1 | ⏳ 計劃中 |\n## 🗓 V0 Milestone\n- [ ] a\n## V1 Milestone\n- [ ] b\n",
+            "V0 done, V1 todo",
+        ),
+        (
+            f"# P\n{OVERVIEW}| 1. A | 🔄 |\n| 2. B | ⬜ |\n## Fase 1: A\n- [x] a\n## Fase 2: B\n- [ ] b\n",
+            "1 in-progress, 2 todo",
+        ),
+        (
+            "# P\n| # | Fact |\n|--|--|\n| 1 | ✅ |\n| 2 | ✅ |\n## Fase 1: A\n- [ ] a\n## Fase 2: B\n- [ ] b\n",
+            "1 todo, 2 todo",
+        ),
+        (
+            "# Plan\n## Parts\n### 1. X\n- x\n### 2. Y\n- y\n### 3. Z\n- z\n## Plan\n### V1: A\n- a\n### V2: B\n- b\n",
+            "V1 todo, V2 todo",
+        ),
+        ("# P\n## M1: A\n| Task |\n|--|\n| a |\n## M2: B\n| Task |\n|--|\n| b |\n", "M1 todo, M2 todo"),
+        ("# P\n## Salve A ✅\n- a\n## Salve B — B\n- b\n", "A done, B todo"),
+        ("# P\n## 步骤\n### 第一步：A\n- a\n### 第二步：B\n- b\n", "1 todo, 2 todo"),
+        ("# P\n## Solution\n### Step 1: A\nHow.\n### Step 2: B\nHow.\n", "1 todo, 2 todo"),
+        ("# P\n## Phase A — X\n### M1: a\n- [x] a\n## Phase B — Y\n- [ ] b\n\nDepends: M1\n", "A done, B todo <A"),
+        ("---\nstatus: planned\n---\n## Phase 1: A\n- [ ] a\n", "1 todo"),
+    ],
+)
+def test_statuses_and_counts_are_read_as_they_come(text: str, expected: str) -> None:
+    assert outline(read(text)).replace(" W1", "").replace(" W0", "") == expected
+    assert errors(read(text)) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (BARE.replace("## Phase 2", "## Help desk\n- c\n## Phase 2"), 3),
+        (BARE + "## Found in phase 1\n### 1. 🔲 Types\nWhy.\n", 6),
+        (BARE.replace("- b", "- ✅ b\n- c"), 3),
+        (BARE + "## Status (2026-08-21)\n| Phase | Shipped |\n|--|--|\n| 1 | a |\n| 2 | b |\n", 1),
+        (BARE + "### Estado\nEntregue: a. Pendente da fase 2: b\n", 1),
+        (BARE + "## Now\n1. ✅ a\n2. 🔄 b\n", 1),
+        (BARE + "- c\n" * 6 + "## UI\n" + "".join(f"### Tuần {n} — U\n- u\n" for n in (1, 2, 3)), 12),
+        ("# P\n**Status:** v0.1 implemented\n" + BARE, 2),
+    ],
+)
+def test_work_and_statuses_beside_phases_without_a_status_ask(text: str, line: int) -> None:
+    assert [error.partition(":")[0] for error in errors(read(text))] == [str(line)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# P\n### Sprint 1: A\n- [ ] a\n### Sprint 2: B\n- [ ] b\n## Details\n### SPRINT 1: A\nHow.\n",
+        "# P\n## The flow\n#### Stage 1: Enter\n- a\n#### Stage 2: Pay\n- b\n",
+        "# P\n## Option A ✅\n- a\n## Option C\n- c\n",
+        "# P\n## 2. Constitution Check\n## Technical Context\n## Phase 0: Research\n- a\n## Phase 1: Design\n- b\n",
+    ],
+)
+def test_headings_that_repeat_or_count_something_else_are_refused(text: str) -> None:
+    with pytest.raises(PlanUnreadable):
+        read(text)

@@ -617,7 +617,7 @@ def test_a_plan_of_done_phases_asks_about_sections_that_may_be_open(rest: str, s
         (f"> Historical record of what shipped: the changelog\n{OPEN}", ""),
         (
             "".join(f"## Feature {n}\n- a\n- b\n" for n in (1, 2, 3)) + "## Phase A: X\n- 1\n## Phase B: Y\n- 2\n",
-            "the sections 'Feature <number>', which are longer",
+            "the sections 'Feature <number>'",
         ),
         ("PHASE 1: A\n  a\nPHASE 2: B\n  b\n## Targets\n- [ ] c\n- [ ] d\n", "the line 'PHASE 1: A'"),
         ("## Chores\n- [ ] a\n- [ ] b\n## 1. A\n- c\n## 2. B\n- d\n", "the section '1. A'"),

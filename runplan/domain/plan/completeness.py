@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from operator import attrgetter
 
 from runplan.domain.plan import marks
-from runplan.domain.plan.formats.sections import CHAPTER
+from runplan.domain.plan.formats.sections import CHAPTER, COUNTS_ELSE
 from runplan.domain.plan.formats.table import list_status_tables
 from runplan.domain.plan.marks import Status, id_key, read_mark
 from runplan.domain.plan.reading import Place, Reading, Remark, counted_headings
@@ -28,6 +28,8 @@ _PROSE = r"option|example|section|chapter|scenario|case|appendix|version|questio
 _OVER = r"(?i)[✅✔☑]|~~|[*_(]*(?:none|n/a)\b"
 #: `Phase 3`, `M4`, `v0.2` anywhere in a heading.
 _MEMBER = r"([^\W\d_]{1,20})[ \t]*#?([0-9]{1,3}(?:\.[0-9]{1,3}){0,2}[A-Za-z]?)(?![\w%])"
+#: The heading of a part that tells how far the work is.
+_STATUS_PART = r"(?i)\W*(?:(?:current|project|implementation) )?(?:status|progress|estado|statut|статус|状态|进度|進捗)"
 _NAMED = 3  #: sections that a message names
 
 
@@ -61,8 +63,14 @@ def list_left_out(lines: Lines, reading: Reading) -> Iterator[Remark]:
     for (_, word), headings in counted_headings(outside).items():
         if len(word) > 2 and not re.match(_PROSE, word):
             passed[f"sections '{word.title()} <number>' are no phases"] = [heading.at for heading in headings]
-            tells_more = len(headings) > 2 and sum(heading.end - heading.at for heading in headings) > size
-            left |= {f"the sections '{word.title()} <number>', which are longer": headings[0].at} if tells_more else {}
+            spans = [range(heading.at, heading.end) for heading in headings if heading.at not in excused]
+            is_longer = sum(heading.end - heading.at for heading in headings) > size
+            entries = [marks_within(lines.entries, span.start, span.stop) for span in spans]
+            is_work = all(any(not entry.ticked for entry in own) for own in entries) and len(spans) > 2
+            is_named = any(any(series.find_named(lines.texts[i])) for span in spans for i in span)
+            is_work = is_work and not re.match(COUNTS_ELSE, word) and not is_named
+            if is_work or (is_longer and len(headings) > 2):
+                left[f"the sections '{word.title()} <number>'"] = headings[0].at
     for message, places in passed.items():
         yield Remark(places[0] + 1, f"{message} and are left out ({len(places)})")
     if reading.format in ("todo", "checklist"):
@@ -82,6 +90,29 @@ def list_left_out(lines: Lines, reading: Reading) -> Iterator[Remark]:
         rewrite = f"agents can write phases: {command('runplan', 'plan', '--file', lines.path)}"
         is_error = not says_complete(lines) and not lines.front_value("format")
         yield Remark(min(left.values()) + 1, f"{message} front matter to leave it out; {rewrite}", is_error=is_error)
+
+
+def is_partly_signed(lines: Lines, place: Place) -> bool:
+    """Whether some entries right below the heading begin with a sign for done, and others do not."""
+    parts = marks_within(lines.parts, place.first + 1, place.end)
+    entries = marks_within(lines.entries, place.first, parts[0].at if parts else place.end)
+    signs = {re.match("[✅✔☑]", entry.text) is not None for entry in entries if not entry.indent and not entry.sign}
+    return len(signs) > 1
+
+
+def is_told_elsewhere(lines: Lines, reading: Reading) -> bool:
+    """Whether a section Status says done of phases, or a list outside of them has signs for done and begun."""
+    inside = {i for place in reading.places for i in range(place.first, place.end)}
+    begun = {entry.at for entry in lines.entries if re.match(marks.BEGUN_SIGN, entry.text)} - inside
+    done = {entry.at for entry in lines.entries if re.match("[✅✔☑]", entry.text)} - inside
+    if begun & {i + 1 for i in done}:
+        return True
+    for heading in (heading for heading in lines.headings if re.match(_STATUS_PART, heading.text)):
+        text = "\n".join(lines.texts[heading.at + 1 : heading.end])
+        is_of_phases = re.search(rf"(?i)\b(?:{reading.unit}|{marks.PHASE})", text)
+        if is_of_phases and re.search(rf"(?i)✅|\b{marks.DONE_WORDS}\b", text):
+            return True
+    return False
 
 
 class _Series:
@@ -146,8 +177,9 @@ def _list_suspects(
     first = min(reading.places, key=attrgetter("first"))
     leads = [h for h in outside if h.end == first.first and not is_over and not re.search(CHAPTER, h.text)]
     counted += [h for h in leads if first.id.isdigit() and int(first.id) > 1]  # `MVP` before phase 2
-    if reading.name == "numbered headings" and not is_over:
-        counted += _list_siblings(lines, first, outside)
+    has_boxes = any(spot.slot == "box" for place in reading.places for spot in place.spots)
+    if not is_over and (not has_boxes or reading.name == "numbered headings"):
+        counted += _list_siblings(lines, reading, outside)
     for heading in outside:
         is_listed = heading.at not in excused and ((is_over and re.search(_LEFT, heading.text)) or heading in counted)
         entries = marks_within(lines.entries, heading.at, heading.end)
@@ -156,17 +188,22 @@ def _list_suspects(
         is_left = has_work and not any(entry.sign for entry in entries) and (is_listed)
         own = range(heading.at + 1, min([heading.end, *(h.at for h in inner[:1])]))
         is_about = re.search(rf"(?i){CHAPTER}|progress|metadata|\bstate\b", heading.text)
+        named = [*series.find_named(heading.text)]
         is_open = not is_about and _has_open_status(lines, own)
-        if is_left or (heading.at not in excused and (is_open or not all(series.find_named(heading.text)))):
+        is_signed = not named and re.search(marks.OPEN_SIGN, heading.text) is not None
+        if is_left or is_signed or (heading.at not in excused and (is_open or not all(named))):
             yield heading
 
 
-def _list_siblings(lines: Lines, first: Place, outside: list[Heading]) -> Iterator[Heading]:
-    """The sections without a number in the chapter of numbered ones, unless their titles say that they are no work."""
+def _list_siblings(lines: Lines, reading: Reading, outside: list[Heading]) -> Iterator[Heading]:
+    """The sections without a number between phases, and in the chapter of numbered ones, unless they are no work."""
+    first, last = (f(reading.places, key=attrgetter("first")) for f in (min, max))
     own = marks_within(lines.headings, first.first, first.first + 1)
     chapters = [h for h in lines.headings for o in own if 1 < h.level < o.level and h.at < o.at < h.end]
+    is_chapter = reading.name == "numbered headings" and bool(chapters)
+    span = (chapters[-1].at, chapters[-1].end) if is_chapter else (first.end, last.first)
     pattern = f"(?i){CHAPTER}|{_LATER}|{_CHECKS}|{_ASIDE}"
-    for heading in marks_within(outside, chapters[-1].at, chapters[-1].end) if chapters else ():
+    for heading in marks_within(outside, *span) if own else ():
         if heading.level == own[0].level and not heading.name.id and not re.search(pattern, heading.text):
             yield heading
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from runplan.domain.errors import NotAPlan, PlanUnreadable
 from runplan.domain.plan import body as phase_text, marks
 from runplan.domain.plan.body import WHOLE_PHASE, Body, Execution, Item, entry_text
-from runplan.domain.plan.completeness import list_left_out, says_complete
+from runplan.domain.plan.completeness import is_partly_signed, is_told_elsewhere, list_left_out, says_complete
 from runplan.domain.plan.dependencies import Depends, read_depends
 from runplan.domain.plan.formats import front_matter, plain, sections, speckit, table, tasks_json, tracks
 from runplan.domain.plan.marks import ExecutionKind, PhaseSettings, PlanStatus, Status, id_key, read_mark
@@ -60,7 +60,7 @@ RIVALS: tuple[tuple[Format, ...], ...] = (("humanlayer", "sections", "kiro", "he
 #: The sections of a plan of plansmith, by the beginnings of their headings.
 _PLANSMITH = ("goal", "scope", "non-scope", "steps", "verification", "risk", "open question")
 #: Those of the `plan.md` of spec-kit, whose phases are those of the planning.
-_SPEC_KIT = ("technical context", "constitution check")
+_SPEC_KIT = ("technical context", "constitution check")  #: parts of their titles
 #: A document that holds the progress of a plan: `search-tracker.md`, docs/status.md, X_PROGRESS_AND_NEXT_STEPS.md.
 _PROGRESS_FILE = r"(?i)(?<![\w-])((?:[\w./-]{0,99}[_./-])?(?:progress|tracker|status|next.steps)\.(?:md|json))(?!\w)"
 _PROGRESS_LABEL = (
@@ -223,7 +223,7 @@ def lay_out(text: bytes, path: str) -> tuple[Lines, Reading]:
         raise lines.error_at(0, f"the front matter says format: {wanted}, but the plan has nothing of that form")
     titles = [heading.text.lower() for heading in lines.headings]
     is_outline = not wanted and all(any(title.startswith(word) for title in titles) for word in _PLANSMITH)
-    is_design = not wanted and all(title in titles for title in _SPEC_KIT)
+    is_design = not wanted and all(any(part in title for title in titles) for part in _SPEC_KIT)
     is_boxes = chosen is not None and chosen.format in ("kiro", "headings", "todo", "checklist")
     if chosen is None or is_design or (is_outline and is_boxes):
         forms = "'## Phase 1 — Title' or '### Task 1: Title' headings, a Progress Tracker table or '- [ ]' items"
@@ -496,9 +496,11 @@ def _about_bare(lines: Lines, reading: Reading) -> Iterator[Remark]:
     marked = [place.first for place in ticked if place.mark.status is Status.DONE]
     listed = [e for e in lines.entries if e.text.startswith(("✅", "✔", "☑"))]
     with_signs = [place for place in bare if marks_within(listed, place.first, place.end)]
+    partly = [place for place in with_signs if is_partly_signed(lines, place)]
     last = max(marked, default=0) if 2 * len(with_signs) <= len(reading.places) else len(lines.texts)
     ends = [0, *accumulate((heading.end for heading in signed), max)]  # of the headings up to each
     doubtful = [p for p in bare if p.first < last or p.first < ends[bisect_left(signed, p.first, key=attrgetter("at"))]]
+    doubtful = doubtful or partly
     orders = (heading for heading in lines.headings if re.search(r"(?i)order\W*\Z", heading.text))
     spots = (spots for _, _, rows in table.list_status_tables(lines) for *_, spots in rows if spots)
     cells = (
@@ -508,6 +510,8 @@ def _about_bare(lines: Lines, reading: Reading) -> Iterator[Remark]:
     )
     is_elsewhere = any(box.ticked for box in lines.boxes) or any(read_mark(c).status is Status.DONE for c in cells)
     if reading.lacks_statuses and (is_elsewhere or any(marks_within(listed, o.at, o.end) for o in orders)):
+        doubtful = bare
+    if len(bare) == len(reading.places) and is_told_elsewhere(lines, reading):
         doubtful = bare
     parts = [part for part in lines.parts if re.match(marks.TOLD, part.text)]
     told = [place for place in bare if marks_within(parts, place.first, place.end)]
@@ -551,6 +555,7 @@ def _about_rest(lines: Lines, reading: Reading) -> Iterator[Remark]:
         message = f"the plan is in a folder {folder[1]}, but not done: {left}; to have it worked, move it"
         yield Remark(1, message, is_error=True)
     is_unwritten = not left and not any(place.spots for place in reading.places)
+    is_bare = all(place.is_bare for place in reading.places)
     documents = {lines.path.rpartition("/")[2].lower()}
     for index, text in enumerate(lines.texts):
         if index in inside or lines.inert[index] or not (":" in text or "." in text):
@@ -563,6 +568,9 @@ def _about_rest(lines: Lines, reading: Reading) -> Iterator[Remark]:
         is_aside = re.match(marks.SET_ASIDE, value) if line else re.match(_SET_ASIDE_NOTE, text)
         if is_of_plan and left and is_aside:
             yield Remark(index + 1, f"the plan says here that it is set aside, but not done: {left}", is_error=True)
+        elif is_of_plan and left and not is_done and re.search(marks.MAY_BE_DONE, value) and is_bare:
+            message = "the status of the plan says here that work is done, but no phase has a status; write them"
+            yield Remark(index + 1, message, is_error=True)
         elif is_of_plan and left and is_done:
             is_whole = not re.search(marks.RESERVED, text)
             is_most = 2 * count > len(reading.places) and re.match(marks.DONE_START, value) is not None
