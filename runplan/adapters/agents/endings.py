@@ -252,9 +252,8 @@ def _from_clock(text: str, now: float, zone: tzinfo) -> float | None:
         if name := named["zone"] or named["utc"]:
             zone = UTC if name.upper() in ("UTC", "GMT", "Z") else zone_of(name)
         today = datetime.fromtimestamp(now, zone)
-        day = (
-            f"{named['month']} {named['day']} {named['year'] or today.year}" if named["month"] else f"{today:%b %d %Y}"
-        )
+        named_day = f"{named['month']} {named['day']} {named['year'] or today.year}"
+        day = named_day if named["month"] else f"{today:%b %d %Y}"
         moment = datetime.strptime(f"{day} {clock}", f"%b %d %Y {form}").replace(tzinfo=zone)
         if moment.timestamp() > now:
             return moment.timestamp()

@@ -86,7 +86,9 @@ class Agents(Struct, frozen=True, dict=True):
         wanted = {"RUNPLAN_MODEL": table.model, "RUNPLAN_EFFORT": table.effort}  # a command has no options for them
         variables |= {name: value for name, value in wanted.items() if value}
         keep = (*agent.list_variables(table, self.caller), *table.env)
-        uses = agent.use_home(self.caller) | home_use(self.settings) | HomeUse(readable=_own_scripts(table.argv))
+        hidden_places = ("/tmp", "/var/tmp")  # noqa: S108 - they are private in a sandbox
+        scripts = tuple(word for word in table.argv if is_below(word, hidden_places) and Path(word).is_file())
+        uses = agent.use_home(self.caller) | home_use(self.settings) | HomeUse(readable=scripts)
         if role is Role.TRY:
             # try.serve comes first; it runs the agent's work, and so does not get the agent's keys.
             hidden = {*keep, *agent.build_environment(task), "RUNPLAN_RETURN", "RUNPLAN_PROMPT"} - {*self.tests.env}
@@ -228,11 +230,6 @@ def home_use(settings: AgentsSettings | CheckSettings) -> HomeUse:
     return HomeUse(private=settings.caches, readable=settings.home, mounts=settings.mounts)
 
 
-def _own_scripts(argv: Sequence[str]) -> tuple[str, ...]:
-    """The files of a command that a private place for temporary files would hide."""
-    return tuple(word for word in argv if is_below(word, ("/tmp", "/var/tmp")) and Path(word).is_file())  # noqa: S108
-
-
 def _digest(variables: Mapping[str, str]) -> str:
     return digest_of(repr(sorted(variables.items())).encode("utf-8", "surrogateescape"))[:16]
 
@@ -333,9 +330,8 @@ def require_agent(
     if is_missing and not is_inside:
         install = agent_of(table.kind).install if not table.argv else ""
         remedy = f"install it{f': {install}' if install else ''}, or {ways}"
-        raise RefusedEarly(
-            f"{Reason.AGENT_MISSING}: agents.{role}: {program} is not installed or not on PATH; {remedy}"
-        )
+        why = f"{program} is not installed or not on PATH; {remedy}"
+        raise RefusedEarly(f"{Reason.AGENT_MISSING}: agents.{role}: {why}")
     if lacks := agent_of(table.kind).explain_lack(table, caller):
         raise RefusedEarly(f"agents.{role}: {table.name} {lacks}")
 

@@ -153,8 +153,8 @@ def prepare_trial(started: e.DispatchStarted, state: RunState, context: RunConte
     phase = state.work
     diff = context.candidates.diff(phase.built.onto, phase.built.commits[-1])
     brief = write_brief(started, phase, context, tip=phase.built.commits[-1])
-    folder = context.dispatches.directory(started.id) / OWN
-    text = prompts.try_prompt(context.prompts[started.role], brief, diff=diff, folder=str(folder))
+    values = prompts.diff_values(diff) | {"folder": str(context.dispatches.directory(started.id) / OWN)}
+    text = prompts.fill_template(context.prompts[started.role], brief.values() | values)
     text += as_utf8(prompts.verifier_notes((), phase.proof.doubted, ()))
     launch = launch_agent(started, context, text, base=phase.base, attempt=phase.leased.attempt)
     commit = _commit_shown(phase, context, "")

@@ -99,9 +99,8 @@ class Claude(Agent):
         settings = f.read_json(AGENT.find_folder(caller) / "settings.json")
         variables = f.get_value(settings, "env")
         seen = {**caller, **variables} if isinstance(variables, dict) else caller
-        return f.get_text(seen, "ANTHROPIC_BASE_URL"), f.get_text(seen, "ANTHROPIC_MODEL") or f.get_text(
-            settings, "model"
-        )
+        model = f.get_text(seen, "ANTHROPIC_MODEL") or f.get_text(settings, "model")
+        return f.get_text(seen, "ANTHROPIC_BASE_URL"), model
 
     def find_key(self, table: AgentTable, caller: Mapping[str, str]) -> str:  # noqa: ARG002
         """It prefers a key in the environment to its login."""

@@ -5,6 +5,7 @@ import shlex
 import signal
 import tomllib
 from collections.abc import Iterable, Mapping
+from itertools import compress
 
 from runplan.adapters.agents import fields as f
 from runplan.adapters.agents.adapter import Agent, Task
@@ -61,9 +62,8 @@ class Codex(Agent):
 
     def is_configured(self, caller: Mapping[str, str]) -> bool:
         """A login or a provider; a model alone is neither."""
-        return (AGENT.find_folder(caller) / "auth.json").is_file() or any(
-            name in _read_config(caller) for name in _CHOICES
-        )
+        config = _read_config(caller)
+        return (AGENT.find_folder(caller) / "auth.json").is_file() or any(name in config for name in _CHOICES)
 
     def find_choice(self, table: AgentTable, caller: Mapping[str, str]) -> tuple[str, str]:  # noqa: ARG002
         config = _read_config(caller)
@@ -98,10 +98,8 @@ class Codex(Agent):
                 paths = [f.get_text(change, "path")[:4_096] for change in changes]
                 tools = (ToolUsed(tool="file_change", path=path, denied=denied) for path in paths)
                 # Of a patch the event has no text; a new file is as long as its patch.
-                added = [
-                    path for path, change in zip(paths, changes, strict=True) if f.get_text(change, "kind") == "add"
-                ]
-                written = (Context(tokens=0, estimated=True, file=path) for path in added)
+                added = (f.get_text(change, "kind") == "add" for change in changes)
+                written = (Context(tokens=0, estimated=True, file=path) for path in compress(paths, added))
                 return (*tools, *written, f.estimate_context("", resent=True))
             case "item.completed", "reasoning":
                 return (f.estimate_context(f.get_text(item, "text")),)

@@ -43,9 +43,8 @@ class Mini(Agent):
     def build_arguments(self, task: Task) -> tuple[str, ...]:
         prompt = os.fsdecode(task.prompt.read_bytes().replace(b"\0", b""))
         if len(os.fsencode(prompt)) > LONGEST_ARGUMENT:
-            prompt = (
-                f"Your task is in the file {task.prompt}. Read all of it, in pieces if need be, and do what it says."
-            )
+            to_do = "Read all of it, in pieces if need be, and do what it says."
+            prompt = f"Your task is in the file {task.prompt}. {to_do}"
         return (*super().build_arguments(task), "-o", str(task.own / TRAJECTORY), "-t", prompt)
 
     def is_configured(self, caller: Mapping[str, str]) -> bool:
