@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
+from functools import cached_property, partial
 from itertools import islice
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -114,9 +114,9 @@ class GitHub:
             self.list_checks(tip)  # what the token may read instead
         allowed = {"merge": "mergeCommitAllowed", "rebase": "rebaseMergeAllowed", "squash": "squashMergeAllowed"}
         linear = "required_linear_history" in rules or classic.get("requiresLinearHistory")
-        methods = {name for name, key in allowed.items() if facts.get(key) is not False} - (
-            {"merge"} if linear else set()
-        )
+        if linear:
+            del allowed["merge"]
+        methods = {name for name, key in allowed.items() if facts.get(key) is not False}
         for rule in rules.get("pull_request", ()):
             methods &= set(rule.get("allowed_merge_methods") or methods)
         checks = rules.get("required_status_checks", [])
@@ -125,6 +125,7 @@ class GitHub:
         named = {*rules, *(name for name, value in classic.items() if value)}
         named |= {name for rule in rules.get("pull_request", ()) for name, value in rule.items() if value}
         opinions = f.list_nodes(facts.get("pullRequest"), "latestOpinionatedReviews")
+        objections = (opinion["author"] for opinion in opinions if opinion["state"] == "CHANGES_REQUESTED")
         pulls = f.list_nodes(facts, "pullRequests")
         commits = (node["commit"] for pull in pulls for node in f.list_nodes(pull, "commits"))
         usual = (check for commit in commits for check in f.list_nodes(commit.get("statusCheckRollup"), "contexts"))
@@ -139,9 +140,7 @@ class GitHub:
             unread=self.unread,
             is_first=not pulls,
             rules=tuple(dict.fromkeys(words for name, words in f.RULES.items() if name in named)),
-            objections=tuple(
-                f.author_login(opinion["author"]) for opinion in opinions if opinion["state"] == "CHANGES_REQUESTED"
-            ),
+            objections=tuple(map(f.author_login, objections)),
         )
 
     def _query_repository(self, action: str, query: str, values: Mapping[str, object]) -> f.Node:
@@ -344,10 +343,9 @@ class GitHub:
         if not message.thread:
             return self.put_comment(number, marker=marker, text=text)
         pull = self._repo.get_pull(number)
-        reply = functools.partial(pull.create_review_comment_reply, int(message.thread))
-        return self.calls.put_comment(
-            f"answer {message.id}", marker, text, lambda: self._list_own(pull.get_review_comments()), reply
-        )
+        reply = partial(pull.create_review_comment_reply, int(message.thread))
+        read = partial(self._read_own, pull.get_review_comments)
+        return self.calls.put_comment(f"answer {message.id}", marker, text, read, reply)
 
     @repeatable("react to {1}")
     def react_to(self, number: int, message: str) -> None:  # noqa: ARG002
@@ -517,29 +515,25 @@ class GitHub:
     def list_comments(self, number: int) -> tuple[m.Comment, ...]:
         comments = self._repo.get_issue(number).get_comments()
         return tuple(
-            m.Comment(
-                author=f.user_login(comment.user), text=comment.body or "", changed=comment.updated_at.timestamp()
-            )
-            for comment in comments
+            m.Comment(author=f.user_login(each.user), text=each.body or "", changed=each.updated_at.timestamp())
+            for each in comments
         )
 
     def put_comment(self, number: int, *, marker: str, text: str, is_pull: bool = False) -> None:  # noqa: ARG002
         issue = self._repo.get_issue(number)
-        self.calls.put_comment(
-            f"comment on #{number}", marker, text, lambda: self._list_own(issue.get_comments()), issue.create_comment
-        )
+        read = partial(self._read_own, issue.get_comments)
+        self.calls.put_comment(f"comment on #{number}", marker, text, read, issue.create_comment)
 
-    def _list_own(self, comments: Iterable[IssueComment | PullRequestComment]) -> list[OwnComment]:
-        ours = (comment for comment in comments if f.user_login(comment.user) == self.own_login)
+    def _read_own(self, read: Callable[[], Iterable[IssueComment | PullRequestComment]]) -> list[OwnComment]:
+        ours = (comment for comment in read() if f.user_login(comment.user) == self.own_login)
         return [OwnComment(comment.body or "", comment.edit) for comment in ours]
 
-    @functools.cached_property
+    @cached_property
     def own_login(self) -> str:
         """The account of the token. REST does not name it to an app."""
         requester = self._client.requester
-        _, answer = self.calls.attempt(
-            "read the account", lambda: requester.graphql_query("query { viewer { login } }", {})
-        )
+        query = "query { viewer { login } }"
+        _, answer = self.calls.attempt("read the account", lambda: requester.graphql_query(query, {}))
         return str(answer["data"]["viewer"]["login"])
 
     def _query_issue(self, number: int) -> f.Node:

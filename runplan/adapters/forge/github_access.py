@@ -41,9 +41,8 @@ def _find_installation(
     try:
         signed = Auth.AppAuth(app, Path(file).read_text(encoding="ascii") or "-")
         apps = GithubIntegration(auth=signed, base_url=api, verify=verify, **CLIENT)
-        installation = GitHubCalls().attempt(
-            "find the app", lambda: apps.get_repo_installation(address.owner, address.repository)
-        )
+        find = functools.partial(apps.get_repo_installation, address.owner, address.repository)
+        installation = GitHubCalls().attempt("find the app", find)
     except NotAllowed as error:
         raise RefusedEarly(f"the GitHub App {app} is not installed on {address.full_name}: {error}") from None
     except (OSError, ValueError, PyJWTError) as error:

@@ -338,9 +338,8 @@ class GitLab:
     def list_open_files(self, base: str) -> dict[int, tuple[str, ...]]:
         root = f"{self._root}/merge_requests"
         numbers = [facts["iid"] for facts in islice(self._list(root, state="opened", target_branch=base), m.MOST_OPEN)]
-        return {
-            number: tuple(change["new_path"] for change in self._list(f"{root}/{number}/diffs")) for number in numbers
-        }
+        diffs = {number: self._list(f"{root}/{number}/diffs") for number in numbers}
+        return {number: tuple(change["new_path"] for change in changes) for number, changes in diffs.items()}
 
     @repeatable("read the activity of merge request {0}")
     def read_activity(self, number: int, head: Oid) -> m.Activity:
@@ -437,12 +436,9 @@ class GitLab:
 
     @repeatable("read the comments of #{0}")
     def list_comments(self, number: int) -> tuple[m.Comment, ...]:
-        return tuple(
-            m.Comment(
-                author=f.user_name(note["author"]), text=note["body"] or "", changed=f.to_seconds(note["updated_at"])
-            )
-            for note in self._list_notes(f"{self._root}/issues/{number}/notes")
-        )
+        notes = self._list_notes(f"{self._root}/issues/{number}/notes")
+        facts = ((f.user_name(note["author"]), note["body"] or "", note["updated_at"]) for note in notes)
+        return tuple(m.Comment(author=author, text=text, changed=f.to_seconds(at)) for author, text, at in facts)
 
     def _list_notes(self, path: str) -> list[Facts]:
         return [note for note in self._list(path, sort="asc", order_by="created_at") if not note["system"]]
