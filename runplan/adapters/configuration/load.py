@@ -165,9 +165,8 @@ def merge_layers(layers: Iterable[Layer]) -> LoadedSettings:
             raise _key_error(origin, f"[{section}]", str(error)) from None
     for kind, made in tables.items():
         values_of[kind]["tables"] = made
-    settings = schema.Settings(
-        **{section.name: section.type(**values_of[section.encode_name]) for section in fields(schema.Settings)}
-    )
+    made_of = {part.name: part.type(**values_of[part.encode_name]) for part in fields(schema.Settings)}
+    settings = schema.Settings(**made_of)
     for role, name in settings.agents.named:
         try:
             if name not in settings.agents.tables and name in list_agent_kinds():

@@ -279,9 +279,8 @@ class AgentZone(Worktree):
         """A commit with the files that differ from the agent's HEAD; parked when that is not the newest work."""
         if not received.left or received.left == self._tool.commit(received.head).tree:
             return ""
-        kept = Candidates(self._tool).commit(
-            received.left, onto=received.head, message=f"Uncommitted work found in {under}\n", by=KEEPER
-        )
+        message = f"Uncommitted work found in {under}\n"
+        kept = Candidates(self._tool).commit(received.left, onto=received.head, message=message, by=KEEPER)
         if received.head == received.tip:
             return kept
         self._workspace.park(kept, under=under)

@@ -24,12 +24,7 @@ PATIENCE_S = 30.0  #: for a command of another process, or one that outlived its
 LOCK = "runplan/remote.flock"  #: inherited by each git that talks to a remote; not empty while one runs
 #: How the caller's own git reaches the remote; none of them selects a repository.
 PASSED = (
-    "GIT_SSH",
-    "GIT_SSH_COMMAND",
-    "GIT_SSH_VARIANT",
-    "GIT_ASKPASS",
-    "SSH_ASKPASS",
-    "GIT_PROXY_COMMAND",
+    *("GIT_SSH", "GIT_SSH_COMMAND", "GIT_SSH_VARIANT", "GIT_ASKPASS", "SSH_ASKPASS", "GIT_PROXY_COMMAND"),
     "GIT_SSL_CAINFO",
 )
 #: A connection that has died is noticed, also by an ssh whose git was killed.
@@ -143,10 +138,11 @@ class Remote:
         return named or self.git.run("config", "core.sshCommand", ok=(0, 1)).code == 0
 
     def _run(self, *args: str, source: Path | None = None) -> Ran:
-        git, included = self.git, list[Path]()
+        git, settings = self.git, [*_SETTINGS, f"remote.{self.name}.mirror=false"]  # else it would push every ref
         if source is not None:
             git = git.at(git.cwd, f"--git-dir={source}")
-            included = [(self.git.common_dir or self.common_dir) / "config", self.common_dir / "config.worktree"]
+            files = ((self.git.common_dir or self.common_dir) / "config", self.common_dir / "config.worktree")
+            settings[:0] = (f"include.path={file}" for file in files)
         path = self.common_dir / LOCK
         is_first = not path.parent.exists()
         make_below(self.common_dir, path.parent)
@@ -159,12 +155,9 @@ class Remote:
                 for lock in (f"{self.ref}.lock", "shallow.lock"):
                     remove_stale_lock(self.common_dir / lock, since_ns=os.fstat(fd).st_mtime_ns)
             os.pwrite(fd, b"running\n", 0)
-            # With mirror on, git would push every ref by force.
             sign_in = self._sign_in() if self._sign_in else ()
             env = {name: self._caller[name] for name in PASSED if name in self._caller}
-            env |= configured(
-                *(f"include.path={file}" for file in included), *_SETTINGS, f"remote.{self.name}.mirror=false", *sign_in
-            )
+            env |= configured(*settings, *sign_in)
             if not self._has_own_ssh:
                 env["GIT_SSH_COMMAND"] = SSH
             ran = git.run(*args, env=env, ok=ANY, timeout_s=self._timeout_s, fds=(fd,), among=CALLS)

@@ -172,9 +172,8 @@ class _Sender(Struct, frozen=True):
     def send_by_apprise(self, target: NotifyTarget, notice: Notice) -> None:
         """Send it in a process of its own: the daemon stays small, and a service that hangs is ended."""
         body = "\n\n".join(part for part in (notice.text, notice.link or notice.command) if part)
-        message = AppriseMessage(
-            url=target.url, kind=notice.kind, title=_encodable(notice.title), body=_encodable(body)
-        )
+        title = _encodable(notice.title)
+        message = AppriseMessage(url=target.url, kind=notice.kind, title=title, body=_encodable(body))
         stdin = msgspec.json.encode(message)
         with _CHILDREN:
             _run_program(_APPRISE, self._clean_env(), stdin=stdin, limit_s=self.limits_s["url"])

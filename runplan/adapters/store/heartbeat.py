@@ -80,9 +80,8 @@ class Heartbeat:
         row = self._db.execute(_BEAT, asdict(self._row) | health).fetchone()
         self._latency_s = time.monotonic() - begun
         if row is None:
-            raise NameTaken(
-                f"another machine works in this fleet as {self._row.host}; choose another name: --host NAME"
-            )
+            why = f"another machine works in this fleet as {self._row.host}"
+            raise NameTaken(f"{why}; choose another name: --host NAME")
         self.version = int(row[1])
         return bool(row[0])
 

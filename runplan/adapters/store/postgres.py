@@ -407,9 +407,8 @@ def _migrate(db: psycopg.Connection, schema: str, migrations: Traversable, versi
         ALTER DEFAULT PRIVILEGES IN SCHEMA {schema} GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO {role};
         ALTER DEFAULT PRIVILEGES IN SCHEMA {schema} GRANT USAGE ON SEQUENCES TO {role};
     """
-    db.execute(
-        sql.SQL(prepare).format(schema=sql.Identifier(schema), fleet=sql.Identifier(FLEET), role=sql.Identifier(ROLE))
-    )
+    names = {"schema": schema, "fleet": FLEET, "role": ROLE}
+    db.execute(sql.SQL(prepare).format(**{key: sql.Identifier(name) for key, name in names.items()}))
     if schema == FLEET and 1 in versions:
         db.execute((files("procrastinate.sql") / "schema.sql").read_bytes())
     for version, name in product(versions, ["fleet"] if schema == FLEET else ["repository", "postgres"]):
@@ -442,10 +441,7 @@ def require_queue(db: psycopg.Connection) -> None:
     """Refuse a database whose queue was made for another version of Procrastinate."""
     ((there,),) = db.execute("SELECT version FROM runplan.queue").fetchall()
     if there != (needed := queue_version()):
-        other = (
-            f"the fleet's database has the tables of Procrastinate {there}, the installed one needs those of {needed}"
-        )
-        helps = (
-            f"update the database: {INIT}" if there < needed else "install the Procrastinate of the other hosts here"
-        )
-        raise RefusedEarly(f"{other}; {helps}")
+        update = f"update the database: {INIT}"
+        helps = update if there < needed else "install the Procrastinate of the other hosts here"
+        other = f"the fleet's database has the tables of Procrastinate {there}"
+        raise RefusedEarly(f"{other}, the installed one needs those of {needed}; {helps}")

@@ -285,10 +285,9 @@ class Store(ABC):
 
     def get_run_of_command(self, command: int) -> str:
         """The run that a command began; "" for none."""
-        query = (
-            "SELECT run FROM events WHERE type='RunStarted' AND CAST(json_extract(body, '$.command') AS TEXT)=? LIMIT 1"
-        )
-        return next((str(run) for (run,) in self.query(query, str(command))), "")
+        begun = "type='RunStarted' AND CAST(json_extract(body, '$.command') AS TEXT)=?"
+        rows = self.query(f"SELECT run FROM events WHERE {begun} LIMIT 1", str(command))
+        return next((str(run) for (run,) in rows), "")
 
     def get_newest_event(self) -> int:
         """The number of the newest event; 0 for none."""
@@ -314,14 +313,13 @@ class Store(ABC):
 
     def read_plan_facts(self, plan: str = "") -> dict[str, r.PlanFacts]:
         """The facts about one plan, or about all, by plan."""
+        refused = (row for row in self.query(tables.REFUSED, plan) if row[-1])
         sources: dict[str, Iterable[tuple[str, object]]] = {
             "run": ((row.plan, row) for row in self._select_runs(f"number IN ({tables.NEWEST})", plan)),
             "owner": self.list_owners().items(),
             "schedule": ((row.plan, row) for row in self.list_schedules()),
             "queued": self.query(tables.QUEUED),
-            "refused": (
-                (plan, (moment, verb, error)) for plan, moment, verb, error in self.query(tables.REFUSED, plan) if error
-            ),
+            "refused": ((of, (moment, verb, error)) for of, moment, verb, error in refused),
             "wait": ((row.plan, row) for row in self.list_waits()),
             "outline": ((plan, (stamp, value)) for plan, stamp, value in self.query(tables.OUTLINES, plan)),
         }

@@ -46,9 +46,8 @@ class SqliteStore(Store):
             self._db = sqlite3.connect(uri, uri=True, timeout=30, isolation_level=None)
             self._db.execute("PRAGMA synchronous=FULL")
             if self._db.execute("PRAGMA user_version").fetchone() != (tables.SCHEMA_VERSION,):
-                raise RefusedEarly(
-                    f"{self.path} was written by another version of runplan; use that version, or {self._move_away()}"
-                )
+                why = f"{self.path} was written by another version of runplan"
+                raise RefusedEarly(f"{why}; use that version, or {self._move_away()}")
 
     def _create_journal(self) -> None:
         """Create the journal whole or not at all; of several processes the first one does."""
