@@ -53,13 +53,10 @@ def find_due(
     approvals = {message.author: place for place, message in enumerate(new) if message.is_approval}
     unsettled = [message for place, message in enumerate(new) if place > approvals.get(message.author, -1)]
     mention = re.compile(rf"(?i)(?<![\w@/-])@{re.escape(_account(login))}(?![\w/-])")
-    asked = [
-        message
-        for message in unsettled
-        if not is_command(message) and (not message.id.startswith("comment ") or mention.search(message.text))
-    ]
+    said = [message for message in unsettled if not is_command(message)]
+    asked = [message for message in said if not message.id.startswith("comment ") or mention.search(message.text)]
     requests = tuple(message for message in asked if may_write(message.author))
-    others = [message for message in unsettled if not is_command(message) and message not in asked] if requests else []
+    others = [message for message in said if message not in asked] if requests else []
     return DueMessages(
         commands=tuple(
             Commanded(id=message.id, by=message.author, is_stop=COMMANDS[_first_line(message)])
@@ -166,12 +163,9 @@ def _say(head: str, words: str) -> str:
 def find_answered(messages: Sequence[PullMessage], login: str) -> set[str]:
     """The ids of the messages that this account has answered on the forge, and of earlier ones in the same thread."""
     texts = [message.text for message in messages if _account(message.author) == _account(login)]
-    answered = {
-        message.thread or message.id: place
-        for place, message in enumerate(messages)
-        if any(has_marker(text, _marker(message)) for text in texts)
-    }
-    rows = enumerate(messages)
+    rows = list(enumerate(messages))
+    marked = [(place, message) for place, message in rows if any(has_marker(text, _marker(message)) for text in texts)]
+    answered = {message.thread or message.id: place for place, message in marked}
     return {message.id for place, message in rows if place <= answered.get(message.thread or message.id, -1)}
 
 

@@ -88,9 +88,8 @@ def fill_template(template: str, plan: PlanProgress) -> str:
     text = "".join(parts)
     if not plan.is_tested:
         return text
-    return re.sub(
-        r"(?m)^(\s*[-*] )\[ \] (.+)$", lambda box: f"{box[1]}[{'x' if _name(box[2]) in TESTED else ' '}] {box[2]}", text
-    )
+    boxes = r"(?m)^(\s*[-*] )\[ \] (.+)$"
+    return re.sub(boxes, lambda box: f"{box[1]}[{'x' if _name(box[2]) in TESTED else ' '}] {box[2]}", text)
 
 
 def _name(text: str) -> str:
@@ -142,11 +141,12 @@ def body_of(
         ]
         for phase in plan.phases
     ]
-    top = [f"{BEGIN}{marks}", *_draw_table(stack), *describe_change(plan), head, ""]
-    repairs = (
-        ["", "**Changed afterwards:**", "", *(f"- {_quiet(repair)}" for repair in plan.repairs)] if plan.repairs else []
-    )
-    bottom = [*repairs, "", FOOTER, END]
+    rows = ((number, title.replace("<", "&lt;").replace("|", "\\|"), state) for number, title, state in stack)
+    table = [f"| {number} | {_quiet(title)} | {state} |" for number, title, state in rows]
+    table = ["| stack | title | state |", "|---|---|---|", *table, ""] if table else []
+    top = [f"{BEGIN}{marks}", *table, *describe_change(plan), head, ""]
+    repairs = [f"- {_quiet(repair)}" for repair in plan.repairs]
+    bottom = [*(["", "**Changed afterwards:**", "", *repairs] if repairs else []), "", FOOTER, END]
     space = LONGEST_BODY - len(re.sub(_BLOCK, "", around, count=1))
     left = space - sum(len(line) + 1 for line in (*top, *bottom))
     for number, lines in enumerate(phases):
@@ -163,14 +163,6 @@ def body_of(
         shown.append(line)
     body = re.sub(_BLOCK, lambda _: "\n".join([*top, *shown, *bottom]), around, count=1)
     return body if len(body) <= LONGEST_BODY else before or template
-
-
-def _draw_table(rows: Sequence[tuple[str, str, str]]) -> list[str]:
-    if not rows:
-        return []
-    shown = ((number, title.replace("<", "&lt;").replace("|", "\\|"), state) for number, title, state in rows)
-    drawn = [f"| {number} | {_quiet(title)} | {state} |" for number, title, state in shown]
-    return ["| stack | title | state |", "|---|---|---|", *drawn, ""]
 
 
 def marks_of(body: str) -> str:

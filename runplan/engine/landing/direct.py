@@ -60,9 +60,8 @@ class RemoteLander:
         old = self._look(landing)
         if not isinstance(old, str):
             return old
-        if not self._git.at(self._git.cwd, f"--git-dir={self._tool}").is_ancestor(
-            base := landing.since or landing.old, landing.new
-        ):
+        base = landing.since or landing.old
+        if not self._git.at(self._git.cwd, f"--git-dir={self._tool}").is_ancestor(base, landing.new):
             raise GitFailed(f"{landing.new:.12} is not built on {base:.12}; it is not pushed to {self.ref}")
         answer = self._remote.push(landing.new, old=old, source=self._tool)
         if not isinstance(answer, push.Taken):
@@ -166,15 +165,14 @@ class Direct(RemoteLander):
         return self._local.tip() if self._on_local else self._remote.fetch()
 
     def land(self, landing: Landing, deliver: Callable[[], object] = lambda: None) -> LandingAnswer:
-        match answer := super().land(landing, deliver):
-            case Refused(reason=TargetMoved(tip=tip)) if self._on_local:
-                if not self._git.is_ancestor(tip, landing.old):
-                    return Pending(why=self.describe_missing())
-                push_own = command("git", "push", self._remote.name, self.branch)
-                lacks = f"{self._remote.name} lacks commits of your {self.branch}, on which the phase is built"
-                return Pending(why=f"{lacks}; push them: {push_own}")
-            case _:
-                return answer
+        answer = super().land(landing, deliver)
+        if not self._on_local or not isinstance(answer, Refused) or not isinstance(answer.reason, TargetMoved):
+            return answer
+        if not self._git.is_ancestor(answer.reason.tip, landing.old):
+            return Pending(why=self.describe_missing())
+        push_own = command("git", "push", self._remote.name, self.branch)
+        lacks = f"{self._remote.name} lacks commits of your {self.branch}, on which the phase is built"
+        return Pending(why=f"{lacks}; push them: {push_own}")
 
     def describe_missing(self) -> str:
         """Why a phase cannot be built on the local branch: the remote has commits that it lacks; "" for none."""

@@ -15,7 +15,6 @@ from runplan.domain.run.events import IssueRead
 from runplan.domain.run.kinds import Reason, WaitKind
 from runplan.engine.landing.lander import Conclusion, Failed, NeedsRepair, Progress, Waiting
 
-WORKFLOWS = (".github/workflows/", ".gitlab-ci.yml")
 _STARTS = re.compile(rb"\b(push|pull_request|script)\b")  #: events of GitHub, and what every job of GitLab has
 MAX_UPDATES = 5  #: how often the target is merged into the branch because it moved
 
@@ -32,27 +31,25 @@ class RedTarget(Struct, frozen=True, kw_only=True):
     is_ignored: bool = False  #: they do not hinder the merge
 
 
-def next_step(
-    pull: PullRequest, checks: Sequence[PullCheck], progress: Progress, target: RedTarget
-) -> Conclusion | None:
+def next_step(pull: PullRequest, checks: Sequence[PullCheck], progress: Progress, red: RedTarget) -> Conclusion | None:
     """What hinders the merge of an open pull request by itself; None when nothing does."""
     name = pull.name
-    if pull.state in (MergeState.CONFLICT, MergeState.BEHIND) or target.mended:
+    if pull.state in (MergeState.CONFLICT, MergeState.BEHIND) or red.mended:
         if progress.updates < MAX_UPDATES:
             title = f"Merge {pull.base} into {name}"
             return NeedsRepair(title=title, complaint=f"{name} is behind {pull.base}", merge=True)
         why = f"{name} was brought up to date {progress.updates} times and is behind {pull.base} again"
         return Failed(Reason.CONFLICT if pull.state is MergeState.CONFLICT else Reason.TARGET_MOVING, why)
     failed = [check.name for check in checks if check.state is CheckState.FAILED]
-    shared = [check for check in failed if check in target.names]
+    shared = [check for check in failed if check in red.names]
     elsewhere = f"{', '.join(shared)} failed on {pull.base} too" if shared else ""
-    if of_pull := [check for check in failed if check not in target.names]:
+    if of_pull := [check for check in failed if check not in red.names]:
         why = f"checks of {name} failed: {', '.join(of_pull)}"
         why += f"; {elsewhere}, and is not to be fixed here" if shared else ""
         if progress.repairs < progress.max_repairs:
             return NeedsRepair(title=f"Fix {name}", complaint=why)
         return Failed(Reason.CI_FAILED, why)
-    if shared and not target.is_ignored:
+    if shared and not red.is_ignored:
         fix = "fix it there, or set pull_request.ignore_red_on_target"
         return Waiting(kind=WaitKind.CHECKS, why=f"{name}: {elsewhere}; {fix}")
     if pending := [check.name for check in checks if check.state is CheckState.PENDING]:
@@ -69,10 +66,7 @@ def next_step(
 def before_merge(
     pull: PullRequest, checks: Sequence[PullCheck], target: Target, *, is_stable: bool, workflows: Sequence[str] = ()
 ) -> Waiting | None:
-    """What it waits for after its checks have passed.
-
-    `is_stable` says that no check registered for a while, `workflows` are files that will start the first ones.
-    """
+    """What it waits for after its checks have passed; `is_stable`: none is new, `workflows` will start the first ones."""
     name = pull.name
     if target.objections:
         who = ", ".join(target.objections)
@@ -112,7 +106,7 @@ def is_ours(git: Git, head: Oid, target: Oid, progress: Progress, plan: str) -> 
 
 def list_workflows(git: Git, tip: Oid) -> list[str]:
     """The files of a commit that start checks for a pull request; plainly those that name such an event."""
-    listed = git.text("ls-tree", "-z", "--name-only", tip, "--", *WORKFLOWS).split("\0")
+    listed = git.text("ls-tree", "-z", "--name-only", tip, "--", ".github/workflows/", ".gitlab-ci.yml").split("\0")
     return [path for path in listed if path and _STARTS.search(git.blob(tip, path) or b"")]
 
 

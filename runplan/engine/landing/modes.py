@@ -1,6 +1,7 @@
 """The landing modes by name. All that differs between them is asked here; a new mode is one module and one case."""
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache, partial
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -31,11 +32,16 @@ def open_lander(
     run = settings.run
     if not uses_remote(run.landing):
         return CherryPick(here.git, ref=f"refs/heads/{run.target}", common_dir=here.common_dir, zones=zones)
-    forge = _find_forge_once(here.git, run, env, plan.seen) if run.concludes else None
-    target = Direct(here.git, _open_remote(here, run, run.target, env, forge), tool=tool)
-    if forge is None:
-        return target
     how = settings.pull_request
+
+    def forge() -> Forge:  # its token is looked for when it is needed, once
+        plan.seen.forge = plan.seen.forge or open_forge(here.git, run, env)
+        return plan.seen.forge
+
+    remote = _open_remote(here, run, run.target, env, forge if run.concludes else None)
+    target = Direct(here.git, remote, tool=tool)
+    if not run.concludes:
+        return target
 
     def open_group(group: str) -> PullRequestLander:
         remote = _open_remote(here, run, names.pull_branch(run.branch_prefix, plan.slug, group), env, forge)
@@ -70,19 +76,6 @@ def require_direct(here: Repository, settings: Settings, env: Mapping[str, str])
     require_remote(_open_remote(here, run, run.target, env, None))
 
 
-def _find_forge_once(
-    git: Git, run: RunSettings, env: Mapping[str, str], seen: Sighting | None = None
-) -> Callable[[], Forge]:
-    """The forge; its token is looked for when it is needed, once."""
-    known = seen or Sighting()
-
-    def find() -> Forge:
-        known.forge = known.forge or open_forge(git, run, env)
-        return known.forge
-
-    return find
-
-
 def _open_remote(
     here: Repository, run: RunSettings, branch: str, env: Mapping[str, str], forge: Callable[[], Forge] | None
 ) -> Remote:
@@ -92,7 +85,7 @@ def _open_remote(
 
 
 def open_target(here: Repository, settings: Settings, env: Mapping[str, str]) -> Remote:
-    forge = _find_forge_once(here.git, settings.run, env) if settings.run.concludes else None
+    forge = cache(partial(open_forge, here.git, settings.run, env)) if settings.run.concludes else None
     return _open_remote(here, settings.run, settings.run.target, env, forge)
 
 
@@ -112,7 +105,7 @@ def require_ready(here: Repository, settings: Settings, env: Mapping[str, str]) 
     run = settings.run
     if not uses_remote(run.landing):
         return ()
-    forge = _find_forge_once(here.git, run, env) if run.concludes else None
+    forge = cache(partial(open_forge, here.git, run, env)) if run.concludes else None
     remarks: tuple[str, ...] = ()
     if forge and (here.common_dir / "shallow").exists():
         deepen = command("git", "fetch", "--unshallow", run.remote)
@@ -169,7 +162,7 @@ def open_forge(git: Git, run: RunSettings, env: Mapping[str, str]) -> Forge:
 
 def own_branch(here: Repository, run: RunSettings, slug: str, env: Mapping[str, str]) -> Remote:
     branch = names.pull_branch(run.branch_prefix, slug)
-    return _open_remote(here, run, branch, env, _find_forge_once(here.git, run, env))
+    return _open_remote(here, run, branch, env, cache(partial(open_forge, here.git, run, env)))
 
 
 def fetch_branch(here: Repository, run: RunSettings, slug: str, env: Mapping[str, str]) -> Oid | None:

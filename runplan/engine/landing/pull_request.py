@@ -27,15 +27,7 @@ from runplan.domain.plan.model import Plan, parse_plan
 from runplan.domain.run.kinds import Reason, WaitKind
 from runplan.domain.settings.schema import PullRequestSettings
 from runplan.domain.text import command, inert
-from runplan.engine.landing import description, merging
-from runplan.engine.landing.conversation import (
-    answer_handled,
-    converse,
-    handle_requests,
-    replace_failure,
-    result_marker,
-    tell_limit,
-)
+from runplan.engine.landing import conversation as talk, description, merging
 from runplan.engine.landing.direct import Direct, RemoteLander
 from runplan.engine.landing.lander import (
     Commanded,
@@ -194,8 +186,8 @@ class PullRequestLander(RemoteLander):
         if self.closed is not None:
             return self.closed
         activity = forge.read_activity(pull.number, pull.head)
-        replace_failure(forge, pull.number, activity.messages, self._plan.path)
-        due = converse(forge, pull.number, activity.messages, progress, self.seen)
+        talk.replace_failure(forge, pull.number, activity.messages, self._plan.path)
+        due = talk.converse(forge, pull.number, activity.messages, progress, self.seen)
         if due.commands:
             return due.commands[0]
         if held := self._hold_merge(pull, progress):
@@ -233,10 +225,15 @@ class PullRequestLander(RemoteLander):
             self._cancel_own_merge(pull)
             foreign = "has commits that runplan did not push, or lacks some that it did"
             return Waiting(kind=WaitKind.REVIEW, why=f"{pull.name} {foreign}; review and merge it: {pull.url}")
-        if since := self._find_squashed(pull.head, progress):
-            title = f"Merge {pull.base} into {pull.name}"
-            return NeedsRepair(title=title, complaint=f"{pull.base} has the one below", merge=True, since=since)
-        return None
+        below, merged = [("", ""), *progress.merged.values()][-1] if self.stack else ("", "")
+        tip = self.target_tip()
+        if not below or self._git.known(below) is None or self._git.is_ancestor(below, tip):
+            return None
+        is_done = self._git.known(merged) is None or self._git.is_ancestor(merged, pull.head)
+        if is_done or not (since := self.merge_base(pull.head, below)):
+            return None
+        title = f"Merge {pull.base} into {pull.name}"  # it has the one below in other commits
+        return NeedsRepair(title=title, complaint=f"{pull.base} has the one below", merge=True, since=since)
 
     def _try_merge(
         self, pull: m.PullRequest, checks: Sequence[m.PullCheck], quiet: tuple[bool, bool], progress: Progress
@@ -245,11 +242,8 @@ class PullRequestLander(RemoteLander):
         forge = self.forge()
         target = forge.read_target(pull.base, number=pull.number)
         is_stable, is_late = quiet
-        workflows = (
-            merging.list_workflows(self._git, self.target_tip())
-            if target.is_first and not checks and not is_late
-            else []
-        )
+        has_begun = checks or is_late or not target.is_first
+        workflows = [] if has_begun else merging.list_workflows(self._git, self.target_tip())
         waiting = merging.before_merge(pull, checks, target, is_stable=is_stable, workflows=workflows)
         if self.seen.status is None and m.STATUS in target.checks and pull.state is m.MergeState.BLOCKED:
             self.seen.status = ("", "")  # the next look tries again
@@ -318,25 +312,26 @@ class PullRequestLander(RemoteLander):
         activity = forge.read_activity(pull.number, tip)
         if not activity.is_open and not self.publish(tip).is_open:
             return None
-        due = converse(forge, pull.number, activity.messages, progress, self.seen)
+        due = talk.converse(forge, pull.number, activity.messages, progress, self.seen)
         asked = due.commands[0] if due.commands else self._handle_requests(due, pull, activity, progress)
         return None if isinstance(asked, Waiting) else asked
 
     def _handle_requests(
         self, due: DueMessages, pull: m.PullRequest, activity: m.Activity, progress: Progress
     ) -> NeedsRepair | Waiting | None:
-        asked = handle_requests(due, progress, plan=self._plan.path, name=pull.name, group=self.group)
+        asked = talk.handle_requests(due, progress, plan=self._plan.path, name=pull.name, group=self.group)
         if asked is not None and progress.may_merge:
             self._cancel_own_merge(pull)
             if isinstance(asked, Waiting):
-                tell_limit(self.forge(), pull.number, due, activity.messages, progress, plan=self._plan.path)
+                talk.tell_limit(self.forge(), pull.number, due, activity.messages, progress, plan=self._plan.path)
         return asked
 
     def answer_messages(self, answers: Mapping[str, str]) -> None:
         pull = (self.stack.focus if self.stack else self).find_pull()
         if pull is not None and pull.is_open:
             forge = self.forge()
-            answer_handled(forge, pull.number, forge.read_activity(pull.number, pull.head).messages, answers)
+            messages = forge.read_activity(pull.number, pull.head).messages
+            talk.answer_handled(forge, pull.number, messages, answers)
 
     def forget(self) -> None:
         self.of_group(TOP).seen.forge = None
@@ -344,7 +339,7 @@ class PullRequestLander(RemoteLander):
     def comment(self, text: str) -> None:
         pull = (self.stack.focus if self.stack else self).find_pull()
         if pull is not None and pull.is_open:
-            self.forge().put_comment(pull.number, marker=result_marker(self._plan.path), text=text, is_pull=True)
+            self.forge().put_comment(pull.number, marker=talk.result_marker(self._plan.path), text=text, is_pull=True)
 
     def _cancel_own_merge(self, pull: m.PullRequest) -> None:
         words = pull.merge_message  # those of a person's auto-merge are others, or the messages of all commits
@@ -363,15 +358,6 @@ class PullRequestLander(RemoteLander):
             return (f"other open pull requests were not compared: {error}",)
         name = f"{pull.noun} {pull.sign}" if pull else "pull request #"
         return tuple(f"{name}{number} is open and changes {path} too" for number, path in conflicts.items())
-
-    def _find_squashed(self, head: Oid, progress: Progress) -> Oid:
-        """The merge base for the target, which has the pull request below in other commits than the branch; or ""."""
-        below, merged = [("", ""), *progress.merged.values()][-1] if self.stack else ("", "")
-        tip = self.target_tip()
-        if not below or self._git.known(below) is None or self._git.is_ancestor(below, tip):
-            return ""
-        is_done = self._git.known(merged) is None or self._git.is_ancestor(merged, head)
-        return "" if is_done else self.merge_base(head, below)
 
     def _is_complete(self, tip: Oid) -> bool:
         return all(phase.status is Status.DONE for phase in self.read_plan(tip).phases)
@@ -442,9 +428,8 @@ class PullRequestLander(RemoteLander):
             except NotAllowed as error:  # it counts as the draft of a person
                 self.seen.remarks[f"{pull.name} stays a draft: {error}"] = None
         is_draft = is_draft and not is_ready
-        marks = (description.DRAFT if is_draft else "") + (
-            description.PEOPLE if description.PEOPLE in marks and not self._add_people(pull) else ""
-        )
+        lacks_people = description.PEOPLE in marks and not self._add_people(pull)
+        marks = (description.DRAFT if is_draft else "") + (description.PEOPLE if lacks_people else "")
         before = pull.body if pull else ""
 
         def link(path: str, line: int) -> str:
@@ -535,7 +520,6 @@ class PullRequestLander(RemoteLander):
         return [self._git.commit(oid) for oid in line.split()]
 
     def refresh(self) -> None:
-        """Open the pull request, or bring its description up to date."""
         if (tip := self.stack.bring_up(self) if self.stack else self.known_tip()) is not None:
             self.publish(tip)
 
@@ -557,7 +541,7 @@ class PullRequestLander(RemoteLander):
         if tip := self.target.tip():
             notes.append(self.target.follow_remote(self.target.prepare(id="", old="", new=tip)))
         said = f"Done by {pull.name} (plan `{self._plan.path}`)."
-        marker = result_marker(self._plan.path)
+        marker = talk.result_marker(self._plan.path)
         is_default = bool(self._plan.issues) and pull.base == forge.read_repository().default_branch
         for issue in self._plan.issues:
             try:  # the forge itself says so in the issue, but a comment on a failure would stay

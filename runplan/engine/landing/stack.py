@@ -43,10 +43,7 @@ def _name(plan: Plan, key: str) -> str:
 
 
 def find_heads(plan: Plan, phases: Iterable[tuple[Oid, str]]) -> dict[str, Oid]:
-    """The commit with which each group ends, from the commits of the plan's branch with their phases, oldest first.
-
-    A phase that lands after one of a higher group belongs to that one.
-    """
+    """The commit with which each group ends; `phases` are oldest first, and one that lands late is of the group above."""
     places = {phase.id: place for place, group in enumerate(plan.stack.values()) for phase in group}
     groups = list_groups(plan)
     heads: dict[str, Oid] = {}
@@ -203,9 +200,8 @@ class Stack(Generic[L]):
         if tip is None:
             return {}
         commits = self._top.list_own_commits(tip)
-        return find_heads(
-            self._top.read_whole_plan(tip), ((c.oid, read_trailers(c.message).get(PHASE, "")) for c in commits)
-        )
+        phases = ((commit.oid, read_trailers(commit.message).get(PHASE, "")) for commit in commits)
+        return find_heads(self._top.read_whole_plan(tip), phases)
 
     def _below(self, lander: L) -> Iterator[L]:
         landers = self._landers()

@@ -121,9 +121,8 @@ class Box:
             try:
                 ended = self.end_landing()
             except OSError as error:  # a full disk
-                raise Hold(
-                    f"a landing was interrupted and cannot be ended: {error.strerror}: {error.filename}"
-                ) from error
+                why = f"{error.strerror}: {error.filename}"
+                raise Hold(f"a landing was interrupted and cannot be ended: {why}") from error
             yield ended
         finally:
             os.close(self.fd)
@@ -324,9 +323,8 @@ class Swap:
             parent = (self._root / change.path).parent
             if change.kind == "D" or bytes.fromhex(change.new) in index:
                 return True
-            if change.kind != "A" and (
-                change.path not in was or parent.resolve() != self._root.resolve() / parent.relative_to(self._root)
-            ):
+            is_moved = parent.resolve() != self._root.resolve() / parent.relative_to(self._root)
+            if change.kind != "A" and (change.path not in was or is_moved):
                 return True
         return False
 
