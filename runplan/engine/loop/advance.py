@@ -72,7 +72,8 @@ def act(action: a.Action, state: RunState, context: RunContext) -> Iterable[Even
         case a.Start(dispatch=dispatch) if (prepare := PREPARATIONS.get(dispatch.role)) is not None:
             answer = process.start_dispatch(dispatch, state, context, prepare)
         case a.Start(dispatch=dispatch):
-            answer = process.start_command(dispatch, state, context)
+            known = process.find_result(dispatch, state, context) if context.reuses_results else ()
+            answer = known or process.start_dispatch(dispatch, state, context, process.prepare_command)
         case a.RebuildBranch():
             answer = lease.rebuild_branch(action, state, context)
         case a.Fail():

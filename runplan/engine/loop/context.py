@@ -365,12 +365,10 @@ def settings_note(context: RepositoryContext) -> str:
     return f"{committed} in the checkout is not committed on {context.target_name}; {used}"
 
 
-def read_outline(
-    git: Git, blob: str, path: str, stored: tuple[str, str], new: list[tuple[str, str, str]]
-) -> PlanOutline:
+def read_outline(git: Git, blob: str, path: str, kept: tuple[str, str], new: list[tuple[str, str, str]]) -> PlanOutline:
     """The outline that was stored for this blob; one that is made here is added to `new`."""
     stamp = f"{__version__} {blob}"
-    known, outline = stored
+    known, outline = kept
     if known == stamp:
         with suppress(msgspec.DecodeError):  # text that is not valid Unicode
             return decode_json(outline, PlanOutline)

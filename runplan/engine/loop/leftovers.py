@@ -26,9 +26,7 @@ from runplan.engine.loop.preflight import prepare_image
 from runplan.engine.loop.rehearsal import LOCK, SLUG
 
 
-def collect_leftovers(
-    context: RepositoryContext, *, dry_run: bool
-) -> tuple[list[Removed | Kept], list[Removed | Kept]]:
+def collect_leftovers(context: RepositoryContext, *, dry_run: bool) -> tuple[list[Removed | Kept], ...]:
     """Worktrees and refs; and logs, which may go when the run has ended and the phase has landed."""
     prefix = context.settings.run.branch_prefix
     store = context.store()

@@ -12,11 +12,12 @@ from msgspec.structs import replace
 
 from runplan.adapters.agents import invocation
 from runplan.adapters.agents.clis import agent_of
+from runplan.adapters.agents.environment import agent_environment
 from runplan.adapters.agents.prompts import PLACEHOLDERS, Template
 from runplan.adapters.configuration.places import user_file, worktree_root
 from runplan.adapters.git import objects as trees
 from runplan.adapters.git.repository import pull_command
-from runplan.adapters.processes import marked_inside
+from runplan.adapters.processes import marked_inside, run_program
 from runplan.adapters.sandbox.container import Container, find_engine, find_image, list_built_images, try_image
 from runplan.adapters.sandbox.engines import CONTAINER, require_sandbox
 from runplan.adapters.store.claims import landing_lock
@@ -137,12 +138,10 @@ def phases_to_work(plan: Plan, text: bytes, *, tip: str, options: Options, resum
 
 def require_open(context: RepositoryContext, plan: Plan, tip: str) -> None:
     """Refuse a plan if its own document about progress marks a phase done that would be worked."""
-    own_slug = names.slug(plan.path)  # a document of another plan may count other phases
+    own = names.slug(plan.path)  # a document of another plan may count other phases
     documents = [remark.document.lstrip("/") for remark in plan.remarks if remark.document]
     slugs = {path: names.slug(path) for path in documents}
-    named = [
-        path for path, slug in slugs.items() if slug.startswith(own_slug) or slug.endswith("progress-and-next-steps")
-    ]
+    named = [path for path, slug in slugs.items() if slug.startswith(own) or slug.endswith("progress-and-next-steps")]
     paths = (posixpath.normpath(f"{folder}/{name}") for name in named for folder in (posixpath.dirname(plan.path), "."))
     for path in (path for path in paths if not path.startswith("../")):
         done = list_done(context.git.blob(tip, path) or b"", path=path)
@@ -288,10 +287,8 @@ def require_same_history(context: RepositoryContext, plan: str) -> None:
         run = context.settings.run
         pull = pull_command(git, context.common_dir, run.target, run.remote)
         push = command("git", "push", run.remote, run.target)
-        raise RefusedEarly(
-            f"{plan} has landed work on {there.target_name} that {context.target_name} lacks; "
-            f"first run: {pull if uses_remote(there.settings.run.landing) else push}"
-        )
+        why = f"{plan} has landed work on {there.target_name} that {context.target_name} lacks"
+        raise RefusedEarly(f"{why}; first run: {pull if uses_remote(there.settings.run.landing) else push}")
 
 
 def require_test_command(context: RepositoryContext) -> str:
@@ -302,23 +299,18 @@ def require_test_command(context: RepositoryContext) -> str:
     tools = toolchain.detect(*project_files(context))
     if tools.shown_by:
         hint = f"; for example: command = {json.dumps(tools.tests)}" if tools.tests else ""
-        raise RefusedEarly(
-            f"the repository has tests ({tools.shown_by}) but tests.command is empty; set it in runplan.toml "
-            f"under [tests]{hint}"
-        )
+        why = f"the repository has tests ({tools.shown_by}) but tests.command is empty"
+        raise RefusedEarly(f"{why}; set it in runplan.toml under [tests]{hint}")
     return ""
 
 
 def project_files(context: RepositoryContext) -> tuple[list[str], dict[str, str]]:
     tip = context.tip()
     top = trees.entries(context.git, context.git.commit(tip).tree)
-    below = [
-        path
-        for name in toolchain.FOLDERS
-        if (entry := top.get(name)) is not None and entry.mode == trees.TREE
-        for path in sorted(trees.list_files(context.git, entry.oid, f"{name}/"))
-    ]
-    files = [*top, *below]
+    files = list(top)
+    for name in toolchain.FOLDERS:
+        if (entry := top.get(name)) is not None and entry.mode == trees.TREE:
+            files += sorted(trees.list_files(context.git, entry.oid, f"{name}/"))
     manifests = {name: context.git.blob(tip, name) or b"" for name in toolchain.manifests(files)}
     return files, {name: content.decode("utf-8", "replace") for name, content in manifests.items()}
 
@@ -371,10 +363,9 @@ def require_agents(context: RepositoryContext) -> None:
             on_target = trees.find(context.git, tree, file)[1] if file not in copied else None
             is_there = on_target is not None and on_target.mode not in (trees.TREE, trees.SUBMODULE)
             if file not in copied and not is_there:
-                raise RefusedEarly(
-                    f"{Reason.AGENT_MISSING}: agents.{role}: {file} is not on {context.target_name}, "
-                    f"so no worktree has it; commit it on {context.target_name}, or add it to run.copy"
-                )
+                there = context.target_name
+                why = f"{file} is not on {there}, so no worktree has it; commit it on {there}, or add it to run.copy"
+                raise RefusedEarly(f"{Reason.AGENT_MISSING}: agents.{role}: {why}")
     require_prompts(context)
 
 
@@ -425,9 +416,13 @@ def missing_program(context: RepositoryContext, line: str) -> str:
         ):
             return program
     python, module = toolchain.module_of(line)
-    if module and not run.setup and not invocation.has_module(python, module, context.env):
-        return f"the module {module} of {python}"
-    return ""
+    if not module or run.setup:
+        return ""
+    # Asked from a directory without modules of the project.
+    look = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({module.partition('.')[0]!r}) is None)"
+    env = agent_environment(context.env, keep=(), settings={})
+    has_module = run_program((python, "-I", "-c", look), env, within_s=invocation.VERSION_S)[0] == 0
+    return "" if has_module else f"the module {module} of {python}"
 
 
 MAX_DEPTH = 3  #: sub-plans below each other

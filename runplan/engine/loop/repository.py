@@ -28,13 +28,7 @@ from runplan.engine.landing import modes
 from runplan.engine.landing.lander import Sighting
 from runplan.engine.landing.pull_request import PlanPlace
 from runplan.engine.loop.context import RepositoryContext
-from runplan.engine.loop.preflight import (
-    list_own,
-    prepare_image,
-    require_prompts,
-    settle_lost_landings,
-    with_agents_of,
-)
+from runplan.engine.loop.preflight import list_own, prepare_image, require_prompts, settle_lost_landings, with_agents_of
 from runplan.engine.report.summary import describe_plan
 from runplan.engine.steps.context import OpenRepository, RunContext
 
@@ -108,12 +102,12 @@ def make_run_context(
         git_config=workspace.agent_config,
     )
     agents.remove_leftovers(opened.dispatches.list_live)
+    prefix = context.settings.run.branch_prefix
     limits = context.settings.limits
     bounds = Bounds(seconds=limits.handover_s, size=limits.handover_size, entries=limits.handover_entries)
     zones = Zones(workspace, agents.confine, bounds, agents.script_env)
-    lander = modes.open_lander(
-        context.repository, context.settings, context.env, tool=workspace.path, plan=plan, zones=zones
-    )
+    here = (context.repository, context.settings, context.env)
+    lander = modes.open_lander(*here, tool=workspace.path, plan=plan, zones=zones)
     return RunContext(
         **{name: getattr(opened, name) for name in OpenRepository.__struct_fields__},
         run=run,
@@ -127,10 +121,8 @@ def make_run_context(
         removal=Removal(zones, targets=context.targets),
         candidates=Candidates(workspace.git, user=context.git),
         lander=lander,
-        direct=modes.open_direct(lander, context.repository, context.settings, context.env, tool=workspace.path),
-        fingerprints=Fingerprints(
-            context.git, context.common_dir, context.settings.run.branch_prefix, is_own=context.fleet is not None
-        ),
+        direct=modes.open_direct(lander, *here, tool=workspace.path),
+        fingerprints=Fingerprints(context.git, context.common_dir, prefix, is_own=context.fleet is not None),
         agents=agents,
     )
 
@@ -153,9 +145,8 @@ def open_repository(context: RepositoryContext, *, wakeup: int | None = None) ->
     settle_lost_landings(context)
     with contextlib.ExitStack() as closing:
         closing.callback(remove_unused_root, root, settings)
-        _make_directory(
-            root, below=Path(root.anchor), mode=0o755, remedy="set run.worktrees to a directory that can be created"
-        )
+        remedy = "set run.worktrees to a directory that can be created"
+        _make_directory(root, below=Path(root.anchor), mode=0o755, remedy=remedy)
         workspace.make_tool()
         dispatches = closing.enter_context(Dispatches(context.state / "dispatch", wakeup=wakeup))
         store = open_store(context.journal)

@@ -14,7 +14,7 @@ from runplan.adapters.store.protocol import Store, open_store
 from runplan.adapters.supervise.dispatches import Dispatches
 from runplan.domain.decoding import convert
 from runplan.domain.errors import Crashed, PlanUnreadable, RefusedEarly, RunplanError, Unreachable, refused_by_system
-from runplan.domain.names import HEADS, base_ref
+from runplan.domain.names import HEADS
 from runplan.domain.plan.model import Plan
 from runplan.domain.run import actions as a, events as e
 from runplan.domain.run.attempt_parts import StepCrashed
@@ -47,13 +47,6 @@ class ActiveRun(Struct, frozen=True, kw_only=True):
     @property
     def state(self) -> RunState:
         return self.journal.state
-
-    def unlock_refs(self) -> None:
-        """Remove locks on the run's own refs that a killed git left; no other process uses these refs."""
-        for state in open_states(self.state):
-            leased = state.attempt.lease if isinstance(state.attempt, WorkAttempt) else None
-            context = self.context.for_state(state)
-            context.removal.remove_stale_locks((base_ref(context.mark), *([leased.branch] if leased else [])))
 
 
 def state_of(store: Store, row: RunRow) -> RunState:

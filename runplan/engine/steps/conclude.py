@@ -98,6 +98,7 @@ def _find_stale(stack: Stack[PullRequestLander], progress: Progress, context: Ru
 
 def _measure_progress(state: RunState, context: RunContext) -> Progress:
     landings = context.store.list_facts(e.Landed, plan=context.plan)
+    begun = [fact.event for fact in context.store.list_facts(e.LandingStarted, plan=context.plan)]
     merged: dict[str, tuple[str, str]] = {}  # groups of a stack, since the last conclusion of the whole plan
     for fact in context.store.list_facts(e.Concluded, plan=context.plan):
         if fact.event.group:
@@ -109,11 +110,7 @@ def _measure_progress(state: RunState, context: RunContext) -> Progress:
         repairs=state.repairs,
         max_repairs=state.options.kept.run.max_fix_cycles,
         updates=state.updates,
-        pushed=tuple(
-            oid
-            for fact in context.store.list_facts(e.LandingStarted, plan=context.plan)
-            for oid in (*fact.event.remade, fact.event.new)
-        ),
+        pushed=tuple(oid for landing in begun for oid in (*landing.remade, landing.new)),
         pushed_at=max((parse_iso(landing.at).timestamp() for landing in landings), default=0.0),
         reviews=state.reviews,
         max_reviews=context.settings.pull_request.max_reviews,
@@ -255,10 +252,7 @@ def claim_issues(state: RunState, context: RunContext) -> Iterator[e.Event]:
 
 
 def release_issues(over: e.RunEnded, state: RunState, context: RunContext) -> tuple[str, ...]:
-    """Take the claims back, and report a failure on the issues; notes where the forge did not answer.
-
-    A run that has done its part of a plan leaves the claims to the next one.
-    """
+    """Take the claims back, unless a next run has them, and report a failure; notes where the forge did not answer."""
     is_failed = over.outcome in (RunOutcome.FAILED, RunOutcome.REFUSED)
     if over.outcome is RunOutcome.DONE and state.landed and not state.landed[-1].complete:
         return ()

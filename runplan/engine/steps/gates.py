@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from runplan.adapters.configuration.places import is_hidden
 from runplan.adapters.git.command import ANY, Git
+from runplan.adapters.git.objects import SUBMODULE
 from runplan.adapters.git.zones import Extra
 from runplan.adapters.store.files import read_bounded
 from runplan.domain.checks import results
@@ -37,8 +38,6 @@ DEEPEST = 8  #: directories for which `**` in tests.junit stands
 NAMED = 3  #: failing tests named in one line
 #: Of a check that failed with products of an earlier set-up, and passed with new ones.
 STALE = 'passed with a fresh set-up, so the earlier one was stale: name what it reads, run.setup_inputs = ["PATH"]'
-
-_EXIT = r"(?m)^(\S+) (\d{1,3})$"
 
 
 def command_line(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext) -> tuple[str, float]:
@@ -249,7 +248,7 @@ def read_checks(phase: WorkAttempt, context: RunContext) -> Iterator[tuple[str, 
     assert started is not None
     directory = context.dispatches.directory(ended.id)
     worktree = context.proof.path
-    printed = dict(re.findall(_EXIT, read_content(directory / "out.log").decode("utf-8", "replace")))
+    printed = dict(re.findall(r"(?m)^(\S+) (\d{1,3})$", read_content(directory / "out.log").decode("utf-8", "replace")))
     for name, path in log_files(started, context).items():
         code = int(printed[name]) if name in printed else None
         if len(started.gates) == 1:
@@ -288,7 +287,6 @@ def read_content(path: Path) -> bytes:
 
 
 LARGEST_COPY = 16 * 1024 * 1024  #: bytes of a file of run.copy that are compared
-SUBMODULE = "160000"  #: the mode of its entry in a tree
 
 
 def describe_change(before: str, now: str) -> str:
@@ -335,11 +333,9 @@ def find_inputs(started: e.DispatchStarted, phase: WorkAttempt, context: RunCont
 
 
 @lru_cache(maxsize=8)
-def _list_inputs(
-    git: Git, tree: str, command: str, patterns: tuple[str, ...], without: tuple[str, ...]
-) -> dict[str, str]:
+def _list_inputs(git: Git, tree: str, line: str, patterns: tuple[str, ...], without: tuple[str, ...]) -> dict[str, str]:
     """The mode and id of each file and submodule that decides what run.setup makes."""
     records = (record.partition("\t") for record in git.run("ls-tree", "-rz", tree).text.split("\0") if record)
     entries = {path: meta for meta, _, path in records if path not in without}
     modules = (path for path, meta in entries.items() if meta.startswith(SUBMODULE))
-    return {path: entries[path] for path in (*list_inputs(entries, command, patterns), *modules)}
+    return {path: entries[path] for path in (*list_inputs(entries, line, patterns), *modules)}

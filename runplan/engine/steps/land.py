@@ -1,9 +1,9 @@
 """Builds the candidate, or the revert of a landed phase, and lands it: intent, compare-and-swap, observed."""
 
-import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from pathlib import PurePosixPath
 from typing import TypeAlias, assert_never
 
@@ -227,17 +227,15 @@ def _find_other_run(phase: WorkAttempt, context: RunContext, onto: str) -> str:
     return next((run for run in runs if run and run not in ours), "")
 
 
-def _write_files(
-    context: RunContext, onto: str, title: str, text: bytes, sections: list[str], *, is_done: bool
-) -> Files:
+def _write_files(context: RunContext, onto: str, title: str, text: bytes, parts: list[str], *, is_done: bool) -> Files:
     blobs = (context.objects.blob(onto, path) for path in (context.report, context.index))
     plan = split_files(text, context.plan) or {context.plan: text}
     old, listed = (None if blob is None else blob.decode("utf-8", "surrogateescape") for blob in blobs)
-    if old is None and not sections:
+    if old is None and not parts:
         return plan
     landed = report.PlanRow(plan=context.plan, title=title, report=PurePosixPath(context.report).name, is_done=is_done)
     waiting = [row for row in context.store.list_waiting() if row[0] != context.plan]
-    written_report = report.prepend_sections(old, plan_title=title, sections=sections)
+    written_report = report.prepend_sections(old, plan_title=title, sections=parts)
     written_report = report.name_pull_request(written_report, newest_pull_request(context.store, context.plan))
     new = {context.report: (old, written_report)}
     if not context.settings.run.concludes:  # the branches of two pull requests would conflict in it
@@ -355,7 +353,7 @@ def land(state: RunState, context: RunContext) -> Iterator[e.Event]:
         elif context.objects.tip(started.new) is None:  # it was on the host that began the landing
             yield e.LandingMoved(tip=started.old, ours=True)
             return
-        deliver = functools.partial(context.workspace.deliver, started.new, without=[started.old])
+        deliver = partial(context.workspace.deliver, started.new, without=[started.old])
         match context.lander.land(_landing_of(started), deliver):
             case Landed() as seen:
                 context.workspace.release_landed()
@@ -370,7 +368,7 @@ def land(state: RunState, context: RunContext) -> Iterator[e.Event]:
 
 def record_move(context: RunContext, old: str, tip: str) -> e.LandingMoved:
     """The target moved from `old` to `tip`; `ours` where landings of our own alone lie between them."""
-    facts = functools.partial(context.store.list_facts, since=iso(context.clock.now() - RECENT))
+    facts = partial(context.store.list_facts, since=iso(context.clock.now() - RECENT))
     begun = {fact.event.id: fact.event.old for fact in facts(e.LandingStarted)}
     before = {fact.event.tip: begun.get(fact.event.id, "") for fact in facts(e.Landed)}
     return e.LandingMoved(tip=tip, ours=leads_to(old, tip, before))
@@ -410,9 +408,7 @@ def _start_landing(state: RunState, context: RunContext) -> e.Event:
     subject = context.settings.run.bookkeeping_subject.format(plan=context.slug, what=words)
     trailers = trailers_of(context, state)
     merged = attempt.chosen.merge if isinstance(attempt.chosen, e.MergeChosen) else ""
-    bookkeep = functools.partial(
-        context.candidates.bookkeep, code=code, files=files, by=context.signature(), merged=merged
-    )
+    bookkeep = partial(context.candidates.bookkeep, code=code, files=files, by=context.signature(), merged=merged)
     new = bookkeep(message=g.add_trailers(f"{subject}\n", trailers))
     lander = context.lander
     is_lower = isinstance(lander, PullRequestLander) and lander.group != TOP

@@ -34,12 +34,7 @@ def lease(state: RunState, context: RunContext) -> e.Event:
     tip = phase.chosen.tip
     earlier = context.store.count_leases(context.plan, branch)
     leased = e.Leased(
-        phase=phase.chosen.phase,
-        branch=branch,
-        base=tip,
-        base_tree="",
-        worktree=context.zone.name,
-        attempt=earlier + 1,
+        phase=phase.chosen.phase, branch=branch, base=tip, base_tree="", worktree=context.zone.name, attempt=earlier + 1
     )
     if phase.lands_itself:  # the work is done elsewhere; only the worktree of the checks is used
         base = context.find_plan_base(phase) if isinstance(phase.chosen, e.SubplanChosen) else tip

@@ -3,7 +3,7 @@
 The command of a phase runs with the user's rights in the main checkout, and lands by itself.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -177,9 +177,7 @@ def write_brief(
     )
 
 
-def launch_agent(
-    started: e.DispatchStarted, context: RunContext, text: str, *, base: str, attempt: int = 1
-) -> d.Launch:
+def launch_agent(started: e.DispatchStarted, context: RunContext, text: str, base: str, attempt: int = 1) -> d.Launch:
     """The process of an agent with this prompt; `base` is the commit that it begins on."""
     path, writable = place_of(started, context)
     directory = context.dispatches.directory(started.id)
@@ -312,12 +310,7 @@ def without_result(started: e.DispatchStarted, detail: str = "", ending: d.Endin
     return e.DispatchEnded(id=started.id, role=started.role, ending=ending, code=None, detail=detail)
 
 
-def start_command(dispatch: e.DispatchStarted, state: RunState, context: RunContext) -> Iterable[e.Event]:
-    known = _find_result(dispatch, state, context) if context.reuses_results else ()
-    return known or start_dispatch(dispatch, state, context, _prepare_command)
-
-
-def _find_result(dispatch: e.DispatchStarted, state: RunState, context: RunContext) -> tuple[e.Event, ...]:
+def find_result(dispatch: e.DispatchStarted, state: RunState, context: RunContext) -> tuple[e.Event, ...]:
     """The result of the same command on the same code. That of a phase is not repeated when the target has moved."""
     phase = state.work
     if dispatch.role is Role.SETUP:
@@ -406,7 +399,7 @@ def _fill_worktree(prepared: Prepared, state: RunState, context: RunContext) -> 
     return fault
 
 
-def _prepare_command(started: e.DispatchStarted, state: RunState, context: RunContext) -> Prepared:
+def prepare_command(started: e.DispatchStarted, state: RunState, context: RunContext) -> Prepared:
     phase = state.work
     path, writable = place_of(started, context)
     directory = context.dispatches.directory(started.id)

@@ -196,9 +196,8 @@ def already_known(started: e.DispatchStarted, phase: WorkAttempt, context: RunCo
         return ()
     answer, line = _judge_new_tests(phase, context)
     # What run.setup builds from the functions stays as it is.
-    is_built = gates.find_inputs(replace(started, role=Role.SETUP), phase, context) != gates.find_inputs(
-        started, phase, context
-    )
+    setup = replace(started, role=Role.SETUP)
+    is_built = gates.find_inputs(setup, phase, context) != gates.find_inputs(started, phase, context)
     if answer is None and (started.tree == phase.built.tree or is_built):
         why = "run.setup reads what changed" if is_built else "reach no added function that can be emptied"
         answer, line = NewTestsAnswer.NOT_JUDGED, f"{line}, and {why}"

@@ -10,7 +10,7 @@ from runplan.adapters.agents.invocation import list_instructions
 from runplan.adapters.agents.prompts import Standing, handover_note
 from runplan.adapters.configuration.places import remove_unused_root
 from runplan.adapters.git.command import Stored
-from runplan.adapters.git.objects import Entry, Signature
+from runplan.adapters.git.objects import SUBMODULE, Entry, Signature
 from runplan.domain.checks import tamper
 from runplan.domain.checks.secrets import redact_text
 from runplan.domain.checks.tamper import FileChange, Permit, Tampering, TamperKind
@@ -39,7 +39,6 @@ SCANNED = 1_000_000  #: bytes of a committed file that are scanned for secrets
 BEGINNING = 8192  #: bytes; git calls a file with a NUL in them binary
 LONGEST_SUMMARY = 600  #: characters of an agent's summary
 NAMED = 8  #: paths named in one sentence
-GITLINK = "160000"  #: the mode of a repository inside a tree
 OUTPUT_READ = 64 * 1024  #: bytes at the end of a failed command's output that are read
 LINES_SHOWN = 20  #: lines of it in the report
 LONGEST_LINE = 300
@@ -125,7 +124,7 @@ def _commit_leftovers(phase: WorkAttempt, context: RunContext, *, message: str) 
     if left is None or context.objects.commit(left).parents != (tip,):
         return tip
     added = [change for change in context.candidates.changes(tip, left) if change.kind == "A"]
-    if nested := [change.path for change in added if change.new_mode == GITLINK]:
+    if nested := [change.path for change in added if change.new_mode == SUBMODULE]:
         return e.WorkRefused(reason=Reason.TAMPERED, detail=f"{nested[0]} is a git repository of its own")
     ours: dict[str, Entry | None] = {change.path: None for change in added if covers(tamper.LIFECYCLE, change.path)}
     tree = context.candidates.tree_with(context.objects.commit(left).tree, ours)
@@ -168,7 +167,7 @@ def _refuse_tree(phase: WorkAttempt, context: RunContext, head: str, changes: Se
             return e.WorkRefused(reason=Reason.CONFLICT, detail=detail)
     modules = context.read_file(head, ".gitmodules") or ""
     for change in changes:
-        if change.new_mode == GITLINK != change.old_mode and f"path = {change.path}\n" not in f"{modules}\n":
+        if change.new_mode == SUBMODULE != change.old_mode and f"path = {change.path}\n" not in f"{modules}\n":
             return e.WorkRefused(reason=Reason.TAMPERED, detail=f"{change.path} is a git repository of its own")
     return None
 
@@ -178,11 +177,8 @@ def _find_in_commits(
 ) -> tuple[Tampering, ...]:
     """Findings in single commits: a file that is added and removed again would land in the history."""
     steps = [phase.base, *(commit.oid for commit in commits)] if len(commits) > 1 else []  # one has the net change
-    changes = {
-        (change.path, change.new): change
-        for old, new in pairwise(steps)
-        for change in context.candidates.changes(old, new)
-    }
+    made = (change for old, new in pairwise(steps) for change in context.candidates.changes(old, new))
+    changes = {(change.path, change.new): change for change in made}
     # The first change of a path starts from its content before the phase.
     before = {change.path: _read_text(context, change.old) for change in reversed(changes.values())}
     files = [_file_change(context, change, before[change.path]) for change in changes.values()]
@@ -203,7 +199,7 @@ def _find_leaks(phase: WorkAttempt, context: RunContext, head: str) -> list[Tamp
 
 
 def _file_change(context: RunContext, change: Change, before: str | None = None) -> FileChange:
-    stored = context.objects.object(change.new, most=SCANNED) if change.new_mode != GITLINK else None
+    stored = context.objects.object(change.new, most=SCANNED) if change.new_mode != SUBMODULE else None
     return FileChange(
         path=change.path,
         before=_read_text(context, change.old) if before is None else before,
@@ -290,10 +286,9 @@ def fail(action: Fail, state: RunState, context: RunContext) -> e.Event:
         dispatch=newest.id if newest else "",
         rejected="\n\n".join(words) if attempt.rejections or attempt.rejected is not None else None,
     )
-    return _add_evidence(failed, attempt, context) if isinstance(attempt, WorkAttempt) else failed
-
-
-def _add_evidence(failed: e.PhaseFailed, phase: WorkAttempt, context: RunContext) -> e.PhaseFailed:
+    if not isinstance(attempt, WorkAttempt):
+        return failed
+    phase = attempt
     has_landed = phase.lands_itself
     branch = ""
     if phase.lease is not None and not has_landed:
