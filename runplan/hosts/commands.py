@@ -206,11 +206,8 @@ class Executor:
         told = e.Told(**command.arguments, command=command.seq)
         if not self._owner.record(command.plan, told):
             return Answer(lines=())
-        reads = (
-            "its agent reads it now"
-            if self._owner.tell_agents(command.plan, told.text)
-            else "the next agent of its run reads it first"
-        )
+        is_read = self._owner.tell_agents(command.plan, told.text)
+        reads = "its agent reads it now" if is_read else "the next agent of its run reads it first"
         return Answer(lines=(f"Told {command.plan}: {reads}",))
 
     def _execute_resume(self, command: Command) -> Answer:
@@ -422,18 +419,15 @@ def begin_work(asked: e.RunStarted, owner: RunOwner) -> Answer:
     store = owner.repository.store
     now = iso(owner.repository.clock.now())
     if row := next((row for row in store.list_waits() if row.plan == asked.plan), None):
-        is_paused = parse_json(row.about, QueueWork).paused
-        stands = (
-            f"is paused; continue it: runplan resume {row.plan}" if is_paused else "is under way; see: runplan queue"
-        )
+        paused = f"is paused; continue it: runplan resume {row.plan}"
+        stands = paused if parse_json(row.about, QueueWork).paused else "is under way; see: runplan queue"
         return Answer(declined=True, why=f"{row.plan} {stands}")
     entries = read_queue(owner.context_for(asked), store)
     first = next((entry for entry in entries if not entry.why), None)
     if first is None:
         reasons = "; ".join(f"{entry.plan} {entry.why}" for entry in entries[:MOST_REASONS])
-        return Answer(
-            declined=True, why=f"no plan of the queue is ready{f': {reasons}' if reasons else '; see: runplan queue'}"
-        )
+        detail = f": {reasons}" if reasons else "; see: runplan queue"
+        return Answer(declined=True, why=f"no plan of the queue is ready{detail}")
     about = to_json(QueueWork(started=asked))
     store.put_wait(WaitRow(kind=WaitKind.QUEUE, plan=asked.plan, about=about, since=now))
     return Answer(plan=first.plan, fresh=True, run=asked.plan)
@@ -486,8 +480,7 @@ def look_for_retry(row: WaitRow, owner: RunOwner, now: datetime) -> Answer | boo
         return False
     started = state.options
     context = owner.context_for(started).for_run(started)
-    run = context.settings.run
-    forge = modes.open_forge(context.git, run, context.env)
+    forge = modes.open_forge(context.git, context.settings.run, context.env)
     answers = list_answers(owner.repository.store, row.plan)
     is_stack = context.settings.pull_request.stack
     plan = parse_plan(context.git.blob(context.tip(), row.plan) or b"", path=row.plan) if is_stack else None

@@ -28,8 +28,6 @@ from runplan.engine.loop.runs import ActiveRun
 from runplan.hosts.commands import Executor
 from runplan.hosts.owner import RunOwner
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
 
 class Interruption:
     """Ctrl-C, SIGTERM and SIGHUP: the first lets the agents finish, the second ends them."""
@@ -47,7 +45,7 @@ class Interruption:
     def __enter__(self) -> "Interruption":
         if threading.current_thread() is not threading.main_thread():  # only that one handles signals
             return self
-        self._before = {number: signal.getsignal(number) for number in SIGNALS}
+        self._before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
         if self._before[signal.SIGHUP] is signal.SIG_IGN:  # nohup
             del self._before[signal.SIGHUP]
         for number in self._before:

@@ -13,8 +13,10 @@ from msgspec.structs import replace
 from runplan.adapters.agents.prompts import TOLD_NOW
 from runplan.adapters.store.journal import Journal
 from runplan.domain.errors import CallEnded, Crashed, Exit, Fenced, GitFailed, RefusedEarly, RunplanError, TokenRefused
+from runplan.domain.names import base_ref
 from runplan.domain.run import events as e
 from runplan.domain.run.actions import Decision
+from runplan.domain.run.attempts import WorkAttempt
 from runplan.domain.run.decide import decide, is_ending, pending_answer
 from runplan.domain.run.dispatch import GRACE_S
 from runplan.domain.run.kinds import FOR_ANSWER, Reason, RunStatus, WaitKind
@@ -180,10 +182,7 @@ class RunOwner:
     # --- steps ------------------------------------------------------------------------------------------
 
     def step(self, plan: str) -> Decision | None:
-        """Take the due steps of a run; None when it has ended, or was left to another process.
-
-        Under a limit an error is tried again, with growing delays.
-        """
+        """Take the due steps, again after an error under a limit; None when the run has ended, or is left to others."""
         if self.host.limit is None:
             return self._advance(plan)
         active = self.runs[plan]
@@ -547,31 +546,26 @@ class RunOwner:
         """Own the run: record its start and the claim, and claim its issues. One with a forged journal ends."""
         repository = self.repository
         plan = run.started.plan
-        on_event = functools.partial(self.host.tell, plan, run.context.run)
+        me = repository.claims.me
+        id_ = run.context.run
+        settings = self.rules.settings_of(run.started, self._context_of(plan)).settings
+        tell = functools.partial(self.host.tell, plan, id_)
         journal = Journal(
-            repository.store,
-            repository.clock,
-            run=run.context.run,
-            plan=plan,
-            fence=claim.fence,
-            on_event=on_event,
-            settings=self.rules.settings_of(run.started, self._context_of(plan)).settings,
+            repository.store, repository.clock, run=id_, plan=plan, fence=claim.fence, on_event=tell, settings=settings
         )
         if run.is_new or isinstance(claim, Acquired):
             # A process that left its run waiting for a person did not die.
             dead = claim.took_over if isinstance(claim, Acquired) and run.state != RunStatus.WAITING else ""
-            taken = e.ClaimTaken(
-                owner=repository.claims.me,
-                took_over=dead,
-                labels=repository.labels,
-                is_new_host=not run.is_new and self.rules.lacks_files(journal.state, run.context),
-            )
+            lacks = not run.is_new and self.rules.lacks_files(journal.state, run.context)
+            taken = e.ClaimTaken(owner=me, took_over=dead, labels=repository.labels, is_new_host=lacks)
             journal.append(*([run.started] if run.is_new else []), taken)
         self.runs[plan] = active = ActiveRun(context=run.context, journal=journal)
-        if not run.is_new:
-            active.unlock_refs()
+        for state in open_states(active.state) if not run.is_new else ():  # a killed git may have left locks
+            leased = state.attempt.lease if isinstance(state.attempt, WorkAttempt) else None
+            context = active.context.for_state(state)
+            context.removal.remove_stale_locks((base_ref(context.mark), *([leased.branch] if leased else [])))
         for number in run.started.issues:
-            other = repository.store.claim_issue(number, run=run.context.run, owner=repository.claims.me)
+            other = repository.store.claim_issue(number, run=id_, owner=me)
             shared = e.IssueShared(number=number, run=other.id, plan=other.plan) if other is not None else None
             if shared is not None and shared.words not in active.state.warnings:  # recorded once
                 journal.append(shared)

@@ -83,9 +83,8 @@ class Client:
                 self._socket.sendall(line_of(request))
             line = self._replies.readline()
         except TimeoutError:
-            raise Silent(
-                f"the daemon (process {self._pid}) has not answered for {within_s:.0f} s; see its log"
-            ) from None
+            why = f"has not answered for {within_s:.0f} s; see its log"
+            raise Silent(f"the daemon (process {self._pid}) {why}") from None
         except OSError:
             pass
         if not line.endswith(b"\n"):

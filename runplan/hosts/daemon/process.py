@@ -114,9 +114,8 @@ class DaemonProcess:
     def run(self) -> None:
         self._set_signal_handlers()
         self._scheduler.start()
-        with contextlib.closing(
-            ControlServer(socket_path(self._env), self._answer_request, self._log_failure)
-        ) as server:
+        server = ControlServer(socket_path(self._env), self._answer_request, self._log_failure)
+        with contextlib.closing(server):
             self._log.info("started", version=__version__, pid=os.getpid(), socket=str(server.path))
             self._recall_repositories()
             self._arm_morning()
@@ -144,7 +143,17 @@ class DaemonProcess:
             self._log.info("stopping")
             service.notify_manager(self._env, service.STOPPING, service.extend_timeout(CLOSING_S))
         self._scheduler.shutdown(wait=False)
-        self._close_hosts()
+        hosts = self._all_hosts()
+        for host in hosts:
+            host.close()
+        for _ in range(2):
+            deadline = time.monotonic() + STEP_S
+            while not _are_idle(hosts) and time.monotonic() < deadline and self._end_requests <= 2:
+                self._do_task(deadline)  # another signal ends the process at once
+            command.CALLS.end()
+        if not _are_idle(hosts):
+            self._log.warning("unfinished", why="a step did not end in time; the next daemon repeats it")
+        command.CALLS.close()
         self._notifier.flush(within_s=0.0 if self._end_requests > 2 else NOTIFY_S)
         channels.CALLS.close()
         self._log.info("stopped")
@@ -156,9 +165,8 @@ class DaemonProcess:
 
     def _call_at(self, key: str, moment: datetime, call: Callable[[], None]) -> None:
         """Call back then, or at once when that has passed; a key has one moment. A call has to return at once."""
-        self._scheduler.add_job(
-            call, DateTrigger(run_date=moment), id=key, replace_existing=True, misfire_grace_time=None, coalesce=True
-        )
+        trigger = DateTrigger(run_date=moment)
+        self._scheduler.add_job(call, trigger, id=key, replace_existing=True, misfire_grace_time=None, coalesce=True)
 
     @contextlib.contextmanager
     def _open_repository(self, root: str, wakeup: int) -> Iterator[tuple[RepositoryContext, OpenRepository]]:
@@ -179,9 +187,8 @@ class DaemonProcess:
         except SettingsError as error:
             if root not in self._valid:
                 raise
-            self._log.warning(
-                "repository-settings", repository=str(root), words=f"{error}; using the last valid settings"
-            )
+            words = f"{error}; using the last valid settings"
+            self._log.warning("repository-settings", repository=str(root), words=words)
         return self._valid[root]
 
     def _do_task(self, until: float) -> None:
@@ -314,19 +321,6 @@ class DaemonProcess:
         if not self._end_requests:
             return False
         return _are_idle(self._all_hosts()) or self._end_requests > 2 or time.monotonic() >= self._deadline
-
-    def _close_hosts(self) -> None:
-        hosts = self._all_hosts()
-        for host in hosts:
-            host.close()
-        for _ in range(2):
-            deadline = time.monotonic() + STEP_S
-            while not _are_idle(hosts) and time.monotonic() < deadline and self._end_requests <= 2:
-                self._do_task(deadline)  # another signal ends the process at once
-            command.CALLS.end()
-        if not _are_idle(hosts):
-            self._log.warning("unfinished", why="a step did not end in time; the next daemon repeats it")
-        command.CALLS.close()
 
     # --- settings -------------------------------------------------------------------------------------------
 

@@ -108,9 +108,8 @@ def systemd_unit(env: Mapping[str, str], *, umask: int, argv: Sequence[str] = DA
     variables = (f"Environment={_quote_text(f'{name}={value}')}\n" for name, value in _list_variables(env).items())
     # Variables are expanded in the arguments, not in the program (systemd.service(5)).
     arguments = (_escape_word(word.replace("$", "$$")) for word in argv[1:])
-    return _UNIT.format(
-        command=" ".join((_escape_word(argv[0]), *arguments)), stop=STOP_S, umask=umask, environment="".join(variables)
-    )
+    command = " ".join((_escape_word(argv[0]), *arguments))
+    return _UNIT.format(command=command, stop=STOP_S, umask=umask, environment="".join(variables))
 
 
 def launchd_list(env: Mapping[str, str], *, umask: int) -> str:

@@ -70,9 +70,8 @@ def submit_commands(
         if begins and client.hello.draining:
             raise Unreachable(client.hello.draining)
         # Sent before the commands are stored, since a running worker executes them at once.
-        stored = _store_commands(
-            context, [_with_environment(client, context, repository, command) for command in commands]
-        )
+        sent = [_with_environment(client, context, repository, command) for command in commands]
+        stored = _store_commands(context, sent)
         with suppress(HungUp):
             client.call(Wake(repository=repository), Done)
             answers = _await_answers(context, stored, say if wait else None, limit_s)

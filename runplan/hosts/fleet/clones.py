@@ -14,7 +14,6 @@ from runplan.adapters.store.files import file_lock
 from runplan.domain.errors import RunplanError
 
 REMOTE = "origin"
-BRANCHES = f"+refs/heads/*:refs/remotes/{REMOTE}/*"
 HEAD = f"refs/remotes/{REMOTE}/HEAD"
 LOCKED_S = 1.0  #: a lock of git that is as old was left by one that was killed
 LEAST_FREE = 16 << 20  #: bytes of its disk that a host needs to take plans
@@ -61,7 +60,7 @@ def _open_remote(git: Git, directory: Path, env: Mapping[str, str], timeout_s: f
 
 def _fetch(git: Git, remote: Remote) -> None:
     """Fetch the branches, and check out the default one, which no work is done on."""
-    remote.fetch_ref(BRANCHES)
+    remote.fetch_ref(f"+refs/heads/*:refs/remotes/{REMOTE}/*")
     if (tip := git.tip(HEAD)) and git.tip("HEAD") != tip:
         git.run("checkout", "-q", "--force", "--detach", tip)
 

@@ -47,10 +47,7 @@ SUBPLAN_S = 600.0  #: between two looks at a sub-plan that another host works on
 
 
 class FleetHost(BackgroundHost):
-    """Works on one plan, and on the sub-plans that it begins, in the thread that calls `run`.
-
-    Every run has the environment of the host: clients send none.
-    """
+    """Works on one plan and its sub-plans, with the environment of the host, in the thread that calls `run`."""
 
     def __init__(self, plan: str, root: Path, services: Services, fleet: FleetLocation, left: str = "") -> None:
         """`left` is the run of the plan that an earlier worker of this host owned."""
@@ -256,10 +253,9 @@ class TargetRules(RunRules):
         if started.target != (target := context.settings.run.target):
             return f"the run is recorded for {started.target}, and run.target on the default branch is {target}"
         tips = (self.context_for(started, context).tip(), active.context.lander.tip())
-        attempts = [lane.attempt for lane in open_states(active.state) if lane.attempt is not None]
-        for chosen in [
-            attempt.chosen for attempt in attempts if attempt.failure is None and attempt.delivery.landed is None
-        ]:
+        attempts = (lane.attempt for lane in open_states(active.state))
+        for attempt in (each for each in attempts if each and not each.failure and not each.delivery.landed):
+            chosen = attempt.chosen
             is_of_plan = chosen.phase and not isinstance(chosen, (e.RepairChosen, PlanningChosen))
             is_true = _is_true(chosen, active.context, tips) if is_of_plan else chosen.own == PhaseSettings()
             if not is_true:

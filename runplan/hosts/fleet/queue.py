@@ -42,11 +42,9 @@ class JobQueue(Worker):
         may_begin: Callable[[], bool],
         log: FilteringBoundLogger,
     ) -> None:
-        app = App(
-            connector=PsycopgConnector(
-                conninfo=complete_dsn(dsn), min_size=1, max_size=4, timeout=10.0, reconnect_timeout=5.0
-            )
-        )
+        conninfo = complete_dsn(dsn)
+        connector = PsycopgConnector(conninfo=conninfo, min_size=1, max_size=4, timeout=10.0, reconnect_timeout=5.0)
+        app = App(connector=connector)
         app.task(name="runplan.work", queue=ANY)(work)
         app.task(name="runplan.wake", queue=ANY)(self._wake)
         recover = app.task(name="runplan.recover", queue=ANY, queueing_lock="runplan.recover")(self._recover)
@@ -71,10 +69,7 @@ class JobQueue(Worker):
         self._is_stopped = False
 
     async def run_until_stopped(self, left: Sequence[tuple[str, str]] = ()) -> None:
-        """Work until `stop` is called, through all errors of the database.
-
-        The plans that an earlier worker left are continued at once, and each of them occupies a slot.
-        """
+        """Work until `stop`, through all errors of the database; plans that an earlier worker left occupy slots first."""
         self._left = len(left)
         self.concurrency = max(0, self._slots - self._left)
         tasks = [asyncio.create_task(self._work(schema, plan)) for schema, plan in left]
