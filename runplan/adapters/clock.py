@@ -20,10 +20,7 @@ class SystemClock:
 
 
 def until(condition: Callable[[], T], *, within_s: float, every_s: float = 0.01) -> T:
-    """Poll the condition until it is true or the time is up; the last result. It is called at least once.
-
-    Only where no file descriptor and no signal announces the event.
-    """
+    """Poll the condition, at least once, until it is true or time is up: where no descriptor or signal announces it."""
     deadline = time.monotonic() + within_s
     while not (result := condition()) and time.monotonic() < deadline:
         time.sleep(every_s)

@@ -227,10 +227,7 @@ def end_all(find: Callable[[], Iterable[Process]], *, grace_s: float) -> tuple[i
 def kill_all(
     find: Callable[[], Iterable[Process]], *, within_s: float = KILLED_S
 ) -> tuple[set[Process], list[Process]]:
-    """Stop all processes until `find` finds no new one, so that none forks any more, and kill them.
-
-    Returns those signalled, and those that are there when the time is up.
-    """
+    """Stop processes until `find` finds no new one, so that none forks, and kill them; those signalled, those left."""
     deadline = time.monotonic() + within_s
     stopped: dict[Process, bool] = {}  #: whether it could be signalled
     while True:

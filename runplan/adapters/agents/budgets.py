@@ -13,14 +13,12 @@ from runplan.domain.run.recorded import Recorded
 from runplan.domain.text import in_words
 from runplan.domain.times import parse_iso
 
-_MILLION = 1_000_000
 _CACHED = 0.1  #: share of the price for cached tokens
 
 LATE_S = 300.0  #: the end of a dispatch is recorded this long after its time limit, or its runner died
 NEAR = 0.8  #: the share of a limit at which a person is warned
 UNSURE = 15  #: points added to a threshold when the fill level is an estimate
 DEFAULT_WINDOW = 200_000
-_CHARACTERS = 4  #: per token, in an estimate
 
 #: Context windows in tokens by model name; the first match counts.
 _WINDOWS = (
@@ -32,7 +30,7 @@ _WINDOWS = (
 
 
 def tokens_in(characters: int) -> int:
-    return characters // _CHARACTERS
+    return characters // 4  # an estimate
 
 
 def meter_usage(tally: Tally, *, prompt: int, usd_in: float, usd_out: float) -> Usage:
@@ -56,7 +54,7 @@ def is_estimate(tally: Tally) -> bool:
 def price_usage(used: Usage, usd_in: float, usd_out: float) -> Usage:
     """The usage with dollars by these prices for a million tokens."""
     fresh = max(0.0, used.input_tokens - used.cached_tokens * (1 - _CACHED))
-    return replace(used, usd=(fresh * usd_in + used.output_tokens * usd_out) / _MILLION)
+    return replace(used, usd=(fresh * usd_in + used.output_tokens * usd_out) / 1_000_000)
 
 
 def context_percent(tally: Tally, launch: Launch) -> int:
@@ -111,10 +109,7 @@ def sum_usage(
     phase: str = "",
     since: str = "",
 ) -> tuple[Cost, Cost]:
-    """What agents have used, and what agents that run in other lanes and runs may still use.
-
-    The ids of the dispatches of this lane begin with `prefix`.
-    """
+    """What agents have used, and what agents outside of this lane, whose ids begin with `prefix`, may still use."""
     spent = reserved = Cost()
     for fact in ended:
         if fact.event.agent and fact.at >= since and phase in ("", fact.event.phase):

@@ -89,7 +89,6 @@ _STOPPED = {
 _CLOCKS = {Ending.TIMEOUT: EndingKind.TIMED_OUT, Ending.SILENT: EndingKind.SILENT}
 #: An agent that waited for its provider because of one of these is not blamed for its silence.
 _EXCUSES = (EndingKind.LIMIT, EndingKind.OVERLOADED, EndingKind.AUTH)
-_AFTER_LIMIT = (EndingKind.LIMIT, EndingKind.OVERLOADED)  #: after these an earlier limit can still be the cause
 _RETRYING = r"(?im)^.{0,400}\bretrying\b.{0,1000}$"
 _SIGNAL_CODES = (130, 137, 143)  #: 128 + SIGINT, SIGKILL, SIGTERM: how shells and node report a signal
 
@@ -154,7 +153,8 @@ def _judge_troubles(outcome: Outcome, zone: tzinfo | None) -> AgentEnding:
     known = [trouble for trouble in troubles if trouble.kind is not EndingKind.CRASHED]
     if not known:
         return AgentEnding(kind=EndingKind.CRASHED, words=_shorten_line(troubles[-1].words))
-    if known[-1].kind in _AFTER_LIMIT:  # the final error of a limit is often only a refused request
+    # The final error of a limit is often only a refused request.
+    if known[-1].kind in (EndingKind.LIMIT, EndingKind.OVERLOADED):
         limits = [trouble for trouble in reversed(known) if trouble.kind is EndingKind.LIMIT]
         limits.sort(key=lambda trouble: trouble.resets is None)  # a time in a field before one in words
         endings = (_end_by(trouble, outcome, zone) for trouble in limits)
@@ -198,7 +198,6 @@ def _shorten_line(words: str) -> str:
 FARTHEST_S = 8 * 86_400.0  #: no limit lasts longer; a later time was misread
 JUST_PASSED_S = 900.0  #: a time of day that passed less than this ago is meant, and not tomorrow's
 
-_EPOCH = r"\|\s*(\d{10})\b"
 _CLOCK = (
     r"(?i)(?:resets?|try again|available again|come back)(?: on| at)?:? "
     r"(?:(?P<month>[a-z]{3})[a-z]* (?P<day>\d{1,2})(?:st|nd|rd|th)?,?(?: (?P<year>\d{4}),?)?(?: at)? )?"
@@ -223,7 +222,7 @@ def reset_time(words: str, *, now: float, zone: tzinfo | None = None) -> float |
     if not now:
         return None
     text = words[-_LONGEST:]
-    epoch = re.search(_EPOCH, text)
+    epoch = re.search(r"\|\s*(\d{10})\b", text)
     wait_s = 0.0
     if span := re.search(_SPAN, text):
         parts = ((float(count), unit.lower()) for count, unit in re.findall(_PART, span[1]))

@@ -154,22 +154,20 @@ class Agents(Struct, frozen=True, dict=True):
         for mode in {self.settings.sandbox, *(table.sandbox for table in self.settings.used if table.sandbox)}:
             self._sandbox(mode).remove_leftovers(list_live)
 
-    def _view(
-        self, started: DispatchStarted, directory: Path, cwd: Path, writable: Sequence[Path], uses: HomeUse
-    ) -> View:
+    def _view(self, started: DispatchStarted, own: Path, cwd: Path, writable: Sequence[Path], uses: HomeUse) -> View:
         """The view of a process of a run. Its home belongs to its worktree; only writers and set-up change it."""
         access = started.role.access
         is_dropped = access is Access.SCRATCH
         return View(
             cwd=cwd,
             dispatch=started.id,
-            writable=(directory / OWN, *(() if is_dropped else writable)),
+            writable=(own / OWN, *(() if is_dropped else writable)),
             layers=tuple(writable) if is_dropped else (),
             is_copy=bool(started.again),
             home=self.places.homes / cwd.name if self.places else None,
             drops_home=access in (Access.SCRATCH, Access.NOTHING),
             is_judge=access is Access.NOTHING,
-            scratch=directory / SCRATCH,
+            scratch=own / SCRATCH,
             uses=uses,
             network=self._network_of(started),
         )
@@ -260,13 +258,6 @@ def _ask_version(path: str, env: tuple[tuple[str, str], ...], _changed_ns: int) 
     code, output, _ = run_program((path, "--version"), dict(env), within_s=VERSION_S)
     version = re.search(_VERSION, output[:1_000]) if code == 0 else None
     return version[0] if version else ""
-
-
-def has_module(python: str, module: str, caller: Mapping[str, str]) -> bool:
-    """Whether an installed Python has a module; asked from a directory without modules of the project."""
-    look = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({module.partition('.')[0]!r}) is None)"
-    env = agent_environment(caller, keep=(), settings={})
-    return run_program((python, "-I", "-c", look), env, within_s=VERSION_S)[0] == 0
 
 
 def own_file(table: AgentTable) -> str:

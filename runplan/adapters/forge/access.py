@@ -84,14 +84,9 @@ def parse_remote(url: str, *, resolve: Callable[[str], str] = lambda host: host)
         host = resolve(short["host"] if short else parts.hostname).lower()
         return Address(host=_ALIASES.get(host, host), owner=owner, repository=names[-1])
     host = f"{parts.hostname}:{parts.port}" if parts.port else parts.hostname
-    is_private = parts.scheme == "https" or parts.hostname in _LOOPBACK
-    return Address(
-        host=_ALIASES.get(host, host),
-        owner=owner,
-        repository=names[-1],
-        password=unquote(parts.password or ""),
-        web=f"{parts.scheme}://{host}" if is_private else "",
-    )
+    web = f"{parts.scheme}://{host}" if parts.scheme == "https" or parts.hostname in _LOOPBACK else ""
+    password = unquote(parts.password or "")
+    return Address(host=_ALIASES.get(host, host), owner=owner, repository=names[-1], password=password, web=web)
 
 
 def ask_with(git: Git, env: Mapping[str, str]) -> Ask:

@@ -93,11 +93,7 @@ class GitHub:
 
     @repeatable("open pull requests with this token")
     def require_may_open(self, base: str) -> None:
-        """Raise NotAllowed for a token that may not open pull requests.
-
-        No field of an answer says so for a fine-grained token. This request asks for the impossible, a pull request
-        from a branch to itself: 422 is the answer to a token that may ask, 403 or 404 to any other.
-        """
+        """No field says so of a fine-grained token; one that may ask for the impossible is refused with 422."""
         with ignore_status(422):
             self._repo.create_pull(base=base, head=base, title="runplan", body="")
 

@@ -246,10 +246,6 @@ def to_messages(pages: Sequence[Node]) -> tuple[m.PullMessage, ...]:
 
 
 def _to_message(kind: str, node: Node, **more: Any) -> m.PullMessage:
-    return m.PullMessage(
-        id=f"{kind} {node['fullDatabaseId']}",
-        author=author_login(node["author"]),
-        text=node["body"],
-        changed=parse_iso(node["createdAt"]).timestamp(),
-        **more,
-    )
+    id_ = f"{kind} {node['fullDatabaseId']}"
+    changed = parse_iso(node["createdAt"]).timestamp()
+    return m.PullMessage(id=id_, author=author_login(node["author"]), text=node["body"], changed=changed, **more)

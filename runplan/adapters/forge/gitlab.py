@@ -136,10 +136,7 @@ class GitLab:
 
     @repeatable("open merge requests with this token")
     def require_may_open(self, base: str) -> None:
-        """Raise NotAllowed for a token that may not open merge requests.
-
-        A merge request from a branch to itself is refused with 422, for a token that may ask; else with 403.
-        """
+        """A merge request from a branch to itself is refused with 422 for a token that may ask; else with 403."""
         wanted = {"source_branch": base, "target_branch": base, "title": "runplan"}
         path = f"{self._root}/merge_requests"
         self._find(lambda: self._write("post", path, **wanted), missing=(400, 409, 422))

@@ -84,13 +84,9 @@ def to_messages(
         shown.append(message)
     for facts in states:
         name, state = user_name(facts["user"]), facts["state"]
-        opinion = m.PullMessage(
-            id=f"review {name} {state} {head:.12}",
-            author=name,
-            text="",
-            changed=to_seconds(changed.get(name)),
-            is_approval=state == APPROVED,
-        )
+        id_ = f"review {name} {state} {head:.12}"
+        when = to_seconds(changed.get(name))
+        opinion = m.PullMessage(id=id_, author=name, text="", changed=when, is_approval=state == APPROVED)
         remarks = [message for message in shown if message.author == name and message.text[:1] not in ("", "/")]
         remarks = [message for message in remarks if not message.place]  # neither on a line nor a command
         if remarks and state == OBJECTION:

@@ -210,8 +210,7 @@ class AgentZone(Worktree):
                 (admin / "commondir").write_text("../..\n")
                 (admin / "gitdir").write_bytes(os.fsencode(self.path / ".git") + b"\n")
                 (admin / "locked").touch()
-        how = "-x" if clean == "ignored" else ""
-        self._fill(files, tip, "agent", how, extra=extra)
+        self._fill(files, tip, "agent", "-x" if clean == "ignored" else "", extra=extra)
         self._note(LENT)
         return self.path
 

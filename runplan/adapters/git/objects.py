@@ -16,7 +16,6 @@ from runplan.domain.plan.folders import join_files
 TREE = "040000"
 SYMLINK = "120000"
 SUBMODULE = "160000"
-NO_MODE = "000000"
 MOST_FOREIGN = 3  #: commits named in one sentence
 _KINDS = {TREE: "tree", SUBMODULE: "commit"}  #: of the objects in a tree; else a blob
 TOO_MANY = "more than {} files and directories differ (limits.handover_entries)"
@@ -99,7 +98,7 @@ def read_plan(git: Git, name: str, path: str) -> bytes | None:
 
 def changes(git: Git, old: Oid, new: Oid, *, most: int = MOST_CHANGED) -> tuple[Change, ...]:
     """The differences between two trees, sorted by path, without renames; `ObjectsRefused` for more than `most`."""
-    nothing = Entry(NO_MODE, "0" * len(old))
+    nothing = Entry("000000", "0" * len(old))
     differing = []
     count = 0
     waiting: list[tuple[str, Oid | None, Oid | None]] = [("", old, new)]
@@ -245,11 +244,8 @@ class Candidates:
 
     def change_id(self, old: Oid, new: Oid) -> str:
         """A hash of the change between two commits, on any base: as `git patch-id`, but binary files count as well."""
-        fixed = (
-            line
-            for line, following in pairwise([*self.diff(old, new).split("\n"), ""])
-            if following.startswith("Binary ") or not line.startswith(_OF_BASE)
-        )
+        lines = pairwise([*self.diff(old, new).split("\n"), ""])
+        fixed = (line for line, below in lines if below.startswith("Binary ") or not line.startswith(_OF_BASE))
         return digest_of("\n".join(fixed).encode("utf-8", "surrogateescape"))
 
     def landed_commits(self, *tips: Oid) -> tuple[tuple[Oid, str], ...]:
@@ -281,10 +277,7 @@ class Candidates:
         return self._built(made, tree, onto)
 
     def merge(self, ours: Oid, theirs: Oid, *, since: Oid = "") -> tuple[Oid, tuple[str, ...]]:
-        """The tree of a merge of two commits, and the paths in which it has conflict markers.
-
-        `since`, a commit below `ours`, counts as the merge base.
-        """
+        """The tree of a merge, and its paths with conflict markers; `since`, below `ours`, counts as the merge base."""
         if since:
             theirs = self.commit(self._tree(theirs), onto=since, message="temporary", by=KEEPER)
         ran = self._git.run("merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", ours, theirs, ok=(0, 1))

@@ -31,8 +31,6 @@ PASSED = (
 SSH = "ssh -o BatchMode=yes -o ConnectTimeout=30 -o ServerAliveInterval=30"
 _SPEED = ("http.lowSpeedLimit=1", "http.lowSpeedTime=60")
 _SETTINGS = (*_SPEED, "credential.interactive=false", "core.filesRefLockTimeout=500")
-_REF_MOVED = "cannot lock ref"
-_NO_SUCH_BRANCH = "couldn't find remote ref"
 _CREDENTIALS = (
     r"terminal prompts disabled|could not read (?:Username|Password)|Authentication failed|Permission denied \("
     r"|Host key verification failed"
@@ -54,8 +52,6 @@ class Uncertain(Struct, frozen=True, kw_only=True):
 
 
 PushAnswer: TypeAlias = Taken | PushDeclined | Uncertain
-#: Settings with which git signs in to the remote, where it has no credentials of its own.
-SignIn: TypeAlias = Callable[[], tuple[str, ...]]
 
 
 class Remote:
@@ -67,9 +63,10 @@ class Remote:
         branch: str,
         common_dir: Path,
         caller: Mapping[str, str],
-        sign_in: SignIn | None = None,
+        sign_in: Callable[[], tuple[str, ...]] | None = None,
         timeout_s: float = NETWORK_S,
     ) -> None:
+        """`sign_in` has the settings with which git signs in where it has no credentials of its own."""
         self.git = git
         self.name = name
         self.branch = branch
@@ -88,9 +85,9 @@ class Remote:
         kept = "--prune" if prune else "--no-prune"
         words_of_fetch = ("fetch", *options, kept, "--refmap=", "--", self.name, *refspecs)
         ran = self._run(*words_of_fetch, source=into)
-        if _REF_MOVED in ran.err:  # a landing of another run has just moved it
+        if "cannot lock ref" in ran.err:  # a landing of another run has just moved it
             ran = self._run(*words_of_fetch, source=into)
-        if ran.code == 0 or _NO_SUCH_BRANCH in ran.err:
+        if ran.code == 0 or "couldn't find remote ref" in ran.err:
             return ran.code == 0
         said = words(ran.err) or f"git ended with code {ran.code}"
         if re.search(_CREDENTIALS, ran.err):
@@ -104,8 +101,7 @@ class Remote:
         ran = self._run("ls-remote", "--quiet", "--", self.name, pattern)
         if ran.code:
             raise Unreachable(f"cannot list the refs of {self.name}: {words(ran.err)}")
-        rows = (line.split("\t") for line in ran.text.splitlines())
-        return {ref: oid for oid, ref in rows}
+        return {ref: oid for oid, ref in (line.split("\t") for line in ran.text.splitlines())}
 
     def find_default(self) -> str:
         ran = self._run("ls-remote", "--quiet", "--symref", "--", self.name, "HEAD")

@@ -163,9 +163,7 @@ def signing(git: Git) -> bool:
 
 #: Files in the git directory of a checkout that name the branch which an operation will move or return to.
 _NAMED_IN = {
-    "rebase-merge/head-name": "rebase",
-    "rebase-apply/head-name": "rebase",
-    "rebase-merge/update-refs": "rebase",
+    **dict.fromkeys(("rebase-merge/head-name", "rebase-apply/head-name", "rebase-merge/update-refs"), "rebase"),
     "BISECT_START": "bisect",
 }
 
@@ -268,11 +266,8 @@ class Fingerprints(Struct, frozen=True):
         """The differences since, without refs that landings moved to `landed`; the process commits as `agent`."""
         old = json.loads(before)
         new = dict(self._list_values())
-        names = [
-            name
-            for name in sorted({*old, *new})
-            if old.get(name) != new.get(name) and not (name.startswith("refs/") and new.get(name) in landed)
-        ]
+        changed = (name for name in sorted({*old, *new}) if old.get(name) != new.get(name))
+        names = [name for name in changed if not (name.startswith("refs/") and new.get(name) in landed)]
         refs = [name for name in names[:_MOST_LOGS] if name.startswith("refs/")]
         newest = ("log", "-g", "-1", "--format=%ge")  # the address in the newest reflog entry
         moved = {ref for ref in refs if self.git.run(*newest, ref, "--", ok=ANY).text == agent}

@@ -36,7 +36,6 @@ KEEP = "runplan"  #: the content of our `.keep` files begins so
 LANDING_KEEP = f"{KEEP} landing"
 MOST_NAMES = 1000
 NO_BRANCH = "ref: refs/heads/none"  #: the HEAD of a bare repository
-_COPIED = ("shallow", "info/exclude", "info/attributes")
 #: Files of configuration in the common directory: of the repository, its worktrees and submodules, and our copy.
 _CONFIGS = (
     *("config", "config.worktree", "worktrees/*/config.worktree", f"runplan/{COPY}/[cg]*"),
@@ -154,7 +153,7 @@ class Workspace:
             content = os.fsencode(text)
             if read_file(file) != content:  # else another thread has written it
                 publish(file, content, sync=False)
-        for name in _COPIED:
+        for name in ("shallow", "info/exclude", "info/attributes"):
             source, goal = self.common_dir / name, path / name
             content = source.read_bytes() if source.is_file() else b""
             if name == "info/exclude":

@@ -59,8 +59,7 @@ def read_link(key: bytes, text: str, now: float) -> Link | Unusable:
     # The signature is checked before anything else is read. Bytes: compare_digest takes no other text than ASCII.
     if not hmac.compare_digest(_sign(key, content).encode(), signature.encode("utf-8", "replace")):
         return Unusable.FORGED
-    values = json.loads(base64.urlsafe_b64decode(content + "=" * (-len(content) % 4)))
-    link = Link(*values)
+    link = Link(*json.loads(base64.urlsafe_b64decode(content + "=" * (-len(content) % 4))))
     return link if now < link.expires else Unusable.EXPIRED
 
 

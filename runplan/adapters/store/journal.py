@@ -1,7 +1,6 @@
 """The journal of one run: events go to the store, and the state is folded from them alone."""
 
 from collections.abc import Callable
-from typing import TypeAlias
 
 from msgspec.structs import replace
 
@@ -16,14 +15,9 @@ from runplan.domain.run.state import RunState, apply
 from runplan.domain.settings.schema import Settings
 from runplan.domain.times import iso
 
-OnEvent: TypeAlias = Callable[[Event, str], None]
-
 
 class Journal:
-    """The events of one run; `on_event` is called with each recorded one and its phase.
-
-    `settings` are those that a host works with, whatever is recorded.
-    """
+    """The events of one run; `on_event` gets each one with its phase, `settings` count instead of recorded ones."""
 
     def __init__(
         self,
@@ -33,7 +27,7 @@ class Journal:
         run: str,
         plan: str,
         fence: int,
-        on_event: OnEvent,
+        on_event: Callable[[Event, str], None],
         settings: Settings | None = None,
     ) -> None:
         self._store = store

@@ -360,10 +360,7 @@ def list_fleet(dsn: str) -> list[FleetRepository]:
 
 
 def initialize(dsn: str, remotes: Sequence[str], *, migrations: Traversable = MIGRATIONS) -> None:
-    """Bring the database to the newest version of the schema, and add repositories: all or nothing, repeatable.
-
-    A repository is added by the URL of its remote, which is kept without a password.
-    """
+    """Bring the database to the newest schema, and add repositories by their remotes: all or nothing, repeatable."""
     newest = max(int(re.sub(r"\D", "", file.name)) for file in migrations.iterdir())
     helps = f"use that of the database's owner: RUNPLAN_FLEET_DSN=... {INIT}"
     with _open(dsn, FLEET) as db, translated_errors(helps), db.transaction():

@@ -12,14 +12,12 @@ from runplan.domain.errors import RefusedEarly
 __all__ = ["Store", "list_store_files", "load_postgres", "open_store", "store_exists"]
 
 
-def open_store(
-    location: Location, *, writable: bool = True, missing_ok: bool = False, may_create: bool = True
-) -> Store:
+def open_store(place: Location, *, writable: bool = True, missing_ok: bool = False, may_create: bool = True) -> Store:
     """Open the store; a writer that `may_create` makes an absent one. With `missing_ok` it reads as empty."""
-    if isinstance(location, FleetLocation):
-        store: Store = load_postgres().PostgresStore(location)
+    if isinstance(place, FleetLocation):
+        store: Store = load_postgres().PostgresStore(place)
         return store
-    return SqliteStore(location, writable=writable, missing_ok=missing_ok, may_create=may_create)
+    return SqliteStore(place, writable=writable, missing_ok=missing_ok, may_create=may_create)
 
 
 def load_postgres() -> Any:

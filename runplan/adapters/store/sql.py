@@ -53,10 +53,7 @@ class Append(Struct, frozen=True):
 
 
 class Store(ABC):
-    """What is recorded about the runs, claims, commands and schedules of a repository: one open connection.
-
-    Events are only appended. Each method that writes does so whole or not at all. Use a store in one thread.
-    """
+    """One open connection, for use in one thread. Each method that writes does so whole or not at all."""
 
     BEGIN = "BEGIN"
 

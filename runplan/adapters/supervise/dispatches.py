@@ -300,9 +300,7 @@ class Dispatches:
     def sweep(self, ids: Collection[str]) -> int:
         """End the processes of dispatches whose shim died; the number of processes ended."""
         over = [dispatch for dispatch in ids if not self._is_running(dispatch)]
-        ended, _ = processes.end_all(
-            lambda: (process for dispatch in over for process in processes.family(dispatch)), grace_s=SWEEP_GRACE_S
-        )
+        ended, _ = processes.end_all(lambda: chain.from_iterable(map(processes.family, over)), grace_s=SWEEP_GRACE_S)
         return ended
 
     def _files(self, dispatch: str) -> DispatchFiles:

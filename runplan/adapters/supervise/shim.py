@@ -469,9 +469,8 @@ class ProcessActivity(Struct, frozen=True, kw_only=True):
     def is_work_since(self, earlier: "ProcessActivity") -> bool:
         """Whether they worked since then; waiting and polling do not count."""
         elapsed = self.at - earlier.at
-        return self.cpu_s - earlier.cpu_s >= max(BUSY_S, BUSY_SHARE * elapsed) or (
-            self.moved - earlier.moved >= max(MOVED, MOVED_PER_S * elapsed)
-        )
+        is_busy = self.cpu_s - earlier.cpu_s >= max(BUSY_S, BUSY_SHARE * elapsed)
+        return is_busy or self.moved - earlier.moved >= max(MOVED, MOVED_PER_S * elapsed)
 
 
 def activity(family: Iterable[Process], *, now: float) -> ProcessActivity:

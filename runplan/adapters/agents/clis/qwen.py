@@ -21,10 +21,7 @@ _ABORTED = "Request was aborted."  #: by us, when it was ended
 _REQUESTS = ("qwen-code.api_error", "qwen-code.api_response")
 #: By default it adds a co-author to commits, and asks its model once more what to remember of a worktree.
 _SETTINGS_FILE = "qwen.json"
-_SETTINGS = {
-    "general": {"gitCoAuthor": False, "disableAutoUpdate": True},
-    "memory": {"enableManagedAutoMemory": False},
-}
+_SETTINGS = {"general": {"gitCoAuthor": False, "disableAutoUpdate": True}, "memory": {"enableManagedAutoMemory": False}}
 
 
 class Qwen(Agent):

@@ -173,10 +173,7 @@ def load_script(path: Path) -> ScriptFile:
 
 
 def steps_for(script: ScriptFile, task: Task) -> list[Step]:
-    """The steps for the phase and the role: `verify2` before `verify` in cycle 2, the phase before "*".
-
-    A verifier that the script does not mention passes everything.
-    """
+    """The steps: `verify2` before `verify` in cycle 2, the phase before "*"; a verifier without any passes everything."""
     for phase in (task.phase, "*"):
         roles = script.phase.get(phase, {})
         for role in (f"{task.role}{task.cycle}", str(task.role)):
