@@ -135,7 +135,7 @@ def implement_prompt(template: str, brief: Brief) -> str:
 
 
 def fix_prompt(template: str, brief: Brief, *, failed: Pairs, why: str, gates: Pairs, diff: str) -> str:
-    """The prompt of a fresh agent; `failed` has items with evidence, `gates` failed commands with their output's end."""
+    """The prompt of a fresh agent; `failed` has items with evidence, `gates` failed commands with their output."""
     evidence = []
     for command, output in gates or ([(brief.test_command, "")] if brief.test_command else []):
         lines = "\n".join(f"    {line}".rstrip() for line in output.splitlines())

@@ -66,7 +66,7 @@ def next_step(pull: PullRequest, checks: Sequence[PullCheck], progress: Progress
 def before_merge(
     pull: PullRequest, checks: Sequence[PullCheck], target: Target, *, is_stable: bool, workflows: Sequence[str] = ()
 ) -> Waiting | None:
-    """What it waits for after its checks have passed; `is_stable`: none is new, `workflows` will start the first ones."""
+    """What it waits for after its checks have passed; `is_stable`: none is new, `workflows` start the first ones."""
     name = pull.name
     if target.objections:
         who = ", ".join(target.objections)

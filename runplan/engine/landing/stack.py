@@ -43,7 +43,7 @@ def _name(plan: Plan, key: str) -> str:
 
 
 def find_heads(plan: Plan, phases: Iterable[tuple[Oid, str]]) -> dict[str, Oid]:
-    """The commit with which each group ends; `phases` are oldest first, and one that lands late is of the group above."""
+    """The commit with which each group ends; `phases` are oldest first, one that lands late is of the group above."""
     places = {phase.id: place for place, group in enumerate(plan.stack.values()) for phase in group}
     groups = list_groups(plan)
     heads: dict[str, Oid] = {}

@@ -229,7 +229,7 @@ def _describe_stranger(issue: Issue) -> str:
 def list_free_issues(
     context: RepositoryContext, forge: Forge, label: str, store: Store, now: datetime, refusals: list[str]
 ) -> Iterator[int]:
-    """The open issues with the label without work but a branch of ours, oldest first; `refusals` gets why not others."""
+    """The open issues with the label without work but a branch of ours, oldest first; `refusals` has the others."""
     run = context.settings.run
     target = context.tip()
     repository_id = names.repository_id(context.common_dir)

@@ -69,7 +69,7 @@ class JobQueue(Worker):
         self._is_stopped = False
 
     async def run_until_stopped(self, left: Sequence[tuple[str, str]] = ()) -> None:
-        """Work until `stop`, through all errors of the database; plans that an earlier worker left occupy slots first."""
+        """Work until `stop`, through all errors of the database; plans of an earlier worker occupy slots first."""
         self._left = len(left)
         self.concurrency = max(0, self._slots - self._left)
         tasks = [asyncio.create_task(self._work(schema, plan)) for schema, plan in left]

@@ -173,7 +173,7 @@ def load_script(path: Path) -> ScriptFile:
 
 
 def steps_for(script: ScriptFile, task: Task) -> list[Step]:
-    """The steps: `verify2` before `verify` in cycle 2, the phase before "*"; a verifier without any passes everything."""
+    """The steps: `verify2` before `verify` in cycle 2, the phase before "*"; a verifier without any passes all."""
     for phase in (task.phase, "*"):
         roles = script.phase.get(phase, {})
         for role in (f"{task.role}{task.cycle}", str(task.role)):
