@@ -5,6 +5,7 @@
 
 import gc
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -30,13 +31,14 @@ def test_every_night_keeps_the_promises(nights: range, tmp_path: Path) -> None:
 
 @pytest.mark.rest
 def test_a_night_doubles_an_agent_without_the_fence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    checked = Store._append
+    checked = Store._append_all
 
-    def append(self: Store, append: Append) -> None:
-        claim = self.get_claim("plan", append.row.plan) or ClaimRow(run="", owner="", fence=0)
-        checked(self, Append(append.events, append.row, claim.fence, append.pauses))
+    def append_all(self: Store, appends: Sequence[Append]) -> None:
+        claims = [self.get_claim("plan", each.row.plan) or ClaimRow(run="", owner="", fence=0) for each in appends]
+        pairs = zip(appends, claims, strict=True)
+        checked(self, [Append(each.events, each.row, claim.fence, each.pauses) for each, claim in pairs])
 
-    monkeypatch.setattr(Store, "_append", append)
+    monkeypatch.setattr(Store, "_append_all", append_all)
     with pytest.raises(Broken, match="two agents"):
         play_nights(range(40), tmp_path)
 
