@@ -28,7 +28,6 @@ from runplan.hosts.daemon.client import Client
 from runplan.hosts.daemon.protocol import Hello
 from runplan.hosts.daemon.state import Known
 
-DAEMON_S = 2.0  #: for the answer of the daemon
 LOW = 20  #: a smaller part of a disk that is free is low
 
 
@@ -201,7 +200,7 @@ def list_disks(env: Mapping[str, str], known: Sequence[Known]) -> list[tuple[str
 def ask_daemon(env: Mapping[str, str]) -> Hello | str:
     """The greeting of the daemon, or why there is none."""
     try:
-        with Client(socket_path(env), answer_s=DAEMON_S) as client:
+        with Client(socket_path(env), answer_s=2.0) as client:
             return client.hello
     except RunplanError as error:
         return str(error)

@@ -8,8 +8,6 @@ from msgspec.structs import replace
 from runplan.domain.text import visible
 
 _FILE = "diff --git "
-_HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@ ?(.*)")
-_SAME = re.compile(r"a/(.*) b/\1")  #: of a file without a rename
 
 
 _CHANGES = {"rename": "renamed", "copy": "copied", "new": "added", "deleted": "removed"}
@@ -59,13 +57,13 @@ def parse_diff(text: str) -> list[FileDiff]:
         if line.startswith(_FILE):
             # The line is ambiguous where a name has spaces; later lines name a renamed file again.
             names = line.removeprefix(_FILE)
-            same = _SAME.fullmatch(names)
+            same = re.fullmatch(r"a/(.*) b/\1", names)  # of a file without a rename
             quoted = names.endswith('"')
             last = names.rpartition(' "b/' if quoted else " b/")[2]
             files.append(FileDiff(path=same[1] if same else _unquote(f'"{last}' if quoted else last)))
         elif line.startswith("--- ") and not files:  # a diff of texts has no other head
             files.append(FileDiff(path=_read_path(line[4:])))
-        elif files and (match := _HUNK.fullmatch(line)):
+        elif files and (match := re.fullmatch(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@ ?(.*)", line)):
             hunk = _read_hunk(lines, position, match)
             files[-1] = replace(files[-1], hunks=(*files[-1].hunks, hunk))
             position += len(hunk.lines)

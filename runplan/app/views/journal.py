@@ -32,7 +32,6 @@ from runplan.engine.loop.runs import find_awaited, state_of
 from runplan.engine.report.sections import describe_kept_work, describe_proposal
 from runplan.engine.report.summary import figures_of_run
 
-FOLLOW_S = 0.2  #: between two looks at a followed journal or log
 TAKEOVER_S = 15.0  #: for the next daemon to take over a followed run
 LINES_SHOWN = 10  #: of the output of a failed command
 #: The lines of events that have no variants.
@@ -98,7 +97,7 @@ def follow_events(
         if is_last:
             return
         after = rows[-1].seq if rows else after
-        store.await_change(every_s=FOLLOW_S)
+        store.await_change(every_s=0.2)
 
 
 @contextmanager

@@ -43,7 +43,6 @@ MOST_LINES = 300  #: of the output of agents
 MOST_CHARACTERS = 10_000  #: of it
 LOG_SHARE = 10.0  #: of both, where a page has nothing but one log
 LONGEST_LINE = 400
-MOST_LISTED = 50  #: runs on the page of a journal
 LONGEST = 1_000  #: characters of a sentence there
 LONGEST_EVIDENCE = 400  #: characters of an item, and of its evidence
 LOG_READ = 4 * 1024 * 1024  #: bytes at the end of the output of a check
@@ -299,7 +298,7 @@ def read_journal(context: RepositoryContext, plan: str, run: str, *, now: dateti
     """The events of a run of the plan, or (empty) of its newest one."""
     require_plan(context, plan)
     store = context.store()
-    runs = store.list_runs(plan, limit=MOST_LISTED)
+    runs = store.list_runs(plan, limit=50)
     row = store.get_run(run) if run else next(iter(runs), None)
     if runs and (row is None or row.plan != plan):
         raise NotFound("the plan has no such run; see its journal for the newest ones")

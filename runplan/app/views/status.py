@@ -361,7 +361,7 @@ def _view_run(run: RunRow, facts: PlanFacts, now: datetime, *, stands_still: boo
     lanes = [] if run.waiting_for else lanes
     answers = [assess_progress(work, facts, now=now) for work in lanes or [run]] if run.is_active else []
     if stands_still:
-        answers = [Stuck(Level.LOOK, STANDS_STILL)]
+        answers = [Stuck(Level.LOOK, "Stands still: the daemon cannot work in this repository for now.")]
     return replace(
         convert(run, RunView, from_attributes=True),
         usd=round(run.usd, 4),
@@ -370,7 +370,6 @@ def _view_run(run: RunRow, facts: PlanFacts, now: datetime, *, stands_still: boo
     )
 
 
-STANDS_STILL = "Stands still: the daemon cannot work in this repository for now."
 VERDICTS = {Level.FINE: "Running", Level.SLOW: "Slow", Level.LOOK: "Needs attention"}
 LONG_S = 30 * 60.0  #: a step this long is never fine
 MANY_RETRIES = 2  #: nor are this many retries

@@ -15,7 +15,6 @@ from runplan.domain.run.events import Rows
 
 NOT_SEEN = "not seen to pass"
 UNRELATED = "is a file that the phase neither changed nor names"
-_NO_FILE = "is not a file of the tree"
 
 #: `src/x.py:12`, `src/x.py:12-20`, `src/x.py#L12`
 _PLACE = r"(.+?)[:#@]L?(\d{1,9})(?:[-–:,].*)?"
@@ -139,7 +138,7 @@ def _look_up_gone(path: str, facts: Facts) -> Lookup | None:
 def _look_up_file(ref: str, facts: Facts, *, is_unchanged: bool = False) -> Lookup:
     files, line = _find_files(ref, facts)
     if not files:
-        return Lookup(False, _NO_FILE)
+        return Lookup(False, "is not a file of the tree")
     lines = max(files.values())
     if not 0 <= line <= lines:
         return Lookup(False, f"has {lines} lines")

@@ -16,11 +16,10 @@ MOST_PROMISES = 20  #: broken promises that are asked about one by one
 MOST_NAMED = 5  #: tests that a note names
 LONGEST = 200  #: characters of a place's name
 SUITE = "the tests of the base"
-_SUBTEST = r"(\S+?\.(?:Test|Example|Fuzz)\w*)/"  #: `example.com/m/sum.TestAdd/of_two`
 
 
 def function_of(name: str) -> str:
-    if subtest := re.match(_SUBTEST, name):
+    if subtest := re.match(r"(\S+?\.(?:Test|Example|Fuzz)\w*)/", name):  # `example.com/m/sum.TestAdd/of_two`
         return subtest[1]
     place, mark, last = name.rpartition("::")
     return f"{place}{mark}{last.partition('[')[0]}" if last.endswith("]") else name

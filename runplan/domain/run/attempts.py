@@ -351,10 +351,8 @@ class PlanningAttempt(Attempt, frozen=True, kw_only=True):
 
 
 def begin_attempt(chosen: e.Chosen) -> Attempt:
-    match chosen:
-        case PlanningChosen():
-            return PlanningAttempt(chosen=chosen, warnings=chosen.remarks)
-        case e.PhaseChosen() | e.RepairChosen() | e.MergeChosen() | e.DelegateChosen() | e.SubplanChosen():
-            return WorkAttempt(chosen=chosen, warnings=chosen.remarks)
-        case _:
-            return Attempt(chosen=chosen, warnings=chosen.remarks)
+    if isinstance(chosen, PlanningChosen):
+        return PlanningAttempt(chosen=chosen, warnings=chosen.remarks)
+    if isinstance(chosen, e.PhaseChosen | e.RepairChosen | e.MergeChosen | e.DelegateChosen | e.SubplanChosen):
+        return WorkAttempt(chosen=chosen, warnings=chosen.remarks)
+    return Attempt(chosen=chosen, warnings=chosen.remarks)

@@ -267,13 +267,9 @@ class Folding:
 
 def _after_success(end: Finished, then: AgentEvent) -> Finished | None:
     """A successful end after one more event; tools and usage may belong to sub-agents, which outlive it."""
-    match then:
-        case Message() | Started() | Context(tokens=int()):
-            return None
-        case ToolUsed() | Spent():
-            return replace(end, so_far=True)
-        case _:
-            return end
+    if isinstance(then, Message | Started) or (isinstance(then, Context) and then.tokens is not None):
+        return None
+    return replace(end, so_far=True) if isinstance(then, ToolUsed | Spent) else end
 
 
 class Launch(Struct, frozen=True, kw_only=True):

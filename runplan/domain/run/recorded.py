@@ -68,10 +68,8 @@ _FOUND_AGAIN = (
 
 
 def may_wait(event: e.Event) -> bool:
-    match event:
-        case e.Leased():
-            return not event.parked  # parked work is not found on the branch a second time
-        case e.DispatchEnded():
-            return event.ending == Ending.EXITED  # its shim has written the exit record
-        case _:
-            return isinstance(event, _FOUND_AGAIN)
+    if isinstance(event, e.Leased):
+        return not event.parked  # parked work is not found on the branch a second time
+    if isinstance(event, e.DispatchEnded):
+        return event.ending == Ending.EXITED  # its shim has written the exit record
+    return isinstance(event, _FOUND_AGAIN)

@@ -14,7 +14,6 @@ from runplan.domain.settings.schema import LANDINGS
 from runplan.domain.text import nearest_word
 
 WORDS = ("finish", "auto", "now", "every", *LANDINGS)
-_VERBS = ("stop", "next", "status")
 
 
 class Options(Struct, frozen=True, kw_only=True):
@@ -52,7 +51,7 @@ def parse_words(words: Sequence[str]) -> Options:
                 every = take_schedule(left).text
             case "every":
                 raise UsageError("every: a plan has one schedule; say it once")
-            case verb if verb in _VERBS:
+            case verb if verb in ("stop", "next", "status"):
                 raise UsageError(f"{token}: a command of its own; say runplan {verb}")
             case _:
                 named[token] = None

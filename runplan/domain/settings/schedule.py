@@ -25,9 +25,7 @@ from runplan.domain.times import JITTER_S, iso, jitter, parse_iso, zone as zone_
 EXAMPLES = "4h, hour, day at 9am, weekday at 14:00, monday at 8, or five cron fields such as 30 6 * * 1-5"
 LONGEST_DAYS = 366  #: a longer interval is a typing error
 
-_INTERVAL = r"(?:(\d{1,9}[mhd])|hour)(?= |$)"
 _TIME_OF_DAY = r"(day|weekday|(?:mon|tues|wednes|thurs|fri|satur|sun)day) at (\d{1,2})(?::([0-5]\d))? ?(am|pm)?(?= |$)"
-_CRON = r"[\d*]\S*(?: \S+){4}(?= |$)"
 _WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 
 JITTER_FROM_S, JITTER_TO_S = 60, 300  #: delay of times of day at :00 and :30, when many machines are busy
@@ -61,13 +59,13 @@ def parse_schedule(text: str) -> Schedule:
 def take_schedule(words: deque[str]) -> Schedule:
     text = " ".join(words).lower()
     schedule = None
-    if match := re.match(_INTERVAL, text):
+    if match := re.match(r"(?:(\d{1,9}[mhd])|hour)(?= |$)", text):
         seconds = int(seconds_of(match[1] or "1h") or 0)
         written = "hour" if seconds == 3600 else format_duration(seconds)
         schedule = Schedule(text=written, seconds=seconds) if 0 < seconds <= LONGEST_DAYS * 86_400 else None
     elif match := re.match(_TIME_OF_DAY, text):
         schedule = _parse_time_of_day(match)
-    elif match := re.match(_CRON, text):
+    elif match := re.match(r"[\d*]\S*(?: \S+){4}(?= |$)", text):
         with suppress(ValueError):
             if _make_trigger(match[0]).get_next_fire_time(None, datetime(2000, 1, 1, tzinfo=UTC)) is None:
                 raise UsageError(f'Schedule "{match[0]}": this date never comes. Change its day or its month')

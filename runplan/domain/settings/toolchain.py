@@ -130,15 +130,12 @@ _JUNIT = (
 _BUILDS = {Kind.RUST: "cargo test", Kind.GO: "go test -v ./...", Kind.BUILD: "test"}
 _RUN_ALONE = {Kind.PYTHON: "python3 -m ", Kind.NODE: "npx "}  #: without a manifest
 
-_TARGETS = r"(?m)^([\w. -]+):(?!:?=)"
-_NPM_STUB = "no test specified"
 _CTEST = r"(?im)^[ \t]*(?:(?:enable_testing|add_test)[ \t]*\(|include[ \t]*\([ \t]*CTest\b)"
 #: A Makefile that runs one of these has an environment of its own.
 _ENVIRONMENTS = r"-m venv|virtualenv|(?<![\w-])(?:uv|poetry|tox|nox|hatch|pdm|pipenv) "
 _PYTEST = r"(?i)\s*pytest(?![\w.-])"
 #: In a manifest or a file of tests: they need pytest.
 _OF_PYTEST = r"(?m)(?<![.\w])pytest\b|^(?:async )?def test"
-_IMPORTS_UNITTEST = r"(?m)^\s*(?:import|from) unittest\b"
 _TEST_FILE = r"(?:.*/)?test[^/]*\.py"
 _GROUPS = ("test", "tests", "testing", "dev")  #: usual names of the dependencies of tests, best first
 
@@ -192,7 +189,7 @@ def detect(files: Sequence[str], texts: Mapping[str, str], *, needs_pytest: bool
     unittest = _find_unittest(files, texts)
     if unittest and not _first(files, INPUTS[Kind.PYTHON]):
         tools.pop(Kind.PYTHON, None)  # nothing has to be installed
-    targets = {target for named in re.findall(_TARGETS, makefile) for target in named.split()}
+    targets = {target for named in re.findall(r"(?m)^([\w. -]+):(?!:?=)", makefile) for target in named.split()}
     if goal := next((target for target in ("test", "check") if target in targets), ""):
         # Recipes of a project without Python's manifests need no environment.
         has_own = re.search(_ENVIRONMENTS, makefile) or not _first(files, INPUTS[Kind.PYTHON])
@@ -222,7 +219,7 @@ def _find_unittest(files: Sequence[str], texts: Mapping[str, str]) -> str:
     """The module and its arguments if Python's own unittest runs all tests; "" if it does not."""
     tests = [path for path in texts if re.fullmatch(_TEST_FILE, path)]
     has_pytest = any(re.search(_OF_PYTEST, text) for name, text in texts.items() if name != ".gitignore")
-    if has_pytest or not any(re.search(_IMPORTS_UNITTEST, texts[path]) for path in tests):
+    if has_pytest or not any(re.search(r"(?m)^\s*(?:import|from) unittest\b", texts[path]) for path in tests):
         return ""
     starts = {posixpath.dirname(path) for path in tests}
     while packages := {start for start in starts if start and f"{start}/__init__.py" in files}:
@@ -235,7 +232,7 @@ def _find_tests(
     files: Sequence[str], texts: Mapping[str, str], tools: Mapping[Kind, Tool], unittest: str
 ) -> tuple[str, str]:
     script = package_table(texts.get("package.json", ""), "scripts").get("test", "")
-    if script.strip() and _NPM_STUB not in script:
+    if script.strip() and "no test specified" not in script:
         return tools[Kind.NODE].test if Kind.NODE in tools else "npm test", "package.json"
     if re.search(_CTEST, texts.get("CMakeLists.txt", "")):
         return _CMAKE.format(_hide("build", texts)), "CMakeLists.txt"
@@ -346,8 +343,6 @@ def _table(toml: str, *names: str) -> Mapping[str, object]:
     return table if isinstance(table, dict) else {}
 
 
-_IN_VENV = r"(?<![\w/.])(?:\./)?(\.?venv)/bin/"
-_ASSIGNMENT = r"(?s)[A-Za-z_]\w*=.*"
 #: Programs that read a file at the top of the project, and the names it may have.
 _READS = {
     **dict.fromkeys(("make", "gmake"), ("Makefile", "makefile", "GNUmakefile")),
@@ -373,7 +368,7 @@ def commands_of(line: str) -> list[list[str]]:
             for word in (*lexer, ";"):
                 if set(word) <= set("();&|"):
                     commands.append([])
-                elif commands[-1] or not re.fullmatch(_ASSIGNMENT, word):
+                elif commands[-1] or not re.fullmatch(r"(?s)[A-Za-z_]\w*=.*", word):
                     commands[-1].append(word)
         except ValueError:
             return []
@@ -409,7 +404,7 @@ def needed_setup(files: Sequence[str], texts: Mapping[str, str], line: str) -> N
     needs_pytest = "unittest" not in re.split(r"\W", line)
     detected = detect(files, texts, needs_pytest=needs_pytest)
     makefile = texts.get("Makefile", "") if {"make", "gmake"} & set(programs_of(line)) else ""
-    used = re.search(_IN_VENV, f"{line}\n{makefile}")
+    used = re.search(r"(?<![\w/.])(?:\./)?(\.?venv)/bin/", f"{line}\n{makefile}")
     if used is not None and used[1] not in files and not re.search(_ENVIRONMENTS, makefile):
         packages = detected.setup or _python_setup(_VENV, files, texts, needs_pytest=needs_pytest)[0]
         setup = re.sub(r"(?<![\w/.])\.venv\b", used[1], packages)

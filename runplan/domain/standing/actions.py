@@ -30,7 +30,6 @@ class NextAction(Struct, frozen=True, kw_only=True, omit_defaults=True):
 #: The labels that are not the verb itself.
 _LABELS = {"diff": "Review", "logs": "Look at it", "now": "Run now", "retry": "Continue", "start": "Start …"}
 _OF_PHASE = ("diff", "approve", "reject", "explain")  #: a retry of a phase would work on nothing else
-_USUAL = ("pause", "start", "stop")
 #: What follows a request that was accepted, by its verb; `revise` is a rejection with words.
 EFFECTS = {
     "approve": "Approved: it lands, and the run continues.",
@@ -105,7 +104,7 @@ def make_action(
     confirm = f"Stop {plan}? Its work is kept." if verb == "stop" else ""
     if fresh:
         label, confirm = "Retry from scratch", "Begin the phase anew? Its kept work is parked."
-    is_usual = is_usual or fresh or verb in _USUAL
+    is_usual = is_usual or fresh or verb in ("pause", "start", "stop")
     label = label or _LABELS.get(verb, verb.capitalize())
     action = NextAction(verb=verb, plan=plan, phase=phase, label=label, confirm=confirm)
     return replace(action, fresh=fresh, is_usual=is_usual)

@@ -9,7 +9,6 @@ from runplan.engine.report.text import drop_surrogates
 
 LONGEST_DIFF = 200_000  #: characters shown of one commit
 _COMMIT = re.compile(r"- `([0-9a-f]{7,64})` ")
-_BORDER = re.compile(r"(?<!\\)\|")
 _WORDS = r"(?:`[^`\n]+`|[^`\n{0}])+?"  #: of an emphasis with this mark
 _INLINE = re.compile(
     rf"(?<!`)(?P<fence>`+)(?!`)(?P<code>.{{1,2000}}?)(?<!`)(?P=fence)(?!`)"
@@ -116,7 +115,7 @@ def _render_rows(lines: list[str]) -> Iterator[str]:
     for line in (line for line in lines if not re.fullmatch(r"[|: -]+", line)):
         cells = [  # `text.cell` has escaped their pipes
             re.sub(r"(\\*)\\\|", lambda pipe: pipe[1][: len(pipe[1]) // 2] + "|", cell.strip())
-            for cell in _BORDER.split(line)[1:-1]
+            for cell in re.split(r"(?<!\\)\|", line)[1:-1]
         ]
         opening = [f'<td data-label="{escape(label)}">' for label in labels]
         opening += ["<td>" if labels else "<th>"] * (len(cells) - len(labels))

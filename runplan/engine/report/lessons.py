@@ -76,8 +76,6 @@ def collect_lessons(records: Iterable[Recorded[e.Event]], *, forgotten: Collecti
                 broken = [(name, words) for name, words in verdicts if words.startswith("FAIL")]
                 for _, text in (*findings, *broken):
                     learn("critique", text.removeprefix("FAIL: "), record.at)
-            case _:
-                pass
     newest = list(reversed(lessons.values()))
     return sorted(newest, key=lambda lesson: -lesson.count)
 

@@ -283,8 +283,6 @@ def _list_steps(facts: Iterable[Recorded[e.Event]]) -> Iterator[str]:
                 yield _step_row(process, result)
                 for beside in [id_ for id_ in ended if id_.startswith(f"{step.dispatch}-")]:
                     yield _step_row(ended.pop(beside), "one of them")
-            case _:
-                pass
     for process in ended.values():
         yield _step_row(process, process.detail or str(process.kind or process.ending))
 
@@ -313,5 +311,3 @@ def _list_changes(facts: Iterable[Recorded[e.Event]]) -> Iterator[str]:
                 yield from ("", f"### Rejected{via}: {escape_inline(bounded(why, LONGEST_ANSWER))}", "")
             case e.PhaseFailed(reason=reason, detail=detail):
                 yield from ("", f"### Failed — {reason}", "", escape_inline(bounded(detail, LONGEST_ANSWER)))
-            case _:
-                pass

@@ -13,14 +13,13 @@ from runplan.domain.text import command
 _HIDDEN = (
     "\x1b\\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]"
 )
-SPAN = re.compile(r"((?<!`)(`+)(?!`).{1,2000}?(?<!`)\2(?!`))")
 
 
 def escape_inline(text: str) -> str:
     line = flatten_text(text)
     if "\\`" in line:  # an escaped backtick opens no code span; do not reason about the rest
         return line.replace("<", "&lt;")
-    pieces = SPAN.split(line)
+    pieces = re.split(r"((?<!`)(`+)(?!`).{1,2000}?(?<!`)\2(?!`))", line)
     # split() gives: outside, span, its fence, outside, span, its fence, … outside
     for outside in range(0, len(pieces), 3):
         pieces[outside] = pieces[outside].replace("<", "&lt;")

@@ -21,7 +21,6 @@ from runplan.domain.standing.actions import EFFECTS
 from runplan.interfaces.web import access
 from runplan.interfaces.web.render import link, render, route, site_of
 
-MOST_FIELDS = 20
 LIMIT_S = 120.0  #: for an answer of the daemon; a request stays queued after it
 
 
@@ -48,7 +47,7 @@ class Form(Struct, frozen=True, kw_only=True):
 async def read_form(request: Request) -> Form:
     try:
         body = (await request.body()).decode("utf-8", "replace")
-        fields = dict(parse_qsl(body, keep_blank_values=True, max_num_fields=MOST_FIELDS))
+        fields = dict(parse_qsl(body, keep_blank_values=True, max_num_fields=20))
     except ValueError:
         raise HTTPException(400, "The form has too many fields") from None
     except ClientDisconnect:

@@ -72,7 +72,6 @@ _PYTEST_CLOSING = re.compile(
     r"|no tests ran) in [\d.]+s(?: \([\d:]+\))? ?=*$"
 )
 _BLOCK = re.compile(r"^=+ short test summary info =+$")
-_PYTEST_FAILED = re.compile(r"^(?:FAILED |ERROR |(?=SUBFAILED))([^\[]+?\[.*?\]|.+?)(?: - .*)?$")
 _PYTEST_STATE = r"(PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS)"
 _PYTEST_LINE = re.compile(rf"^(\S+::.*?) {_PYTEST_STATE}(?: \(.*\))?(?: +\[ *\d{{1,3}}%\])?$")
 _PASSED = re.compile(r"^(?:\[gw\d+\] (?:\[ *\d{1,3}%\] )?)?(PASSED|SKIPPED|XFAIL|XPASS) (\S+::.*)$")  # -rA, xdist
@@ -93,20 +92,18 @@ def read_pytest(lines: list[str], end: int, closing: re.Match[str]) -> Report:
     stopped = find_last(lines[:end], _PYTEST_STOPPED)
     failed = numbers["failed"] + numbers["error"] + numbers["errors"]
     skipped = numbers["skipped"] + numbers["xfailed"] + numbers["xpassed"]
-    tests += list_failed(summary, _PYTEST_FAILED)
+    tests += list_failed(summary, re.compile(r"^(?:FAILED |ERROR |(?=SUBFAILED))([^\[]+?\[.*?\]|.+?)(?: - .*)?$"))
     why = stopped[1][1] if stopped else ""
     return Report(passed=numbers["passed"], failed=failed, skipped=skipped, tests=tests, stopped=why)
 
 
 _RAN = re.compile(r"^Ran (\d{1,9}) tests? in [\d.]+s$")
-_UNITTEST_CLOSING = re.compile(r"^(?:OK|FAILED|NO TESTS RAN)(?: \((.*)\))?$")
-_UNITTEST_FAILED = re.compile(r"^(?:FAIL|ERROR): (\S+ \(.+)$")
 _UNITTEST_NAME = re.compile(r"^(\w+ \([\w.]+\))(?: \.\.\. |$)")
 _UNITTEST_STATE = re.compile(r"^(?:.*?\) |.*)?\.\.\. (ok|FAIL|ERROR|skipped .*|expected failure|unexpected success)$")
 
 
 def read_unittest(lines: list[str], end: int, ran: re.Match[str]) -> Report | None:
-    closing = find_last(lines[: end + 3], _UNITTEST_CLOSING)
+    closing = find_last(lines[: end + 3], re.compile(r"^(?:OK|FAILED|NO TESTS RAN)(?: \((.*)\))?$"))
     if closing is None or closing[0] < end:
         return None
     numbers = Counter[str]()
@@ -125,14 +122,13 @@ def read_unittest(lines: list[str], end: int, ran: re.Match[str]) -> Report | No
     failed = numbers["failures"] + numbers["errors"] + numbers["unexpected successes"]
     skipped = numbers["skipped"] + numbers["expected failures"]
     passed = max(int(ran[1]) - failed - skipped, 0)
-    tests = [*listed, *list_failed(lines[: closing[0]], _UNITTEST_FAILED)]
+    tests = [*listed, *list_failed(lines[: closing[0]], re.compile(r"^(?:FAIL|ERROR): (\S+ \(.+)$"))]
     return Report(passed=passed, failed=failed, skipped=skipped, tests=tests, lines_after=closing[0] - end)
 
 
 _CARGO_CLOSING = re.compile(r"^test result: (?:ok|FAILED)\. (\d{1,9}) passed; (\d{1,9}) failed; (\d{1,9}) ignored;")
 _BINARY = re.compile(r"^ +(?:Running (?:unittests )?(\S+) \(|Doc-tests (\S+)$)")
 _CARGO_TEST = re.compile(r"^test (.+?) \.\.\. (ok|FAILED|ignored)(?:, .*)?(?: <[\d.]+s>)?$")
-_CARGO_STOPPED = re.compile(r"^error: test failed, to rerun pass ")
 _LIST = re.compile(r"^failures:$")
 _LISTED = re.compile(r"^    (\S.*)$")
 _PLACE = re.compile(r" \(line \d+\)")  # of a documentation test; it moves with every edit
@@ -152,7 +148,7 @@ def read_cargo(lines: list[str], end: int, _closing: re.Match[str]) -> Report:
     if failed and all(state is not TestState.FAILED for _, state in tests):  # --quiet
         listed = find_last(lines[:end], _LIST)
         tests += list_failed(lines[listed[0] : end] if listed else (), _LISTED)
-    is_stopped = find_last(lines[end:], _CARGO_STOPPED) is not None
+    is_stopped = find_last(lines[end:], re.compile(r"^error: test failed, to rerun pass ")) is not None
     passed, skipped = (sum(int(result[group]) for result in results) for group in (1, 3))
     why = "cargo did not run every test binary; use --no-fail-fast" if is_stopped else ""
     return Report(passed=passed, failed=failed, skipped=skipped, tests=tests, stopped=why)
@@ -205,7 +201,6 @@ def read_go(lines: list[str], end: int, _closing: re.Match[str]) -> Report:
 
 
 _JEST_CLOSING = re.compile(r"^Tests: +(.*\b\d{1,9} total)$|^No tests found, exiting")
-_SUITES = re.compile(r"^Test Suites: +(.*\b\d{1,9} total)$")
 _FILE = re.compile(r"^ ?(PASS|FAIL) +(?:\./)?(\S+)")
 _JEST_LINE = re.compile(r"^( {2,})(?:([✓√✕×]|○ skipped|✎ todo) )?(\S.*?)(?: \([\d.,]+ m?s\))?$")
 _DETAIL = re.compile(r"^  ● (?!Console$)(.+)$")
@@ -215,7 +210,7 @@ _UNLOADABLE = "Test suite failed to run"
 
 def read_jest(lines: list[str], end: int, closing: re.Match[str]) -> Report:
     numbers = read_counts(closing[1] or "")
-    suites = find_last(lines[:end], _SUITES)
+    suites = find_last(lines[:end], re.compile(r"^Test Suites: +(.*\b\d{1,9} total)$"))
     suite_counts = read_counts(suites[1][1] if suites else "")
     tests = list(_read_tests(lines[:end]))
     unloadable = sum(" › " not in name for name in dict(tests))
@@ -251,8 +246,6 @@ def _read_tests(lines: list[str]) -> Iterator[tuple[str, TestState]]:
 
 _VITEST_CLOSING = re.compile(r"^ +Tests {2}(.+?)(?: \(\d+\))?$|^No test files found")
 _FILES = re.compile(r"^ Test Files {2}(.+?)(?: \((\d{1,9})\))?$")
-_VITEST_LINE = re.compile(r"^ ([✓√×↓]) (\S+ > .+?)(?: \d+ms)?$")
-_VITEST_FAILED = re.compile(r"^ *FAIL +(.+?)(?: \[ \S+ \])?$")
 _VITEST_STATES = {"×": TestState.FAILED, "↓": TestState.SKIPPED}
 
 
@@ -264,8 +257,8 @@ def read_vitest(lines: list[str], end: int, closing: re.Match[str]) -> Report | 
         return None
     numbers = read_counts(closing[1])
     file_numbers = read_counts(files[1][1])
-    failures = list_failed(lines[:end], _VITEST_FAILED)
-    listed = match_lines(lines[:end], _VITEST_LINE)
+    failures = list_failed(lines[:end], re.compile(r"^ *FAIL +(.+?)(?: \[ \S+ \])?$"))
+    listed = match_lines(lines[:end], re.compile(r"^ ([✓√×↓]) (\S+ > .+?)(?: \d+ms)?$"))
     ran = file_numbers["failed"] + file_numbers["passed"] + file_numbers["skipped"]
     return Report(
         passed=numbers["passed"],
@@ -280,21 +273,17 @@ _PLAN = re.compile(r"^1\.\.(\d{1,9})(?:\s|$)")
 _POINT = re.compile(
     r"^( *)(not )?ok\b(?: (\d{1,9}))?(?: +-)?((?: (?!# (?i:skip|todo)\b)\S*)*) *(# (?i:skip|todo)\b.*)?$"
 )
-_TOP_POINT = re.compile(r"^(?:not )?ok (\d{1,9})\b")
 
-_FAIL = re.compile(r"^[#ℹ] fail (\d{1,9})$")
-_PASS = re.compile(r"^[#ℹ] pass (\d{1,9})$")
 _OTHER = re.compile(r"^[#ℹ] (cancelled|skipped|todo) (\d{1,9})$")
-_NODE_DETAILS = re.compile(r"^✖ failing tests:$")
 _SPEC = re.compile(r"^( *)([✔✖▶﹣]) (.+?)(?: \([\d.]+ms\))?( # .*)?$")
 
 
 def read_node(lines: list[str], end: int, closing: re.Match[str]) -> Report | None:
-    passes = find_last(lines[:end], _PASS)
+    passes = find_last(lines[:end], re.compile(r"^[#ℹ] pass (\d{1,9})$"))
     if passes is None:
         return None
     others = {other[1]: int(other[2]) for other in match_lines(lines[end : end + 5], _OTHER)}
-    has_details = find_last(lines[end:], _NODE_DETAILS)  # every failure again, with its trace
+    has_details = find_last(lines[end:], re.compile(r"^✖ failing tests:$"))  # every failure again, with its trace
     failed = int(closing[1]) + others.get("cancelled", 0)
     skipped = others.get("skipped", 0) + others.get("todo", 0)
     tests = read_points(lines[:end])
@@ -338,7 +327,7 @@ def read_ctest(lines: list[str], end: int, closing: re.Match[str]) -> Report:
 
 def read_tap(lines: list[str], end: int, plan: re.Match[str]) -> Report | None:
     """TAP is complete when the last point has the number that the plan announced."""
-    point = find_last(lines, _TOP_POINT)
+    point = find_last(lines, re.compile(r"^(?:not )?ok (\d{1,9})\b"))
     if int(plan[1]) != (int(point[1][1]) if point else 0):
         return None
     return count_states(read_points(lines), lines_after=max(0, point[0] - end) if point else 0)
@@ -432,12 +421,11 @@ def _read_tree(lines: list[str]) -> Iterator[tuple[str, TestState]]:
 
 _PROVE_FILE = re.compile(r"^(\S+) \.\.+(?: (\w+).*)?$")
 _PROVE = re.compile(r"^Result: (?:PASS|FAIL|NOTESTS)$")
-_BAD_FILE = re.compile(r"^(\S+) +\(Wstat: ")
 
 
 def _read_prove(lines: list[str]) -> Iterator[tuple[str, TestState]]:
     """The tests of each file. A file is a test if it names none, or if none of them failed and it did."""
-    bad = {file[1] for file in match_lines(lines, _BAD_FILE)}
+    bad = {file[1] for file in match_lines(lines, re.compile(r"^(\S+) +\(Wstat: "))}
     files: dict[tuple[str, str | None], list[str]] = {}
     printed: list[str] = []
     for line in lines:
@@ -473,7 +461,7 @@ RUNNERS = (
     Runner("go", _GO_CLOSING, read_go, re.compile(r'^=== RUN   \S|^\{"Time":.{0,80}?"Action":"run"')),
     Runner("jest", _JEST_CLOSING, read_jest, re.compile(r"^ ?(?:PASS|FAIL) +\S+\.[cm]?[jt]sx?\b")),
     Runner("vitest", _VITEST_CLOSING, read_vitest, re.compile(r"^ *RUN +v\d")),
-    Runner("node", _FAIL, read_node),
+    Runner("node", re.compile(r"^[#ℹ] fail (\d{1,9})$"), read_node),
     Runner("ctest", _CTEST_CLOSING, read_ctest, re.compile(r"^Test project /")),
     Runner("tap", _PLAN, read_tap, re.compile(r"^TAP version \d+$|^Bail out!|^1\.\.[1-9]\d{0,8}(?:\s|$)")),
     Runner("mocha", _MOCHA, partial(_read_summaries, _read_tree)),

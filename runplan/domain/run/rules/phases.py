@@ -191,13 +191,10 @@ def _judge_ended(phase: WorkAttempt, ended: e.DispatchEnded) -> Decision:
             return succeeded
     decision = shared.judge_agent(phase.dispatches, ended, succeeded)
     (action,) = decision.actions
-    match action:
-        case a.Fail(reason=Reason.AGENT_FAILED, at=step, detail=detail) if (
-            phase.unsolved and ended.kind in shared.UNNAMED
-        ):
-            return fail_phase(Reason.CONFLICT, step, phase.describe_unsolved(detail))
-        case _:
-            return decision
+    is_unsolved = phase.unsolved and ended.kind in shared.UNNAMED
+    if is_unsolved and isinstance(action, a.Fail) and action.reason is Reason.AGENT_FAILED:
+        return fail_phase(Reason.CONFLICT, action.at, phase.describe_unsolved(action.detail))
+    return decision
 
 
 def _prove_work(started: e.RunStarted, phase: WorkAttempt, work: e.WorkTaken) -> Decision:

@@ -79,8 +79,6 @@ class LiveLine:
                 case e.DispatchEnded(id=id_) if (process := self._running.pop(lane + id_, None)) is not None:
                     if event.ending is Ending.EXITED:
                         return describe_duration(event, time.monotonic() - process[2])
-                case _:
-                    pass
         return ""
 
     def _refresh_regularly(self) -> None:
