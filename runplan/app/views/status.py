@@ -262,9 +262,7 @@ def view_plan(
     return replace(view, state=judge_state(view), words=describe_standing(view), actions=actions)
 
 
-def view_work(
-    view: PlanView, work: WorkProgress, wake: str | None, plan: PlanView | None, *, now: datetime
-) -> PlanView:
+def view_work(view: PlanView, work: WorkProgress, wake: str | None, plan: PlanView | None, now: datetime) -> PlanView:
     """The view of a work on the queue; `plan` is the one that has to end before it begins the next."""
     state = PlanState.RUNNING
     words = "Running: it begins the next plan"

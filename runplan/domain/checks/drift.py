@@ -123,9 +123,7 @@ def corrected_text(stated: str, actual: int) -> str:
     kind, _ = _read_stated(stated)
     if kind == "band":
         return f"{actual * 95 // 100}-{-(-actual * 105 // 100)}"
-    if kind in ("most", "least"):
-        return re.sub(_DIGITS, str(actual), stated.strip())
-    return str(actual)
+    return re.sub(_DIGITS, str(actual), stated.strip()) if kind in ("most", "least") else str(actual)
 
 
 def correct_section(section: str, drift: Drift, *, date: str) -> tuple[str, str]:

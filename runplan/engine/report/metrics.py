@@ -64,9 +64,7 @@ def read_journals(journals: Mapping[str, Location], *, now: datetime) -> list[Sa
     return all_samples
 
 
-def this_process(
-    *, version: str, uptime_s: float, repositories: int, working: int = 0, queued: int = 0
-) -> list[Sample]:
+def this_process(*, version: str, uptime_s: float, repositories: int, working: int, queued: int) -> list[Sample]:
     import psutil  # slow to import
 
     about = (

@@ -65,9 +65,7 @@ def is_own_origin(site: Site, origin: str | None, fetch_site: str | None) -> boo
 
     A page whose policy is to send no referrer sends the origin `null`.
     """
-    if origin not in (None, "null"):
-        return origin in site.origins
-    return fetch_site == "same-origin"
+    return origin in site.origins if origin not in (None, "null") else fetch_site == "same-origin"
 
 
 class EntryToken:

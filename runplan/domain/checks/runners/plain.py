@@ -62,9 +62,7 @@ def read_junit(texts: Iterable[str]) -> Report | str:
                     reasons[name] = reason
         except (ET.ParseError, ValueError, LookupError, TypeError, AttributeError) as error:
             return f"a JUnit file is no XML: {error}"
-    if text is None:
-        return "no file matches tests.junit"
-    return replace(count_states(tests), reasons=reasons)
+    return replace(count_states(tests), reasons=reasons) if text is not None else "no file matches tests.junit"
 
 
 def _read_cases(root: ET.Element) -> Iterator[tuple[str, TestState, str]]:
