@@ -116,9 +116,9 @@ class RemoteLander:
                 if git.tip(self.ref) is not None:
                     git.run("update-ref", "-d", self.ref)
 
-    def advance(self, head: Oid, *, old: Oid) -> None:
+    def advance(self, head: Oid, *, old: Oid | None) -> None:
         """Bring the branch to a commit that was landed elsewhere."""
-        answer = self._remote.push(head, old=old, source=self._tool)
+        answer = self._remote.push(head, old=old or "", source=self._tool)
         if not isinstance(answer, push.Taken):
             raise Unreachable(f"the branch {self.branch} was not pushed: {answer.said}")
         self._git.update_refs(f"update {self.ref} {head}")

@@ -93,7 +93,7 @@ class Member(Protocol):
     def list_own_commits(self, tip: Oid) -> list[Commit]: ...
     def find_pull(self) -> PullRequest | None: ...
     def last_pull(self) -> PullRequest | None: ...
-    def advance(self, head: Oid, *, old: Oid) -> None: ...
+    def advance(self, head: Oid, *, old: Oid | None) -> None: ...
     def refresh(self) -> None: ...
     def look_at_messages(self, progress: Progress) -> Commanded | NeedsRepair | None: ...
     def merge_base(self, oid: Oid, other: Oid) -> Oid: ...
@@ -126,7 +126,7 @@ class Stack(Generic[L]):
         """The lander whose pull request shows what has landed last; its branch is brought to that commit."""
         reached = [*list_groups(self._top.read_whole_plan(tip))[:1], *self._find_heads(tip)]
         self._top.seen.focus = reached[-1]
-        old = self.focus.branch_tip() or ""
+        old = self.focus.branch_tip()
         if self.focus is not self._top and old != tip and not self.focus.closed:
             self.focus.advance(tip, old=old)
         return self.focus
@@ -151,7 +151,7 @@ class Stack(Generic[L]):
             return tip
         if tip is not None and (tip == head or lander.merge_base(head, tip) != tip):
             return tip  # with repairs
-        lander.advance(head, old=tip or "")
+        lander.advance(head, old=tip)
         return head
 
     def list_begun(self) -> list[L]:
