@@ -71,6 +71,7 @@ def test_added_functions_of_javascript(path: str, new: str, emptied: str, words:
             "let f = () => 2;\nlet g = () => f();",
             f"let f = () => 2;\nlet g = () => {THROW};",
         ),
+        ("m.js", "const f = require('f');", "function f() {}\nf = () => 1;", f"function f() {{}}\nf = () => {THROW};"),
         ("m.py", None, "def f(: newer syntax", ""),
         ("m.py", None, "# coding: latin-1\ndef f(): return 'é'\n", f"# coding: latin-1\ndef f(): {RAISE}\n"),
         ("m.js", None, "function (", ""),

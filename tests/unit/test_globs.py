@@ -1,7 +1,7 @@
 """Patterns cover paths from the root of the repository."""
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from runplan.domain.globs import covers, literal, matches
 
@@ -49,7 +49,6 @@ def test_the_literal_part_ends_at_the_first_wildcard(pattern: str, expected: str
     assert literal(pattern) == expected
 
 
-@settings(deadline=None, database=None)
 @given(st.lists(st.text(max_size=10), max_size=3), st.text(max_size=10))
 def test_no_pattern_raises(patterns: list[str], path: str) -> None:
     assert covers(patterns, path) in (True, False)
