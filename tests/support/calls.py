@@ -29,6 +29,7 @@ PACKAGE = str(ROOT / "runplan") + os.sep
 KEPT = ROOT / ".venv/calls"
 FILE = "PYTEST_CALLS"  #: the variable
 PLACE = pytest.StashKey[str]()
+BATCH = 40  #: files that are measured at once: what was measured is kept when the others are not
 MODULE = "<module>"  #: called by each test that calls a function of the module
 
 Tests: TypeAlias = dict[str, list[tuple[float, str]]]  #: by `path:function`: seconds and names, the quickest first
@@ -98,16 +99,11 @@ def pytest_runtest_call(item: pytest.Item) -> None:
 
 
 def load_tests(files: Sequence[Path]) -> Tests:
-    """The tests in these files by the functions that they call."""
+    """The tests in these files, of both tiers, by the functions that they call."""
     KEPT.mkdir(parents=True, exist_ok=True)
-    kept = {file: KEPT / f"{file.stem}-{hashlib.sha256(file.read_bytes()).hexdigest()[:16]}.jsonl" for file in files}
-    if new := [file for file in files if not kept[file].exists()]:
-        rows = _measure(new)
-        for file in new:
-            own = [json.dumps(row) for row in rows if row["test"].startswith(f"{file.relative_to(ROOT)}::")]
-            kept[file].write_text("".join(f"{line}\n" for line in own), encoding="utf-8")
+    kept = [place for tier in ("test", "rest") for place in _keep_calls(files, tier)]
     tests: Tests = defaultdict(list)
-    for stored in kept.values():
+    for stored in kept:
         for row in map(json.loads, stored.read_text(encoding="utf-8").splitlines()):
             modules = {f"{call.partition(':')[0]}:{MODULE}" for call in row["calls"]}
             for call in modules.union(row["calls"]):
@@ -115,9 +111,22 @@ def load_tests(files: Sequence[Path]) -> Tests:
     return {call: sorted(named) for call, named in tests.items()}
 
 
-def _measure(files: Sequence[Path]) -> list[dict[str, Any]]:
-    """Run the tests of these files. A process belongs to the test in whose directory it works."""
-    words = ["-q", "-n", "2", "--tier", "test", "-p", "tests.support.calls", "-p", "no:cacheprovider"]
+def _keep_calls(files: Sequence[Path], tier: str) -> list[Path]:
+    """Where the calls of the tests are kept, file by file; what is not known is measured first."""
+    digests = {file: hashlib.sha256(file.read_bytes()).hexdigest()[:16] for file in files}
+    kept = {file: KEPT / f"{file.stem}-{digest}-{tier}.jsonl" for file, digest in digests.items()}
+    new = [file for file in files if not kept[file].exists()]
+    for some in (new[first : first + BATCH] for first in range(0, len(new), BATCH)):
+        rows = _measure(some, tier)
+        for file in some:
+            own = [json.dumps(row) for row in rows if row["test"].startswith(f"{file.relative_to(ROOT)}::")]
+            kept[file].write_text("".join(f"{line}\n" for line in own), encoding="utf-8")
+    return [*kept.values()]
+
+
+def _measure(files: Sequence[Path], tier: str) -> list[dict[str, Any]]:
+    """Run these tests. A process belongs to the test in whose directory it works."""
+    words = ["-q", "-n", "2", "--tier", tier, "-p", "tests.support.calls", "-p", "no:cacheprovider"]
     with tempfile.TemporaryDirectory() as place:
         out = Path(place) / "calls"
         out.touch()
