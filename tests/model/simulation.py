@@ -21,12 +21,14 @@ from runplan.domain.plan import tracker
 from runplan.domain.plan.model import Plan, Status, parse_plan
 from runplan.domain.run import actions as a, events as e
 from runplan.domain.run.actions import Decision
-from runplan.domain.run.attempts import WorkAttempt
+from runplan.domain.run.attempt_parts import TrialJudged
+from runplan.domain.run.attempts import PlanningAttempt, WorkAttempt
 from runplan.domain.run.dispatch import Ending, EndingKind
 from runplan.domain.run.kinds import Beginning, GateAnswer, Mode, ProofKind, Reason, Role, WaitKind
+from runplan.domain.run.planning_events import StepJudged
 from runplan.domain.run.reasons import beginning_after
 from runplan.domain.run.recorded import Recorded
-from runplan.domain.run.rows import Answer, ClaimResult, Command, OwnerState
+from runplan.domain.run.rows import Answer, ClaimResult, Command, OwnerState, WaitRow
 from runplan.domain.run.rules.shared import MAX_MOVES
 from runplan.domain.run.state import RunState
 from runplan.domain.settings.schema import AgentsSettings, CheckSettings, RunSettings, Settings
@@ -36,13 +38,16 @@ from runplan.engine.loop.repository import Environments
 from runplan.engine.loop.runs import ActiveRun
 from runplan.engine.steps.land import find_rejection, record_move
 from runplan.engine.steps.outcome import sleep
+from runplan.engine.steps.planning import ask_questions, choose_goal, make_proposal, queue_start
 from runplan.engine.steps.read_plan import read_plan
 from runplan.hosts.commands import Executor, fire_schedule
 from runplan.hosts.daemon.host import ConcurrencyLimit
 from runplan.hosts.owner import RunOwner, RunRules
+from tests.support.builders import a_plan
 
 PLAN = "plans/x.md"
 SUBPLAN = "plans/y.md"
+PLANNED = "plans/z.md"  #: there when a planning run has landed it
 START = e.RunStarted(
     plan=PLAN,
     title="X",
@@ -76,9 +81,10 @@ class MemoryStore(Store):
 
     BEGIN = "BEGIN IMMEDIATE"
 
-    def __init__(self, owners: Mapping[str, OwnerState]) -> None:
+    def __init__(self, owners: Mapping[str, OwnerState], crash_perhaps: Callable[[], None] = lambda: None) -> None:
         super().__init__()
         self._owners = owners
+        self._crash_perhaps = crash_perhaps
         self._db = sqlite3.connect(":memory:", isolation_level=None)
         self._db.executescript(TABLES.read_text())
 
@@ -98,6 +104,11 @@ class MemoryStore(Store):
 
     def get_owner_state(self, owner: str) -> OwnerState:
         return self._owners.get(owner, OwnerState.GONE)
+
+    def add_command(self, command: Command, *, work: WaitRow | None = None) -> int:
+        seq = super().add_command(command, work=work)
+        self._crash_perhaps()
+        return seq
 
     def close(self) -> None:
         self._db.close()
@@ -185,7 +196,7 @@ class World:
 
     def crash_perhaps(self) -> None:
         """Between any two effects the process may die."""
-        if self.may_crash and self.choose(["no"] * 4 + ["crash"]) == "crash":
+        if self.may_crash and self.toss(["no"] * 9 + ["crash"]) == "crash":
             raise Crash
 
     @property
@@ -216,6 +227,17 @@ class SimulatedContext(Struct, frozen=True, kw_only=True):
     running: dict[str, str]  #: on this machine: roles by dispatch
     lane: str = ""
     direct: None = None
+    settings: Settings = START.kept
+
+    def tip(self) -> str:
+        return self.world.tip
+
+    def iso(self) -> str:
+        return iso(self.clock.now())
+
+    def read_file(self, commit: str, path: str) -> str | None:
+        text = self.world.texts[commit].get(path)
+        return text.decode() if text is not None else None
 
     def for_state(self, state: RunState) -> "SimulatedContext":
         return replace(self, lane=state.lane)
@@ -479,7 +501,10 @@ def _land(_action: a.Action, state: RunState, context: SimulatedContext) -> Iter
         return
     candidate = attempt.delivery.candidate
     onto = candidate.onto if candidate else attempt.chosen.tip
-    plan, text = context.plan_at(world.tip)
+    text = world.texts[world.tip].get(context.plan, b"")
+    if isinstance(attempt, PlanningAttempt) and attempt.proposal is not None:
+        text, onto = attempt.proposal.text.encode(), world.tip
+    plan = read_text(text, context.plan)
     row = plan.phase(attempt.chosen.phase)
     is_undo = isinstance(attempt.chosen, e.UndoChosen)
     if recorded is None:
@@ -502,6 +527,8 @@ def _land(_action: a.Action, state: RunState, context: SimulatedContext) -> Iter
         recorded = e.LandingStarted(
             id=f"{context.mark}.{len(state.landed) + 1}", ref="refs/heads/main", old=onto, new=world.new("c"), code=code
         )
+        if isinstance(attempt, WorkAttempt) and candidate is not None:
+            _require_proof(attempt, state.options.kept)
         yield recorded
     if world.tip != recorded.old:
         yield record_move(cast(Any, context), recorded.old, world.tip)
@@ -519,10 +546,35 @@ def _land(_action: a.Action, state: RunState, context: SimulatedContext) -> Iter
     world.texts[recorded.new] = {**world.texts[world.tip], context.plan: text}
     world.tip = recorded.new
     tree = candidate.tree if candidate else ""
-    change = candidate.patch if candidate else ""
+    change = candidate.patch if candidate else attempt.answerable
     world.landings.append(Landing(recorded.id, attempt.chosen.phase, tree, change, undoes=is_undo))
     world.crash_perhaps()
     yield e.Landed(id=recorded.id, phase=attempt.chosen.phase, tip=recorded.new, code=recorded.code)
+
+
+def _require_proof(work: WorkAttempt, kept: Settings) -> None:
+    """What lands is what gate, verdict, proofs and trial are about."""
+    built, proof = work.built, work.proof
+    assert (proof.gates[-1].tree, proof.gates[-1].answer) == (built.tree, GateAnswer.PASSED)
+    if isinstance(work.chosen, e.MergeChosen) and not work.rebuilt:
+        return  # no agent has changed anything
+    assert proof.verdict is not None
+    assert proof.verdict.passed
+    assert built.tree == proof.verdict.tree or built.patch == proof.verdict.patch
+    assert kept.tests.prove == "off" or {*proof.newest_runs} == {run.kind for run in built.proofs}
+    assert proof.questions in [verdict.questions for verdict in proof.verdicts]
+    if "a.py" in work.changed_files and kept.trial.paths:
+        assert proof.trial is not None
+        assert not proof.trial.findings
+
+
+def _judge_trial(_action: a.Action, state: RunState, context: SimulatedContext) -> e.Event:
+    built = state.work.built
+    word = context.world.choose(["fine", "found", "invalid"])
+    if word == "invalid":
+        return e.WorkRefused(reason=Reason.INVALID_VERDICT, detail="x")
+    found = ("it is blank",) if word == "found" else ()
+    return TrialJudged(tree=built.tree, patch=built.patch, agent="robot", dispatch="d", findings=found)
 
 
 def _judge_gate(_action: a.Action, state: RunState, context: SimulatedContext) -> Iterator[e.Event]:
@@ -576,6 +628,26 @@ def _judge_verdict(_action: a.Action, state: RunState, context: SimulatedContext
             scope=scope,
             questions=() if scope else work.proof.questions,
         )
+
+
+def _judge_step(_action: a.Action, state: RunState, context: SimulatedContext) -> Iterator[e.Event]:
+    world, ended = context.world, state.planning.dispatches.ended
+    assert ended is not None
+    judged = StepJudged(role=ended.role, dispatch=ended.id)
+    if world.choose(["valid", "refused"]) == "refused":
+        yield replace(judged, problems=("too short",))
+        return
+    is_plan = ended.role in (Role.DRAFT, Role.REVISE)
+    yield replace(
+        judged,
+        text=a_plan({"7": "todo"}, {"7": f"Touches: a.py\n\n{world.new('text')}."}).decode() if is_plan else "x",
+        findings=(("F1", "x"),) if ended.role is Role.CRITIQUE and world.toss(["good", "bad"]) == "bad" else (),
+        questions=("port?",) if ended.role is Role.UNDERSTAND and world.toss(["clear", "unclear"]) == "unclear" else (),
+    )
+
+
+def _propose(_action: a.Action, state: RunState, context: SimulatedContext) -> e.Event:
+    return make_proposal(state.planning.draft.text, context.store, path=context.plan)
 
 
 def _ask_question(_action: a.Action, state: RunState, context: SimulatedContext) -> Iterator[e.Event]:
@@ -650,6 +722,12 @@ STEPS: dict[str, Callable[[a.Action, RunState, Any], e.Event | Iterable[e.Event]
     "judge-gate": _judge_gate,
     "judge-proof": _judge_proof,
     "judge-verdict": _judge_verdict,
+    "judge-trial": _judge_trial,
+    "choose-goal": lambda _, state, context: choose_goal(state, context),
+    "judge-step": _judge_step,
+    "ask-questions": lambda _, state, context: ask_questions(state, context),
+    "propose": _propose,
+    "queue-start": lambda _, state, context: queue_start(state, context),
     "build-candidate": _build,
     "build-undo": _build_undo,
     "rebuild-branch": _rebuild,
@@ -707,7 +785,7 @@ class Simulation:
         self.world = World(self.clock, {PLAN: text, SUBPLAN: subplan})
         self._slots = slots
         self.owners: dict[str, OwnerState] = {}
-        self.store: Store = MemoryStore(self.owners)
+        self.store: Store = MemoryStore(self.owners, self.world.crash_perhaps)
         self.running: dict[str, str] = {}
         self.answers: list[tuple[Command, Answer]] = []
         self.crashes = 0
@@ -770,6 +848,8 @@ class Simulation:
         except Crash:
             self.crashes += 1
             self.restart()
+        finally:
+            self.world.may_crash = False
 
     def states(self) -> list[RunState]:
         return [active.state for active in self.owner.runs.values()]

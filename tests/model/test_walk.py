@@ -1,10 +1,11 @@
 """Walks through everything that people, agents, clocks and crashes do to one plan; invariants after every step."""
 
+import json
 import math
 import os
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -24,27 +25,44 @@ from msgspec.structs import replace
 
 from runplan.adapters.notify.notices import of_waiting
 from runplan.app.views.status import PlanState, view_plan
+from runplan.domain.decoding import to_json
 from runplan.domain.errors import Unreachable
 from runplan.domain.plan.model import Status
 from runplan.domain.run import events as e
 from runplan.domain.run.attempt_parts import StepCrashed
-from runplan.domain.run.attempts import WorkAttempt
+from runplan.domain.run.attempts import PlanningAttempt, WorkAttempt
 from runplan.domain.run.decide import decide
-from runplan.domain.run.kinds import ANSWERED, FOR_ANSWER, Mode, RunStatus, WaitKind
+from runplan.domain.run.kinds import ANSWERED, FOR_ANSWER, Mode, Role, RunOutcome, RunStatus, WaitKind
+from runplan.domain.run.planning_events import PlanningChosen
 from runplan.domain.run.requests import RunRequest, Timing
 from runplan.domain.run.rows import wait_of
 from runplan.domain.run.state import RunState, list_running, open_states
+from runplan.domain.settings.schema import TrySettings
 from runplan.domain.standing.phases import PlanOutline
 from runplan.engine.loop.runs import state_of
 from runplan.engine.report.inbox import EntryKind, _list_entries
-from tests.model.simulation import PLAN, START, SUBPLAN, MemoryStore, Simulation
+from tests.model.simulation import PLAN, PLANNED, START, SUBPLAN, MemoryStore, Simulation
 from tests.support.builders import a_plan, keep
 from tests.support.environment import pinned
 
 LUCK = 0.9
 SEEDS = st.integers(0, 2**16)
-WALKS = int(os.environ.get("WALKS", "200"))
+WALKS = int(os.environ.get("WALKS", "60"))
 STEPS = int(os.environ.get("WALK_STEPS", "20"))
+ORDERED = (e.LanesChosen, e.DispatchStarted, e.DispatchEnded, e.CandidateBuilt, e.LandingStarted, e.Landed)
+
+
+def plan_run(started: e.RunStarted, then: bool, **options: Any) -> e.RunStarted:
+    """A run that writes a plan, and with `then` one that works on it."""
+    later = RunRequest(started=replace(started, plan=PLANNED, mode=Mode.FINISH, settings=None))
+    planning = e.Planning(goal="z", then=to_json(later) if then else "", **options)
+    return replace(started, plan=PLANNED, mode=Mode.PLAN, planning=planning)
+
+
+def count_followers(simulation: Simulation) -> Counter[str]:
+    """The starts by the planning runs that asked for them."""
+    started = simulation.store.query("SELECT arguments FROM commands WHERE verb='start'")
+    return Counter(json.loads(arguments).get("origin", "") for (arguments,) in started)
 
 
 class Walk(RuleBasedStateMachine):
@@ -54,6 +72,8 @@ class Walk(RuleBasedStateMachine):
         parallel=st.sampled_from([1, 1, 2]),
         pipeline=st.sampled_from([0, 0, 1]),
         max_fix_cycles=st.integers(0, 2),
+        setup=st.sampled_from(["", "make setup"]),
+        trial=st.sampled_from([TrySettings(), TrySettings(serve="serve", paths=("*.py",))]),
         prove=st.sampled_from(["off", "report", "require"]),
         changed=st.sampled_from(["verify", "ask", "refuse"]),
         sign_off=st.sampled_from([(), ("*.py",)]),
@@ -92,9 +112,22 @@ class Walk(RuleBasedStateMachine):
             self._submit_run(replace(self.options, mode=Mode.UNDO, wanted=phase))
         self._proceed(seed)
 
-    @rule(verb=st.sampled_from(["stop", "pause", "resume"]), seed=SEEDS)
-    def command(self, verb: str, seed: int) -> None:
-        self.simulation.submit(verb)
+    @precondition(lambda self: PLANNED not in self.simulation.world.texts[self.simulation.world.tip])
+    @rule(
+        approval=st.sampled_from(["required", "none"]),
+        quick=st.sampled_from([True, True, False]),
+        asks=st.booleans(),
+        then=st.sampled_from([True, True, False]),
+        seed=SEEDS,
+    )
+    def plan(self, approval: str, quick: bool, asks: bool, then: bool, seed: int) -> None:
+        """Have a plan written, and worked on when it has landed."""
+        self._submit_run(plan_run(self.options, then, quick=quick, approval=approval, asks=asks))
+        self._proceed(seed)
+
+    @rule(verb=st.sampled_from(["stop", "pause", "resume"]), plan=st.sampled_from([PLAN, PLAN, PLANNED]), seed=SEEDS)
+    def command(self, verb: str, plan: str, seed: int) -> None:
+        self.simulation.submit(verb, plan)
         self._proceed(seed)
 
     @rule(seed=SEEDS)
@@ -184,8 +217,9 @@ class Walk(RuleBasedStateMachine):
 
             self.simulation.work(choose, chance.choice, may_crash=not seed % 5)
 
-    @rule(hours=st.sampled_from([0.01, 1, 5, 30]), seed=SEEDS)
+    @rule(hours=st.sampled_from([0.01, 1, 5, 30, -8]), seed=SEEDS)
     def let_time_pass(self, hours: float, seed: int) -> None:
+        """Backwards where the clock is set."""
         self.simulation.clock.jump(timedelta(hours=hours).total_seconds())
         self._proceed(seed)
 
@@ -215,9 +249,21 @@ class Walk(RuleBasedStateMachine):
     def _is_rejected(self, change: str, until: float = math.inf) -> bool:
         """Whether the newest answer of a person to this change was no."""
         store = self.simulation.store
-        trees = {fact.event.tree for fact in store.list_facts(e.CandidateBuilt) if fact.event.patch == change}
+        trees = {fact.event.tree for fact in store.list_facts(e.CandidateBuilt) if fact.event.patch == change} | {
+            change
+        }
         answers = [fact.event for fact in store.list_facts(e.Answered) if fact.seq < until]
         return not next((answer.approved for answer in reversed(answers) if answer.tree in trees), True)
+
+    @invariant()
+    def the_run_that_follows_a_plan_is_asked_for_once(self) -> None:
+        store = self.simulation.store
+        asked = count_followers(self.simulation)
+        ended = {fact.run: fact.event.outcome for fact in store.list_facts(e.RunEnded, plan=PLANNED)}
+        for chosen in store.list_facts(PlanningChosen):
+            is_due = bool(chosen.event.planning.then) and ended.get(chosen.run) is RunOutcome.DONE
+            assert asked[chosen.run] == is_due or chosen.run not in ended, chosen.run
+            assert asked[chosen.run] <= 1, chosen.run
 
     @invariant()
     def a_change_waits_under_its_own_name(self) -> None:
@@ -235,15 +281,24 @@ class Walk(RuleBasedStateMachine):
     @invariant()
     def what_waits_for_a_person_is_in_the_inbox(self) -> None:
         store, waits = self.simulation.store, Counter[str]()
-        runs = [state_of(store, row) for row in store.list_unfinished_runs()]
+        known = self.simulation.owner.runs
+        rows = store.list_unfinished_runs()
+        runs = [known[row.plan].state if row.plan in known else state_of(store, row) for row in rows]
         for state in (lane for run in runs for lane in open_states(run)):
             waiting = decide(state).waiting
-            name = "change" if waiting is WaitKind.APPROVAL else "crash" if waiting is WaitKind.CRASHED else waiting
+            change = "proposal" if isinstance(state.attempt, PlanningAttempt) else "change"
+            name = {WaitKind.APPROVAL: change, WaitKind.CRASHED: "crash"}.get(waiting, waiting) if waiting else ""
             if waiting in (*FOR_ANSWER, WaitKind.CRASHED):
                 waits[str(name)] += len(state.questions) if waiting is WaitKind.QUESTION else 1
         entries = [entry for entry in _list_entries(store, "/") if entry.kind != EntryKind.FAILED]
         assert Counter(str(entry.kind) for entry in entries) == waits
         assert all(entry.actions for entry in entries)
+
+    @invariant()
+    def no_two_phases_share_a_worktree(self) -> None:
+        for state in self.simulation.states():
+            zones = [lane.zone for lane in open_states(state) if lane.leased]
+            assert len(zones) == len({*zones}), zones
 
     @invariant()
     def a_permit_is_held_by_work(self) -> None:
@@ -292,7 +347,51 @@ class Walk(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         if hasattr(self, "simulation"):
+            self._end_runs()
+            self._check_order()
             self.simulation.store.close()
+
+    def _end_runs(self) -> None:
+        """Each run ends when people answer and all goes well; one whose phase was reworded, when it is stopped."""
+        simulation = self.simulation
+        simulation.world.is_edited = False
+        for plan in (PLAN, PLANNED):
+            simulation.store.drop_schedule(plan)
+        for number in range(24):
+            simulation.work(first, first)
+            if not (rows := simulation.store.list_unfinished_runs()):
+                return
+            for options, question in self._list_questions():
+                self._submit_run(options, answered=e.QuestionAnswered(id=question, text="8080"))
+            for options, tree in self._list_changes():
+                answer = e.Answered(tree=tree, change=tree.partition("@")[0], approved=True, by="Uma (terminal)")
+                self._submit_run(options, answer=answer)
+            for row in rows:
+                simulation.submit("resume" if number < 20 else "stop", row.plan)
+            simulation.clock.jump(timedelta(days=1).total_seconds())
+        raise AssertionError([decide(state).why for state in self.simulation.states()])
+
+    def _check_order(self) -> None:
+        """A lane has one process at a time. A phase ahead is proven, and lands, after the one below has landed."""
+        below: dict[tuple[str, str], str] = {}
+        landed = set[tuple[str, str]]()
+        running = set[tuple[str, str]]()
+        for fact in self.simulation.store.list_facts(*ORDERED):
+            event, lane = fact.event, (fact.run, fact.event.lane)
+            match event:
+                case e.LanesChosen(ahead=ahead):
+                    below |= {(fact.run, name): after for name, after, _ in ahead}
+                case e.DispatchStarted(role=role):
+                    assert lane not in running, event
+                    running.add(lane)
+                    is_early = lane in below and (fact.run, below[lane]) not in landed
+                    assert not (is_early and role in (Role.GATE, Role.VERIFY, Role.PROVE, Role.BASELINE)), event
+                case e.DispatchEnded():
+                    running.discard(lane)
+                case e.Landed(phase=phase):
+                    landed.add((fact.run, phase))
+                case _:
+                    assert lane not in below or (fact.run, below[lane]) in landed, event
 
 
 @pytest.mark.timeout(0)  # as long as it is asked to walk
@@ -342,6 +441,27 @@ def start(simulation: Simulation, plan: str, choose: Callable[[Sequence[str]], s
 
 def list_waits(simulation: Simulation) -> dict[str, WaitKind | None]:
     return {state.options.plan: decide(state).waiting for state in simulation.states()}
+
+
+def test_a_planning_run_that_is_killed_anywhere_goes_on_and_asks_for_its_run_once() -> None:
+    is_killed = True
+    point = 0
+    while is_killed:
+        point += 1
+        words_left = iter([*["no"] * (point - 1), "crash"])
+
+        def toss(words: Sequence[str], left: Iterator[str] = words_left) -> str:
+            return next(left, "no") if "crash" in words else words[0]
+
+        simulation = Simulation(a_plan({"1": "todo"}))
+        started = plan_run(START, True, quick=True, approval="none")
+        simulation.submit("start", PLANNED, **to_builtins(RunRequest(started=started)))
+        for _ in range(3):
+            simulation.work(first, toss, may_crash=True)
+        followers = count_followers(simulation)
+        assert [followers[run] for run in followers if run] == [1], point
+        assert [landing.phase for landing in simulation.world.landings] == ["", "7"]
+        is_killed = simulation.crashes > 0
 
 
 def test_a_start_resumes_the_sub_plan_that_the_run_waits_for() -> None:

@@ -1,13 +1,11 @@
 """The machine always knows what is next, never asks for the same thing for ever, and lands a phase once."""
 
 import pytest
-from hypothesis import given, settings, strategies as st
 from msgspec.structs import replace
 
 from runplan.domain.plan.marks import NoWorkKind
 from runplan.domain.run import actions as a, events as e
 from runplan.domain.run.attempt_parts import LandingRefused, Setup, SetupDoubted, SetupReused, TrialJudged
-from runplan.domain.run.attempts import WorkAttempt
 from runplan.domain.run.decide import decide
 from runplan.domain.run.dispatch import Ending
 from runplan.domain.run.kinds import GateAnswer, Mode, PhaseStep, ProofKind, Reason, Role, RunOutcome, WaitKind
@@ -19,100 +17,7 @@ from runplan.domain.run.rules.shared import MAX_MOVES
 from runplan.domain.run.state import RunState, apply, fold
 from runplan.domain.settings.schema import GatesSettings, GateTable, TrySettings
 from runplan.engine.loop.runs import is_current
-from tests.support.builders import Chance, keep, started
-
-MANY = 400
-
-
-def drive(data: st.DataObject, begun: e.RunStarted) -> list[e.Event]:
-    """Let the machine work in a world of chance until it ends or waits for good."""
-    world = Chance(lambda words: data.draw(st.sampled_from(list(words))))
-    events: list[e.Event] = [begun]
-    state = fold(events)
-    for _ in range(MANY):
-        decision = decide(state)
-        if decision.waiting:
-            asked = state.questions
-            resumed = e.RunResumed(mode=begun.mode, wanted="", auto=True)
-            events.append(e.QuestionAnswered(id=asked[0].id, text="8080") if asked else resumed)
-            state = apply(state, events[-1])
-            continue
-        if not decision.actions:
-            return events
-        before = decision
-        for action in decision.actions:
-            for event in world.answer(action, state):
-                events.append(event)
-                state = apply(state, event)
-        running = before.actions[0].step == "await"
-        assert running or decide(state) != before, f"{before} changed nothing"
-    raise AssertionError(f"no end after {MANY} steps: {decide(state).why}")
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    st.data(),
-    st.sampled_from(["next", "finish"]),
-    st.booleans(),
-    st.sampled_from(["", "make test"]),
-    st.sampled_from(["", "make setup"]),
-    st.sampled_from([(), ("*.html",)]),
-)
-def test_every_run_ends_in_a_named_outcome_and_lands_what_is_proven(
-    data: st.DataObject, mode: str, auto: bool, test_command: str, setup: str, tried: tuple[str, ...]
-) -> None:
-    begun = started(mode, auto=auto, test_command=test_command, setup=setup)
-    events = drive(data, keep(begun, trial=TrySettings(serve="serve", paths=tried)))
-    ended = events[-1]
-    assert isinstance(ended, e.RunEnded)
-    assert ended.outcome in ("done", "failed", "refused", "stopped", "nothing-to-do")
-    assert ended.reason == "" or Reason(ended.reason)
-    if ended.outcome == "failed":
-        assert ended.reason
-    if test_command:
-        check_landings(events)
-    check_dispatches(events)
-
-
-def check_landings(events: list[e.Event]) -> None:
-    """Nothing lands without a passed verdict and a gate on the same tree, and a phase lands once."""
-    state = RunState()
-    for event in events:
-        if isinstance(event, e.LandingStarted) and isinstance(state.attempt, WorkAttempt):
-            candidate = state.attempt.built
-            proof = state.attempt.proof
-            assert proof.gates[-1].tree == candidate.tree
-            assert proof.gates[-1].answer == "passed"
-            assert proof.verdict is not None
-            assert proof.verdict.passed
-            assert proof.verdict.tree == candidate.tree or proof.verdict.patch == candidate.patch
-            assert set(proof.newest_runs) == {run.kind for run in candidate.proofs}
-            assert proof.questions in [verdict.questions for verdict in proof.verdicts]
-            if state.options.kept.trial.paths:
-                assert proof.trial is not None
-                assert not proof.trial.findings
-        state = apply(state, event)
-    landed = [event.phase for event in events if isinstance(event, e.Landed)]
-    assert len(landed) == len(set(landed))
-
-
-def check_dispatches(events: list[e.Event]) -> None:
-    """No two processes run at once, and there are never more fixes than allowed."""
-    running = phase = ""
-    fixes: dict[str, set[int]] = {}
-    for event in events:
-        if isinstance(event, e.Chosen):
-            phase = event.phase
-        if isinstance(event, e.DispatchStarted):
-            assert running == ""
-            running = event.id
-            if event.role == "fix":
-                fixes.setdefault(phase, set()).add(event.cycle)
-        if isinstance(event, e.DispatchEnded):
-            assert event.id == running
-            running = ""
-    # Two for failed proofs, and one more where the work had to be brought onto a moved target.
-    assert all(len(cycles) <= 3 for cycles in fixes.values())
+from tests.support.builders import keep, started
 
 
 def test_an_event_type_of_a_newer_version_and_its_new_fields_are_ignored() -> None:

@@ -1,10 +1,8 @@
 """Phases ahead: on which phase another may begin, and what becomes of it when that lands, fails or is corrected."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
 from runplan.domain.plan.model import parse_plan
@@ -14,10 +12,9 @@ from runplan.domain.run.dispatch import Ending
 from runplan.domain.run.kinds import GateAnswer, Mode, PhaseStep, Reason, Role, RunOutcome, WaitKind
 from runplan.domain.run.projection import project_run
 from runplan.domain.run.rules.lanes import list_ahead, list_bases, may_begin_ahead
-from runplan.domain.run.state import RunState, apply, fold, list_places, open_lanes, open_states
-from tests.support.builders import Chance, a_plan, keep, started
+from runplan.domain.run.state import RunState, apply, fold, list_places, open_lanes
+from tests.support.builders import a_plan, keep, started
 
-MANY = 600
 BEGUN = e.LanesChosen(tip="c0", lanes=(("1", "2", ()),), ahead=(("1", "1", "c1"),))
 BUILT = e.CandidateBuilt(onto="c0", onto_tree="t0", commits=("c1",), tree="t1", patch="p1")
 
@@ -188,78 +185,3 @@ def test_the_failed_phase_represents_a_run_whose_first_phase_has_landed() -> Non
     state = ahead(WRITTEN, *landed, failed, *ends)
 
     assert project_run(state, run="r", plan="plans/x.md", started="", since="").phase == "2"
-
-
-class Pipeline:
-    """A world of chance in which each phase depends on the one before it."""
-
-    def __init__(self, data: st.DataObject) -> None:
-        self.data = data
-        self.left = [f"p{n}" for n in range(1, 6)]
-        self.chance = Chance(self.choose, phases=0)
-
-    def choose(self, words: Sequence[str]) -> str:
-        return self.data.draw(st.sampled_from(list(words)))
-
-    def answer(self, action: a.Action, state: RunState) -> list[e.Event]:
-        own = next((lane for lane in state.lanes if lane.lane == action.lane), None)
-        if action.step == "read-plan" and own is not None:
-            chosen = e.PhaseChosen(tip="c0", phase=own.options.wanted, items=(("W1", "x"),))
-            return [replace(chosen, lane=own.lane, base=own.base if own.after else "")]
-        if own is not None:
-            return [replace(event, lane=own.lane) for event in self.chance.answer(action, own)]
-        if action.step != "read-plan":
-            return list(self.chance.answer(action, state))
-        if not open_lanes(state) and (state.attempt is None or state.attempt.cleaned):
-            return (
-                [e.PhaseChosen(tip="c", phase=self.left.pop(0))]
-                if self.left
-                else list(self.chance.answer(action, state))
-            )
-        bases = list_bases(state) if may_begin_ahead(state) else {}
-        if not bases or not self.left:
-            return [e.LanesChosen(tip="c", lanes=())]
-        name, after = str(len(state.lanes) + 1), list(bases)[-1]
-        return [e.LanesChosen(tip="c", lanes=((name, self.left.pop(0), ()),), ahead=((name, after, bases[after]),))]
-
-
-@given(st.data(), st.integers(1, 3))
-def test_whatever_happens_a_phase_ahead_is_proven_and_lands_after_the_one_below(
-    data: st.DataObject, depth: int
-) -> None:
-    world = Pipeline(data)
-    facts: list[e.Event] = [keep(started(setup="make setup"), pipeline=depth)]
-    state = fold(facts)
-    below: dict[str, str] = {}
-    for _ in range(MANY):
-        decision = decide(state)
-        if not decision.actions and not decision.waiting:
-            break
-        new: list[e.Event] = []
-        if decision.waiting:
-            asked = [question for lane in open_states(state) for question in lane.questions]
-            new = [e.QuestionAnswered(id=question.id, text="8080") for question in asked]
-            new = new or [e.RunResumed(mode=Mode.FINISH, wanted="", auto=True)]
-        for fact in new:
-            state = apply(state, fact)
-        for action in decision.actions if not decision.waiting else ():
-            for fact in world.answer(action, state):
-                new.append(fact)
-                state = apply(state, fact)
-                check_order(fact, [*facts, *new], below)
-        facts += new
-        zones = [lane.zone for lane in open_states(state) if lane.leased]
-        assert len(zones) == len(set(zones)), "two phases share the worktree of agents"
-    assert state.ended is not None, decide(state).why
-    assert fold(facts) == state
-    landed = [fact.phase for fact in facts if isinstance(fact, e.Landed)]
-    assert len(landed) == len(set(landed))
-
-
-def check_order(fact: e.Event, facts: list[e.Event], below: dict[str, str]) -> None:
-    """Nothing of a lane ahead is proven or lands before the phase below has landed."""
-    if isinstance(fact, e.LanesChosen):
-        below |= {name: after for name, after, _ in fact.ahead}
-    is_proof = isinstance(fact, e.DispatchStarted) and fact.role in (Role.GATE, Role.VERIFY, Role.PROVE, Role.BASELINE)
-    if fact.lane in below and (is_proof or isinstance(fact, e.LandingStarted | e.Landed | e.CandidateBuilt)):
-        assert below[fact.lane] in [landed.phase for landed in facts if isinstance(landed, e.Landed)]
