@@ -18,9 +18,8 @@ from runplan.adapters.forge.access import find_forge, forge_kind, read_address
 from runplan.adapters.git.repository import NO_IDENTITY, require_git, require_target, require_workable
 from runplan.adapters.notify.apprise_child import INSTALL
 from runplan.adapters.notify.channels import Channel, list_channels, list_failures
-from runplan.adapters.sandbox.bubblewrap import describe_view
 from runplan.adapters.sandbox.container import Container, find_engine, try_image
-from runplan.adapters.sandbox.engines import CONTAINER, require_sandbox
+from runplan.adapters.sandbox.engines import CONTAINER, describe_view, require_sandbox
 from runplan.adapters.store.location import hide_password
 from runplan.adapters.store.protocol import load_postgres, open_store
 from runplan.app.operations import runs

@@ -138,11 +138,12 @@ def test_pure_modules_have_no_effects() -> None:
 
 
 def test_libraries_stay_behind_their_protocol() -> None:
-    """SQLite is known to the store alone, a library of a forge to its modules, GitPython to commands for people."""
+    """SQLite is known to the store alone, bubblewrap to the sandbox, GitPython to commands for people."""
     homes = {
         "sqlite3": "runplan.adapters.store.",
         "github": "runplan.adapters.forge.github",
         "runplan.adapters.store.sqlite": "runplan.adapters.store.",
+        "runplan.adapters.sandbox.bubblewrap": "runplan.adapters.sandbox.",
     }
     homes |= {"git": "runplan.app.views.inspection", "gitlab": "runplan.adapters.forge.gitlab"}
     assert {

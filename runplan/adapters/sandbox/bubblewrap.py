@@ -13,11 +13,10 @@ from runplan.adapters.processes import run_program
 from runplan.adapters.sandbox import forward
 from runplan.adapters.sandbox.home import HomeMounts, list_programs
 from runplan.adapters.sandbox.proxy import SOCKET
-from runplan.adapters.sandbox.view import HomeUse, Obstacle, Sandbox, View, is_below
+from runplan.adapters.sandbox.view import Obstacle, Sandbox, View, is_below
 from runplan.adapters.store.files import make_below, read_file, remove_directory
 from runplan.domain.names import GIT_CONFIG
 from runplan.domain.run.dispatch import TEMPORARY
-from runplan.domain.text import counted
 
 PROBE_S = 10.0
 SHARED_MEMORY = 1 << 30  #: bytes of /dev/shm
@@ -81,7 +80,7 @@ class Bubblewrap(Sandbox, frozen=True):
         below = dict(enumerate(resolve_paths(view.layers), 1))
         if view.drops_home and view.home:
             below[0] = os.path.realpath(view.home / "home")
-        namespace = _find_namespace()  # in which the layers are made; later mounts of the machine do not get into it
+        namespace = find_namespace()  # in which the layers are made; later mounts of the machine do not get into it
         # In a user namespace of its own the process would be root.
         ids = ("--unshare-user", "--uid", str(os.geteuid()), "--gid", str(os.getegid())) if "-r" in namespace else ()
         sockets = list_sockets((*TEMPORARY, *view.uses.mounts)) if namespace else ()
@@ -176,21 +175,6 @@ def _remove_links(home: Path, places: Iterable[str], top: str) -> None:
                 remove_directory(path)
 
 
-def describe_view(env: Mapping[str, str], tests: HomeUse) -> tuple[str, ...]:
-    """What the processes of a run see and may write on this machine, in five lines."""
-    entries = HomeMounts(env, tests)
-    absent = [name for name in entries.secrets if (entries.path / name).exists()]
-    layers = "an overlay" if _find_namespace() else "a copy"
-    readable = f"{counted(len(entries.shown), 'entry', 'entries')} of {entries.path}"
-    return (
-        "bubblewrap works. A process may write its worktree and what is its own:",
-        f"the home, {', '.join(TEMPORARY)}, /dev/shm; caches and state start empty",
-        f"readable: all else; {'; '.join(entries.describe_left_out()) or readable}",
-        f"absent: {', '.join(absent) or 'no key was found'}",
-        f"set-up and tests have another home than agents; what tests write is dropped ({layers})",
-    )
-
-
 #: Hides sockets, makes layers, then executes bubblewrap. Arguments: rules of seccomp, an empty file, the sockets, "--";
 #: for layers their directory, overlay or copy, the number and the directory below each; "--", the program and its
 #: arguments. A descriptor that is open is a log.
@@ -234,7 +218,7 @@ def list_sockets(without: Iterable[str]) -> list[str]:
 
 
 @cache
-def _find_namespace() -> tuple[str, ...]:
+def find_namespace() -> tuple[str, ...]:
     """The command that gives a program a mount namespace of its own; () where there is none."""
     unshare = shutil.which("unshare", path=os.defpath) or ""
     command = (unshare, *([] if os.geteuid() == 0 else ["-r"]), "-m")

@@ -5,11 +5,14 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from runplan.adapters.sandbox.bubblewrap import Bubblewrap, find_obstacle, find_program
+from runplan.adapters.sandbox.bubblewrap import Bubblewrap, find_namespace, find_obstacle, find_program
 from runplan.adapters.sandbox.container import Container, find_engine
-from runplan.adapters.sandbox.view import Obstacle, Sandbox
+from runplan.adapters.sandbox.home import HomeMounts
+from runplan.adapters.sandbox.view import HomeUse, Obstacle, Sandbox
 from runplan.domain.errors import RefusedEarly
+from runplan.domain.run.dispatch import TEMPORARY
 from runplan.domain.settings.schema import AgentsSettings, CheckSettings, ContainerSettings
+from runplan.domain.text import counted
 
 CONTAINER = "container"
 
@@ -62,3 +65,18 @@ def require_sandbox(agents: AgentsSettings, tests: CheckSettings, env: Mapping[s
         why = off or (obstacle.problem if obstacle else "")
         raise RefusedEarly(f'{bounded} needs a sandbox: {why}; see runplan doctor, or set {bounded} = "all"')
     return obstacle
+
+
+def describe_view(env: Mapping[str, str], tests: HomeUse) -> tuple[str, ...]:
+    """What the processes of a run see and may write on this machine, in five lines."""
+    entries = HomeMounts(env, tests)
+    absent = [name for name in entries.secrets if (entries.path / name).exists()]
+    layers = "an overlay" if find_namespace() else "a copy"
+    readable = f"{counted(len(entries.shown), 'entry', 'entries')} of {entries.path}"
+    return (
+        "bubblewrap works. A process may write its worktree and what is its own:",
+        f"the home, {', '.join(TEMPORARY)}, /dev/shm; caches and state start empty",
+        f"readable: all else; {'; '.join(entries.describe_left_out()) or readable}",
+        f"absent: {', '.join(absent) or 'no key was found'}",
+        f"set-up and tests have another home than agents; what tests write is dropped ({layers})",
+    )
