@@ -5,7 +5,7 @@ import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
-from functools import cached_property
+from functools import cache, cached_property
 from glob import escape
 from pathlib import Path
 
@@ -87,12 +87,20 @@ class HomeMounts:
         return sorted(name for name, kind in self._kinds.items() if kind is HomeEntry.SECRET)
 
     @cached_property
+    def _real_places(self) -> dict[str, Path]:
+        """The real place of each secret, whether it is there or not."""
+        resolve = cache(os.path.realpath)  # many share a folder
+        paths = {name: self.path / name for name in self._table}
+        places = {name: Path(resolve(path.parent), path.name) for name, path in paths.items()}
+        return {name: place.resolve() if place.is_symlink() else place for name, place in places.items()}
+
+    @cached_property
     def hidden(self) -> list[str]:
         """Existing places with secrets that lie elsewhere: outside the home, or where a link in it leads."""
-        top = Path(os.path.realpath(self.path))
-        places = ((str(top / name), os.path.realpath(self.path / name)) for name in self.secrets)
-        elsewhere = {real for nominal, real in places if real != nominal or not is_below(real, [str(top)])}
-        return sorted(path for path in elsewhere if os.path.lexists(path))
+        top = os.path.realpath(self.path)
+        there = {name: path for name in self.secrets if os.path.lexists(path := self._real_places[name])}
+        places = {path for name, path in there.items() if path != Path(top, name) or not path.is_relative_to(top)}
+        return sorted(map(str, places))
 
     @cached_property
     def shown(self) -> dict[str, str]:
@@ -124,7 +132,7 @@ class HomeMounts:
 
     def list_below(self, tops: Iterable[str]) -> Iterator[str]:
         """The existing secrets, and backups of them, below these real paths."""
-        for path in (Path(os.path.realpath(self.path / name)) for name in self._table):
+        for path in self._real_places.values():
             if is_below(str(path.parent), tops):
                 names = self._shorten(*map(str, path.parent.glob(f"{escape(path.name)}*")))
                 yield from (str(self.path / name) for name in names if name in self.secrets or self._is_backup(name))
