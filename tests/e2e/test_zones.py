@@ -35,7 +35,6 @@ FILES = {
     ".gitignore": "*.ok\nconf/.env\nnode_modules/\n",
     ".gitattributes": "*.dat filter=rel\n",
     "tools/filter.sh": "cat\n",
-    "a.dat": "a\n",
     "team.gitconfig": "[alias]\n\tst = status\n",
 }
 HELPER = f'[credential]\n\thelper = "!f() {{ echo username=u; echo password={TOKEN}; }}; f"\n'
@@ -109,6 +108,8 @@ def a_server(project: Project) -> Iterator[None]:
 def test_an_attack_has_no_effect_outside_and_an_honest_start_lands(project: Project, name: str, sandbox: str) -> None:
     attack = ATTACKS[name]
     project.extra |= {"RUNPLAN_AGENTS_SANDBOX": sandbox, **attack.settings}
+    if "filter" in attack.script:  # else the user's filter has no file: its processes take as long as all others
+        project.commit_file("a.dat", "a\n")
     if "team.gitconfig" in attack.script:
         project.repo.git("config", "include.path", "../team.gitconfig")
     if attack.delegated:
