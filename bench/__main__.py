@@ -18,6 +18,7 @@ from bench.growth import growth
 from bench.pace import pace
 from bench.projects import environment, make
 from bench.recovery import recovery
+from bench.sandboxes import starts
 from bench.web import web
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ def main() -> None:
         turns(Path(place))
         recovery(Path(place), START, rounds=rounds)
         start_up(Path(place), rounds=rounds * 3)
+        starts(Path(place) / "starts", rounds=rounds * 2)
         pace(Path(place), [0, 1])
         growth(Path(place), phases=200, rounds=2)
         daemon.busy(Path(place), plans=50, repositories=20)
