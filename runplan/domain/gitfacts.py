@@ -89,10 +89,7 @@ _OURS = r"(?im)^(runplan-[a-z0-9-]*)[ \t]*:(.*)\n?"
 
 
 def add_trailers(message: str, trailers: Sequence[tuple[str, str]]) -> str:
-    """Add trailers to the block at the end of the message, or as a paragraph; other Runplan-* lines are removed.
-
-    A line that is there already is not repeated.
-    """
+    """Add trailers, each once, to the block at the end of the message, or as a paragraph; other Runplan-* lines go."""
     paragraphs = _paragraphs(re.sub(_OURS, "", message)) or [["(no message)"]]
     if len(paragraphs) == 1 or not _is_block(paragraphs[-1]):
         paragraphs.append([])

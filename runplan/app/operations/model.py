@@ -29,10 +29,7 @@ class Where(Enum):
 
 
 class Caller(Struct, frozen=True, kw_only=True):
-    """Who asks: from which directory, with which environment, and where the messages go meanwhile.
-
-    Without a directory and an environment it is this process.
-    """
+    """Who asks, by default this process: its directory and environment, and where the messages go meanwhile."""
 
     cwd: Path = Path()
     env: Mapping[str, str] = field(default_factory=environment)

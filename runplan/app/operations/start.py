@@ -100,10 +100,7 @@ def start_run(
     like: RunStarted | None = None,
     review: tuple[ReviewItem, ...] = (),
 ) -> Answer:
-    """Begin the run that the options ask for, in the daemon or `here`, in this process.
-
-    `again`: as a retry of the plan's last run, which was `like`.
-    """
+    """Begin the run that the options ask for, by the daemon or `here`; `again`: as a retry of the last run, `like`."""
     ready = runs.resolve_start(caller, context, word, asked, like=like, review=review)
     if not isinstance(ready, runs.Ready):
         return ready

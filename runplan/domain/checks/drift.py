@@ -3,8 +3,6 @@
 An agent reports a difference with a line in its last message:
 `PLAN-TEXT-DRIFT: phase=<id> bullet=<k> field=<name> plan=<stated> actual=<number>`. Bullet k is the k-th acceptance
 criterion of the phase with a digit in its first line.
-
-`contradictions` and `stale_phrase` examine a phase before an agent starts.
 """
 
 import re

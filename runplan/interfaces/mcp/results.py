@@ -59,10 +59,7 @@ def cut_diff(diff: str, file: str, offset: int) -> str:
 
 
 def bound(value: Any) -> Any:
-    """The value without fields that say nothing, and with its longest texts cut: a model pays for each word.
-
-    Every character of a text is visible.
-    """
+    """The value without empty fields, its longest texts cut and each character visible: a model pays for each word."""
     match value:
         case dict():
             return {name: bound(inner) for name, inner in value.items() if inner not in (None, "", [], {})}

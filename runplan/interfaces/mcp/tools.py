@@ -1,7 +1,4 @@
-"""The tools of the MCP server: their descriptions, their arguments, and the request of each.
-
-Clients send every description with every request to a model, so they are short.
-"""
+"""The tools of the MCP server. Clients send every description with every request to a model, so they are short."""
 
 from collections.abc import Mapping
 from inspect import cleandoc

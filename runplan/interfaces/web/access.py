@@ -61,10 +61,7 @@ def list_origins(scheme: str, address: str, port: int, url: str) -> frozenset[st
 
 
 def is_own_origin(site: Site, origin: str | None, fetch_site: str | None) -> bool:
-    """Whether a page of this site has sent a form. Browsers send one of the two headers with every form.
-
-    A page whose policy is to send no referrer sends the origin `null`.
-    """
+    """Whether a page of this site has sent a form. Browsers send a header; without a referrer the origin is `null`."""
     return origin in site.origins if origin not in (None, "null") else fetch_site == "same-origin"
 
 

@@ -61,10 +61,7 @@ def choose_phases(phases: Sequence[PhaseView], selected: str, *, is_all: bool) -
 
 
 def make_bars(dispatches: Sequence[Dispatch], titles: Mapping[str, str]) -> list[Bar]:
-    """The bars of the dispatches of the phases that were worked on last.
-
-    The processes of a phase run one after the other; their recorded starts are whole seconds.
-    """
+    """The bars of the dispatches of the phases that were worked on last; the recorded starts are whole seconds."""
     rows = list(dict.fromkeys(dispatch.started.phase for dispatch in reversed(dispatches)))[:MOST_ROWS]
     ends: dict[str, float] = {}
     bars = []
