@@ -131,8 +131,7 @@ def _check_git(facts: RepositoryFacts, context: RepositoryContext) -> Look:
     require_git(facts.git_version)
     version = f"version {facts.git_version.removeprefix('git version ')}"
     if left_out := context.repository.left_out:
-        remedy = "move the included file out of the checkout if runplan's git needs it"
-        return "\n".join((version, *left_out)), remedy
+        return "\n".join((version, *left_out)), "move the included file out of the checkout if runplan's git needs it"
     return version
 
 

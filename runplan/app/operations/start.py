@@ -268,8 +268,7 @@ def _new_comments(caller: Caller, context: RepositoryContext, last: RunStarted, 
         raise RefusedEarly(f"the last run of {last.plan} landed by {last.landing}; only a pull request has a review")
     forge = modes.open_forge(context.git, context.settings.run, context.env)
     text = preflight.committed_plan(context.for_plan(last.plan), last.plan, is_compared=False)
-    plan = parse_plan(text, path=last.plan)
-    pulls = list(modes.list_open(forge, context.settings, last.slug, plan))
+    pulls = list(modes.list_open(forge, context.settings, last.slug, parse_plan(text, path=last.plan)))
     if not pulls:
         raise NotFound(f"{last.plan} has no open pull request; see: {command('runplan', 'status', last.plan)}")
     handled = list_answers(store, last.plan)

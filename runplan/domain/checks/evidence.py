@@ -131,8 +131,7 @@ def look_up(reference: Reference, facts: Facts, missing: Sequence[str] = ()) -> 
 
 
 def _look_up_gone(path: str, facts: Facts) -> Lookup | None:
-    is_gone = facts.is_in_base(path) and facts.count_lines(path) is None
-    return Lookup(True, "gone", is_work=True) if is_gone else None
+    return Lookup(True, "gone", is_work=True) if facts.is_in_base(path) and facts.count_lines(path) is None else None
 
 
 def _look_up_file(ref: str, facts: Facts, *, is_unchanged: bool = False) -> Lookup:

@@ -97,8 +97,7 @@ class _Exploration(Struct):
             wrong = f"; these do not: {', '.join(missing)}" if missing else ""
             count = len(set(known.values()))
             problems = (f"files names {count} paths that exist, and at least {least} are needed{wrong}",)
-        notes = bounded(plain(clean_text(self.notes)), LONGEST_OUTPUT // 2)
-        text = _paragraphs(_listed("Files", rows), notes)
+        text = _paragraphs(_listed("Files", rows), bounded(plain(clean_text(self.notes)), LONGEST_OUTPUT // 2))
         return StepResult(text=text, problems=problems, questions=_lines(self.questions or ())[:MOST_QUESTIONS])
 
 

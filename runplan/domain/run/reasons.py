@@ -57,8 +57,7 @@ def describe_pause(pause: Paused) -> str:
 
 def gave_reason(ended: DispatchEnded) -> bool:
     is_stopped = ended.ending in (Ending.SILENT, Ending.TIMEOUT)
-    named = (EndingKind.AUTH, EndingKind.REFUSAL, EndingKind.SETUP, EndingKind.DENIED)
-    return is_stopped and ended.kind in named
+    return is_stopped and ended.kind in (EndingKind.AUTH, EndingKind.REFUSAL, EndingKind.SETUP, EndingKind.DENIED)
 
 
 _ENDINGS = {

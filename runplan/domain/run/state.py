@@ -215,8 +215,7 @@ def _begin_lanes(state: RunState, event: e.LanesChosen) -> RunState:
             states = (lane for lane in open_states(state) if lane.attempt is not None)
             below = next(lane for lane in states if lane.current.chosen.phase == after)
             alone = replace(alone, zone=below.zone, proof=below.proof)
-            setup = replace(below.work.setup, agents=False)
-            moved = {"zone": name, "attempt": replace(below.work, setup=setup)}
+            moved = {"zone": name, "attempt": replace(below.work, setup=replace(below.work.setup, agents=False))}
             lanes = tuple(replace(lane, **moved) if lane.lane == below.lane else lane for lane in state.lanes)
             state = replace(state, lanes=lanes) if below.lane else replace(state, **moved)
         else:  # those that earlier lanes do not use any more, else its own
@@ -256,8 +255,7 @@ def _follow_landing(state: RunState, phase: str, code: str) -> RunState:
     if state.after != phase:
         return state
     has_failed = state.attempt is not None and state.attempt.failure is not None
-    is_dropped = state.is_dropped or (has_failed and code != state.base)
-    return replace(state, after="", is_dropped=is_dropped)
+    return replace(state, after="", is_dropped=state.is_dropped or (has_failed and code != state.base))
 
 
 def _apply_to_run(state: RunState, event: e.Event) -> RunState:

@@ -87,8 +87,7 @@ def make_session(site: Site, now: float) -> str:
 
 def is_session(site: Site, cookie: str, now: float) -> bool:
     expires, _, signature = cookie.partition(".")
-    is_signed = _is_same(_sign(site, "session", expires), signature)
-    return is_signed and now < int(expires)
+    return _is_same(_sign(site, "session", expires), signature) and now < int(expires)
 
 
 def make_form_token(site: Site, cookie: str) -> str:

@@ -78,8 +78,7 @@ _CHANGES = {KeyTask.DIFF: ("diff", "retry"), KeyTask.APPROVE: ("diff", "answer")
 
 
 def split_keys(text: str) -> list[str]:
-    keys = re.findall(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1bO.|.", text, re.DOTALL)
-    return [_SEQUENCES.get(key, key) for key in keys]
+    return [_SEQUENCES.get(key, key) for key in re.findall(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1bO.|.", text, re.DOTALL)]
 
 
 def press_key(screen: Screen, key: str) -> tuple[Screen, KeyTask | None]:

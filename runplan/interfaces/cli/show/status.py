@@ -38,8 +38,7 @@ def run_status(args: argparse.Namespace) -> None:
         with caller.open(lenient=True) as context:
             root_here = str(context.root)
             if is_one or not args.all:
-                read = read_plans(context, args.plan or "", now, warn=warn)
-                shown[root_here] = *read, context.settings.paths.plans
+                shown[root_here] = *read_plans(context, args.plan or "", now, warn=warn), context.settings.paths.plans
     except RefusedEarly:  # outside of a repository
         shown = {} if is_one else _read_repositories(caller, now)
         if not shown:
