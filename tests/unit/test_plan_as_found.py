@@ -398,6 +398,13 @@ OVERVIEW = "| No. | State |\n|--|--|\n"
         ("# P\n## Solution\n### Step 1: A\nHow.\n### Step 2: B\nHow.\n", "1 todo, 2 todo"),
         ("# P\n## Phase A — X\n### M1: a\n- [x] a\n## Phase B — Y\n- [ ] b\n\nDepends: M1\n", "A done, B todo <A"),
         ("---\nstatus: planned\n---\n## Phase 1: A\n- [ ] a\n", "1 todo"),
+        (
+            "# P\n## F1 Search — ✅\n- a\n## F2 Timeline — ⬜\n- b\n## F3 Chat 🟡\n- c\n",
+            "F1 done, F2 todo, F3 in-progress",
+        ),
+        ("# P\n## Q1 2026\n- [ ] a\n## Q2 2026\n- [ ] b\n", "1 todo, 2 todo"),
+        ("<!--\n## Phase 9: Example, complete\n-->\n## Phase 1: A\n- [ ] a\n", "1 todo"),
+        ("## Phase 1: A\n- [✅] a\n## Phase 2: B\n- [ ] b\n", "1 done, 2 todo"),
     ],
 )
 def test_statuses_and_counts_are_read_as_they_come(text: str, expected: str) -> None:
@@ -416,6 +423,7 @@ def test_statuses_and_counts_are_read_as_they_come(text: str, expected: str) -> 
         (BARE + "## Now\n1. ✅ a\n2. 🔄 b\n", 1),
         (BARE + "- c\n" * 6 + "## UI\n" + "".join(f"### Tuần {n} — U\n- u\n" for n in (1, 2, 3)), 12),
         ("# P\n**Status:** v0.1 implemented\n" + BARE, 2),
+        ("## X\n### 1. a\n- a\n### 2. b\n- b\n## Y\n### 3. c\n- c\n## Work\n" + BARE.replace("##", "###"), 2),
     ],
 )
 def test_work_and_statuses_beside_phases_without_a_status_ask(text: str, line: int) -> None:

@@ -71,6 +71,16 @@ def list_left_out(lines: Lines, reading: Reading) -> Iterator[Remark]:
             is_work = is_work and not re.match(COUNTS_ELSE, word) and not is_named
             if is_work or (is_longer and len(headings) > 2):
                 left[f"the sections '{word.title()} <number>'"] = headings[0].at
+    for (_, word), headings in counted_headings(outside).items():
+        numbers = [heading.name.id for heading in headings]
+        above = {
+            h.at
+            for heading in headings
+            for h in lines.headings
+            if 1 < h.level < heading.level and h.at < heading.at < h.end
+        }
+        if not word and len(above) > 1 and len(numbers) > 2 and numbers == [str(n + 1) for n in range(len(numbers))]:
+            left[f"the sections 1 to {len(numbers)}, which count across chapters"] = headings[0].at
     for message, places in passed.items():
         yield Remark(places[0] + 1, f"{message} and are left out ({len(places)})")
     if reading.format in ("todo", "checklist"):

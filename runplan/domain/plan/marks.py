@@ -302,7 +302,7 @@ BRACKETS = (
 )
 #: A sign at the end or the beginning of a heading: `## Phase 2: Parser 🚧 IN PROGRESS`, `## ⬜ Phase 3: Writer`.
 SIGN = (
-    rf"(?<=[ \t])([🚧🔄⬜⬚☐🔲]\ufe0f?(?:[ \t]+\**(?i:{_OPEN})\**)?(?=[*_ \t#]*\Z)"
+    rf"(?<=[ \t])([🚧🔄🟡⏳⬜⬚☐🔲]\ufe0f?(?:[ \t]+\**(?i:{_OPEN})\**)?(?=[*_ \t#]*\Z)"
     r"|(?<=#[ \t])[🚧⬜⬚☐🔲](?=\ufe0f?[ \t]))"
 )
 BEGUN_SIGN = "[🟡🔄🚧]"

@@ -170,6 +170,7 @@ def lines_beside_work(lines: Lines) -> set[int]:
 def counted_headings(headings: Iterable[Heading]) -> dict[tuple[int, str], list[Heading]]:
     """The headings like `## Lot 3: Title`, `## M3 — Title` and `## 3. Title`, by their level and word."""
     series: dict[tuple[int, str], list[Heading]] = {}
+    vague: list[Heading] = []
     for heading in headings:
         is_clear = heading.name.strong or heading.name.title.startswith(("(", "（"))
         inner = re.match(_OUTLINED, heading.text)
@@ -179,9 +180,20 @@ def counted_headings(headings: Iterable[Heading]) -> dict[tuple[int, str], list[
             title = heading.text[counted.end() :].replace("**", "", counted[0].count("**")).strip()
             name = Named(counted[2], title, strong=True, unit=heading.name.unit)
             series.setdefault((heading.level, counted[1].lower()), []).append(replace(heading, name=name))
-        elif is_clear and not heading.name.unit and (numbered := re.fullmatch(_NUMBER, heading.name.id)):
+        elif (
+            (numbered := re.fullmatch(_NUMBER, heading.name.id))
+            and not heading.name.unit
+            and (is_clear or heading.name.title[:1].isalpha())  # not `Q1 2026`
+        ):
             series.setdefault((heading.level, numbered[1].lower()), []).append(heading)
-    return series
+            vague += [] if is_clear else [heading]
+    for (_, word), members in series.items():  # `## F1 Search` is one of F1, F2, F3
+        ids = [id_key(heading.name.id) for heading in members]
+        if word and ids in ([f"{word}{n}" for n in range(k, k + len(ids))] for k in (0, 1)):
+            members[:] = [replace(heading, name=replace(heading.name, strong=True)) for heading in members]
+        else:
+            members[:] = [heading for heading in members if heading not in vague]
+    return {key: members for key, members in series.items() if members}
 
 
 def is_measure(title: str) -> bool:
@@ -356,7 +368,7 @@ def mark_of(boxes: Sequence[Entry]) -> Mark:
     words = {read_mark(box.sign) if box.is_word else None for box in boxes if not box.ticked}
     if len(words) == 1 and (word := words.pop()):
         return word
-    known = all(box.is_word or box.sign in "xX " for box in boxes)
+    known = all(box.is_word or box.ticked or box.sign == " " for box in boxes)
     return Mark(Status.DONE if all(box.ticked for box in boxes) else Status.TODO, known=known)
 
 

@@ -77,7 +77,7 @@ class Entry(Struct, frozen=True):
 
     @property
     def ticked(self) -> bool:
-        return self.sign in ("x", "X") or (self.is_word and read_mark(self.sign).status is Status.DONE)
+        return self.sign in ("x", "X", "✅", "✔", "✓") or (self.is_word and read_mark(self.sign).status is Status.DONE)
 
     @property
     def is_word(self) -> bool:
@@ -213,14 +213,17 @@ def _decode_text(raw: bytes, path: str) -> str:
 
 
 def _inert_lines(texts: list[str], front: int) -> tuple[list[bool], int]:
-    """Whether each line is front matter or fenced, and the fence that is never closed.
+    """Whether each line is front matter, fenced or in a comment of several lines, and the fence that is never closed.
 
     A fence with a word, like ```` ```sh ````, opens an inner one where another is open.
     """
     inert: list[bool] = []
     fences: list[tuple[int, str]] = []
+    comment = 0  # the line after it
     for i, text in enumerate(texts):
-        is_front = bool(front) and i <= front
+        if text.startswith("<!--") and "-->" not in text and not fences and i >= comment:
+            comment = next((end + 1 for end in range(i, len(texts)) if "-->" in texts[end]), i)
+        is_front = (bool(front) and i <= front) or i < comment
         fence = _FENCE.match(text) if text[:3] in ("```", "~~~") and not is_front else None
         inert.append(is_front or fence is not None or bool(fences))
         if fence is None:

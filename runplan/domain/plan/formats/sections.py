@@ -141,7 +141,7 @@ def _read_series(lines: Lines) -> Iterator[Reading]:
     work = _work_boxes(lines)
     series = reading.counted_headings(lines.headings)
     for (level, word), counted in sorted(series.items(), key=lambda entry: not entry[0][1]):  # numbers last
-        sections = [section for section in counted if not is_measure(section.name.title)]
+        sections = [section for section in counted if word or not is_measure(section.name.title)]
         ids = [section.name.id for section in sections]
         is_lettered = ids == [*"ABCDEFGH"[: len(ids)]]
         numbers = [[int(number) for number in re.findall("[0-9]+", id_)] for id_ in ids]
