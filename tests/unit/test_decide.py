@@ -217,6 +217,18 @@ def test_a_held_landing_that_is_rejected_with_words_is_not_approved_any_more() -
     fixed(state)
 
 
+@pytest.mark.parametrize("ours", [False, True])
+def test_an_approval_that_a_moved_target_made_void_is_asked_again_with_the_reason(*, ours: bool) -> None:
+    approved = [e.ApprovalAsked(tree="t1"), e.Answered(tree="t1", approved=True, by="Anna")]
+    landing = e.LandingStarted(id="l", ref="refs/heads/main", old="c0", new="c2", code="c1")
+    state = asking(*proven("t1"), *approved, landing, e.LandingMoved(tip="c9", ours=ours), *proven("t2", "c9")[1:])
+    assert decide(state).actions == (a.ASK,)
+    waits = decide(apply(state, e.ApprovalAsked(tree="t2")))
+    assert (
+        waits.why == "phase 1 passed all checks and needs your approval again: the target has moved since the last one"
+    )
+
+
 @pytest.mark.parametrize(
     "chosen", [e.UndoChosen(tip="c0", phase="1"), e.CompletionChosen(tip="c0"), e.MergeChosen(tip="c0", merge="c1")]
 )

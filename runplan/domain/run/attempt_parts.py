@@ -230,7 +230,7 @@ class Delivery(Struct, frozen=True, kw_only=True):
             case e.Answered(approved=True):
                 return replace(self, approved=event.tree, approved_by=event.by, carried="", asked="")
             case e.Answered():
-                return replace(self, asked="", approved="", carried="", held="")
+                return replace(self, asked="", approved="", approved_by="", carried="", held="")
             case e.RunResumed() | e.Woke(kind=WaitKind.CHECKOUT):
                 return replace(self, held="")
             case e.LandingStarted():

@@ -81,7 +81,7 @@ def land_candidate(
         criteria = f": {'; '.join(sign_off)}" if sign_off else ""
         rejected = delivery.candidate.rejected if delivery.candidate else ""
         return wait_for(WaitKind.SIGN_OFF, rejected, f"{proven} sign-off{criteria}")
-    again = " again: the target has moved since the last one" if delivery.moves else ""
+    again = " again: the target has moved since the last one" if delivery.approved_by else ""
     return wait_for(WaitKind.APPROVAL, "", f"{proven} approval{again}")
 
 
