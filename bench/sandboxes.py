@@ -23,7 +23,8 @@ def starts(place: Path, *, rounds: int) -> None:
         path.mkdir(parents=True)
     env, homes = ENV | {"HOME": str(home)}, place / "homes"
     kinds = {name: (name, "", "auto") for name in ("none", "bwrap") if name == "none" or is_used("auto", env)}
-    kinds |= {engine.name: ("container", find_image(engine), engine.name) for engine in list_engines()}
+    images = {engine.name: find_image(engine) for engine in list_engines()}
+    kinds |= {name: ("container", image, name) for name, image in images.items() if image}
     boxes = {
         name: open_sandbox(mode, env, Places(homes, (worktree,), image=image), ContainerSettings(engine=engine))
         for name, (mode, image, engine) in kinds.items()
