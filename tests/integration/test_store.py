@@ -69,6 +69,13 @@ def test_text_that_is_no_unicode_is_read_as_it_was_recorded(store: SqliteStore) 
     assert store.get_newest_run(PLAN) == begun
 
 
+def test_facts_that_name_a_hash_are_found(store: SqliteStore) -> None:
+    answers = [(NOW, "Answered", to_json(e.Answered(tree=tree, approved=False))) for tree in ("ab12", "cd34", "ef56")]
+    store.append(answers, row(), fence=1)
+    found = store.list_facts(e.Answered, naming=("cd34", "ef56"))
+    assert [fact.event.tree for fact in found] == ["cd34", "ef56"]
+
+
 def test_events_are_written_together_or_not_at_all(store: SqliteStore) -> None:
     broken = [*facts("RunStarted"), (NOW, "PhaseChosen", None)]
     with pytest.raises(Unreachable, match="nothing was recorded"):
@@ -263,6 +270,7 @@ QUERIES: dict[str, Callable[[SqliteStore], object]] = {
     "events": lambda store: store.list_events("r7"),
     "facts since": lambda store: store.list_facts(e.Queued, since="2030"),
     "facts": lambda store: store.list_facts(e.Queued, plan="plans/7.md"),
+    "facts that name a hash": lambda store: store.list_facts(e.Answered, naming=("ab12", "cd34")),
     "leases": lambda store: store.count_leases("plans/7.md", "refs/heads/x"),
     "claim": lambda store: store.get_claim("plan", PLAN),
     "queued commands": lambda store: store.list_queued_commands(),

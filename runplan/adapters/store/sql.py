@@ -212,14 +212,21 @@ class Store(ABC):
     def list_events(self, run: str, *, after: int = 0) -> list[r.EventRow]:
         return self.select_rows(r.EventRow, "events WHERE run=? AND seq>? ORDER BY seq", run, after)
 
-    def list_facts(self, *kinds: type[E], plan: str = "", since: str = "") -> list[Recorded[E]]:
-        """The events of these kinds over all runs, of a plan or from a moment on; oldest first."""
+    def list_facts(
+        self, *kinds: type[E], plan: str = "", since: str = "", naming: Sequence[str] = ()
+    ) -> list[Recorded[E]]:
+        """The events of these kinds over all runs, of a plan or from a moment on; oldest first.
+
+        Of those, the events whose text has one of some hashes, if there are any.
+        """
         names = [kind.__name__ for kind in kinds]
         for name in names:
             self._flush_kind(name)
         where, value = ("plan=?", plan) if plan else ("at>=?", since)
         marks = ",".join("?" for _ in names)
-        return self._read_facts(f"{_TYPES}({marks}) AND {where} ORDER BY seq", *names, value)
+        named = f" AND ({' OR '.join('body LIKE ?' for _ in naming)})" if naming else ""
+        texts = (f"%{text}%" for text in naming)
+        return self._read_facts(f"{_TYPES}({marks}){named} AND {where} ORDER BY seq", *names, *texts, value)
 
     def _read_facts(self, table_and_where: str, *values: str) -> list[Recorded[E]]:
         from runplan.domain.run.recorded import read_row  # 14 ms, and `status` reads no event

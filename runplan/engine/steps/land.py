@@ -95,7 +95,7 @@ def build_candidate(state: RunState, context: RunContext) -> e.Event:
 
 def find_rejection(built: e.CandidateBuilt, context: RunContext) -> str:
     """Who rejected this change before, in any plan and on any base; "" if the newest answer to it is none."""
-    answers = reversed(context.store.list_facts(e.Answered))
+    answers = reversed(context.store.list_facts(e.Answered, naming=(built.tree, built.change)))
     same = (fact for fact in answers if fact.event.tree == built.tree or fact.event.change == built.change)
     newest = next(same, None)
     if newest is None or newest.event.approved:
