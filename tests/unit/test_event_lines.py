@@ -8,8 +8,8 @@ import pytest
 from runplan.app.views.journal import RunLog, describe_duration, describe_event
 from runplan.domain.decoding import to_json
 from runplan.domain.run import events as e
-from runplan.domain.run.dispatch import Ending
-from runplan.domain.run.kinds import GateAnswer, Role
+from runplan.domain.run.dispatch import Ending, NewTestsAnswer
+from runplan.domain.run.kinds import GateAnswer, ProofKind, Role
 from runplan.domain.run.rows import EventRow
 
 
@@ -18,6 +18,14 @@ from runplan.domain.run.rows import EventRow
 )
 def test_a_gate_without_counts_says_once_that_it_passed(line: str, shown: str) -> None:
     assert describe_event(e.GateJudged(tree="t1", answer=GateAnswer.PASSED, code=0, line=line, time=1)) == shown
+
+
+def test_a_proof_shows_its_answer_repetition_and_notes() -> None:
+    new = e.ProofJudged(
+        tree="t", kind=ProofKind.NEW_TESTS, answer=NewTestsAnswer.HOLLOW, line="1", time=2, notes=("x",)
+    )
+    shown = "  proof      The new tests on the base's code (repeated): hollow: 1; x"
+    assert describe_event(new) == shown
 
 
 def test_the_final_verdict_counts_items_and_phases() -> None:

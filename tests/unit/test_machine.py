@@ -37,22 +37,32 @@ def starting(state: RunState) -> e.DispatchStarted:
     return action.dispatch
 
 
+WRITTEN = (
+    started(test_command=""),
+    e.PhaseChosen(tip="c0", phase="1", items=(("W1", "x"),)),
+    e.Leased(phase="1", branch="b", base="c0", base_tree="t0", worktree="w", attempt=1),
+    e.DispatchStarted(id="d1", role=Role.IMPLEMENT, agent="r", cycle=1),
+    e.DispatchEnded(id="d1", role=Role.IMPLEMENT, ending=Ending.EXITED, code=0),
+    e.WorkTaken(head="h", tree="t1", commits=1),
+)
+
+
 def landing(*more: e.Event) -> RunState:
     """A phase that is proven and about to land, and what happened then."""
     return fold(
         [
-            started(test_command=""),
-            e.PhaseChosen(tip="c0", phase="1", items=(("W1", "x"),)),
-            e.Leased(phase="1", branch="b", base="c0", base_tree="t0", worktree="w", attempt=1),
-            e.DispatchStarted(id="d1", role=Role.IMPLEMENT, agent="r", cycle=1),
-            e.DispatchEnded(id="d1", role=Role.IMPLEMENT, ending=Ending.EXITED, code=0),
-            e.WorkTaken(head="h", tree="t1", commits=1),
+            *WRITTEN,
             e.CandidateBuilt(onto="c0", onto_tree="t0", commits=("c1",), tree="t1", patch="p"),
             e.GateJudged(tree="t1", answer=GateAnswer.SKIPPED, code=None, line="", time=1),
             e.VerdictGiven(tree="t1", patch="p", passed=True, items=(("W1", True, "y"),), agent="r"),
             *more,
         ]
     )
+
+
+def test_work_that_the_target_has_already_fails_at_its_landing() -> None:
+    refused = e.WorkRefused(reason=Reason.ALREADY_ON_TARGET, detail="x")
+    assert failing(fold([*WRITTEN, refused])).at is PhaseStep.LAND
 
 
 def test_a_begun_landing_is_recovered_before_anything_else() -> None:

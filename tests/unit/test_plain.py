@@ -99,8 +99,8 @@ def test_the_text_of_every_event_is_sanitized() -> None:
         reason=Reason.TAMPERED, detail=good
     )
     assert sanitize_event(GuardFound(violated=True, lines=(bad, "b"))) == GuardFound(violated=True, lines=(good, "b"))
-    over = HandedOver(number=1, tree="t", note=bad, why=bad)
-    assert sanitize_event(over) == HandedOver(number=1, tree="t", note=good, why=good)
+    over = HandedOver(number=1, tree="t", note=bad * 2000, why=bad)
+    assert sanitize_event(over) == HandedOver(number=1, tree="t", note=good * 2000, why=good), "a note is whole"
     verdict = VerdictGiven(tree="t", patch="p", passed=False, items=((bad, False, bad),), agent="a", why=bad)
     assert sanitize_event(verdict) == VerdictGiven(
         tree="t", patch="p", passed=False, items=((good, False, good),), agent="a", why=good

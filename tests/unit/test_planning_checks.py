@@ -396,7 +396,7 @@ def test_a_revised_plan_of_a_person_keeps_its_form() -> None:
     """Only what is new is judged: not its size, its remarks and the sections that it never had."""
     before = (
         "# Alt\n\n> **Landing mode: PR**\n\n"
-        + "\n".join(f"## Phase {n} — X\n\n- [ ] tue {n}\n" for n in range(20))
+        + "\n".join(f"## Phase {n} — X\n\n- [{'x' if n == 9 else ' '}] tue {n}\n" for n in range(20))
         + "x" * 20_000
     )
     after = before.replace("- [ ] tue 0", "- [ ] tue 0 anders")
