@@ -186,7 +186,6 @@ def orphaned_agent(project: Project, meanwhile: Meanwhile, *words: str) -> None:
     assert processes_of(project.home)
 
 
-@pytest.mark.promise
 def test_a_stop_without_a_daemon_ends_the_orphaned_agent_and_the_schedule_and_keeps_the_work(
     project: Project, meanwhile: Meanwhile
 ) -> None:

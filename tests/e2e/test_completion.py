@@ -50,7 +50,6 @@ def test_verbs_options_plans_and_phases_are_completed(project: Project) -> None:
     assert {words: ",".join(line.partition("\t")[0] for line in lines) for words, lines in printed.items()} == COMPLETED
 
 
-@pytest.mark.promise
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
 def test_bash_completes_by_the_printed_script(project: Project) -> None:
     script = "source <(runplan completion bash)\n"

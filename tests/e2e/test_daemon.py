@@ -45,7 +45,6 @@ def test_a_start_returns_when_accepted_and_the_daemon_lands_the_phase(project: P
     assert project.leftovers() == []
 
 
-@pytest.mark.promise
 def test_simultaneous_starts_make_one_daemon_and_one_run(project: Project, meanwhile: Meanwhile) -> None:
     project.agent(steps(*meanwhile.pause("agent"), 'write = "1.txt"'))
     answers = [ended(process) for process in [project.popen("start", "X", "1", "auto") for _ in range(4)]]
@@ -202,7 +201,6 @@ def test_a_daemon_that_died_is_told_once_and_a_start_resumes_its_run(project: Pr
     assert project.landed() == ["1"]
 
 
-@pytest.mark.promise
 def test_a_foreground_run_that_waits_is_continued_by_the_daemon(project: Project, meanwhile: Meanwhile) -> None:
     """As a page or another agent does, which cannot wait for the run."""
     project.agent(work() + work(*meanwhile.pause("second"), phase="2"))

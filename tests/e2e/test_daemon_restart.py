@@ -51,7 +51,6 @@ def agent_pids(place: Path) -> dict[str, str]:
     return {n: (place / f"{n}.here").read_text().strip() for n in NUMBERS}
 
 
-@pytest.mark.promise
 def test_three_running_plans_survive_a_killed_daemon_and_land_once(
     project: Project, meanwhile: Meanwhile, tmp_path: Path
 ) -> None:

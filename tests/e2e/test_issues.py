@@ -78,7 +78,6 @@ def test_an_issue_is_worked_on_as_a_plan_and_closed_by_its_pull_request(project:
     assert (again.code, len(hub.pulls)) == (0, 1)
 
 
-@pytest.mark.promise
 def test_an_issue_that_changes_before_the_merge_is_shown_to_a_person_first(
     project: Project, server: StandIn, hub: Hub
 ) -> None:
@@ -129,7 +128,6 @@ PLANNED = """\
 """
 
 
-@pytest.mark.promise
 def test_an_issue_is_planned_first_and_its_plan_approved(project: Project, tmp_path: Path) -> None:
     """With issues.plan."""
     planning_project(project, planner(draft={"plan": PLANNED}, critique=CONTENT), "[issues]\nplan = true\n")

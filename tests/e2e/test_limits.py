@@ -122,7 +122,6 @@ def test_an_agent_that_uses_up_its_budget_is_ended_and_a_daily_one_resets_at_mid
     assert project.start("1", "auto", TEST_NOW=tomorrow).code == 0
 
 
-@pytest.mark.promise
 def test_four_fifths_of_a_limit_are_told_and_a_month_ends_with_its_last_day(project: Project) -> None:
     spends = steps('write = "1.txt"\ntext = "1\\n"', "tell = {tokens = 450}") + verify("pass_all = true")
     set_up(project, plan=a_plan("1", "2"), agent=spends, settings="[limits]\nmonth_tokens = 500\n")

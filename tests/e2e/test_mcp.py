@@ -125,7 +125,6 @@ def test_the_queue_is_worked_and_a_run_is_followed_for_a_time_and_stopped(
     talk(project, play)
 
 
-@pytest.mark.promise
 def test_bad_calls_are_refused_in_the_words_of_the_command(project: Project) -> None:
     from mcp import MCPError
 

@@ -51,6 +51,7 @@ def test_a_limit_that_is_nearly_used_up_is_told_once(project: Project) -> None:
     ]
 
 
+@pytest.mark.rest
 def test_the_channels_are_tried_and_one_that_fails_is_shown_by_doctor(project: Project, tmp_path: Path) -> None:
     project.extra["no_proxy"] = "*"
     assert project.runplan("notify", "--test").code == 2, "there is none"

@@ -256,7 +256,6 @@ def heard(running: Process) -> None:
     )
 
 
-@pytest.mark.promise
 def test_a_second_interrupt_ends_the_agents_and_the_next_start_continues(
     project: Project, meanwhile: Meanwhile
 ) -> None:

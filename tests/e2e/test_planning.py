@@ -150,7 +150,6 @@ def test_the_first_step_may_ask_a_person_and_later_steps_get_the_answers(project
         assert "Which host?\nlocalhost" in prompt
 
 
-@pytest.mark.promise
 def test_steps_sections_further_texts_and_the_forecast_of_a_plan(project: Project) -> None:
     side_by_side = PLAN.replace("Depends: 1\n", "Depends: none\n").replace("## Risks", "## Rollback")
     asking = {**EXPLORE, "questions": ["Which port?"]}
@@ -174,7 +173,6 @@ def test_steps_sections_further_texts_and_the_forecast_of_a_plan(project: Projec
     assert "(p50 to p90 of 2 landed phases of 1 run here)\n" in project.runplan("diff", "greet-again").out
 
 
-@pytest.mark.promise
 def test_explorers_work_at_the_same_time_and_one_more_merges_what_they_found(project: Project) -> None:
     begun = f"{project.path}/.git/begun."
     meets = f"touch {begun}$RUNPLAN_DISPATCH; n=0; until test $(ls {begun}* | wc -l) -ge 3; "

@@ -181,7 +181,6 @@ def once(hub: Hub, act: Callable[[], str]) -> list[str]:
 # --- rules of the repository ------------------------------------------------------------------------------
 
 
-@pytest.mark.promise
 def test_a_review_is_handled_once_when_the_owner_asks_for_it(project: Project, hub: Hub) -> None:
     answer = fix('append = "1.txt"\ntext = "renamed\\n"', 'commit = "Rename"', phase="")
     set_up(project, agent=work() + work(phase="2") + answer)
@@ -213,6 +212,7 @@ def test_a_review_is_handled_once_when_the_owner_asks_for_it(project: Project, h
     assert "has no open pull request" in project.runplan("retry", "X", "--review").err
 
 
+@pytest.mark.promise
 def test_a_review_does_not_permit_a_change_by_naming_a_file(project: Project, hub: Hub) -> None:
     answer = fix('write = ".github/workflows/ci.yml"\ntext = "on: push\\n"', 'commit = "CI"', phase="")
     set_up(project, agent=work() + work(phase="2") + answer)

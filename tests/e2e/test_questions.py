@@ -74,7 +74,6 @@ def lines_of(file: Path) -> list[str]:
     return file.read_text().splitlines() if file.exists() else []
 
 
-@pytest.mark.promise
 def test_each_question_is_notified_once_and_survives_a_killed_daemon(project: Project, tmp_path: Path) -> None:
     notices = tmp_path / "notices"
     user_settings(project, f'[notify]\ncommand = "echo $RUNPLAN_TEXT >>{notices}"\non = ["waiting"]\n')

@@ -40,7 +40,6 @@ def test_work_begins_plan_after_plan_and_one_that_waits_for_a_person_stops_nothi
     assert again.last.startswith("runplan: no plan of the queue is ready: plans/B.md waits for you")
 
 
-@pytest.mark.promise
 @pytest.mark.usefixtures("no_process_left")
 def test_a_killed_daemon_goes_on_with_the_queue_exactly_once(tmp_path: Path) -> None:
     project = a_project(tmp_path, "1", "2", "3")

@@ -145,7 +145,6 @@ def test_a_rejection_stands_until_a_fixer_has_changed_something(project: Project
     assert (ran.code, project.show("main:1.txt")) == (0, "1\nlonger"), ran.err
 
 
-@pytest.mark.promise
 @pytest.mark.parametrize(
     "change", ["same", pytest.param("moved", marks=pytest.mark.rest), pytest.param("renamed", marks=pytest.mark.rest)]
 )

@@ -51,7 +51,6 @@ def test_a_phase_that_does_not_fit_the_code_is_revised_and_the_run_continues(pro
     assert "with a bye" in text
 
 
-@pytest.mark.promise
 def test_a_phase_that_is_planned_first_becomes_a_proposal_before_it_is_worked(project: Project) -> None:
     large = "## Phase 2 — Step 2\n\nExecution: plan-first\n"
     project.plan(a_plan("1", "2", "3").replace("## Phase 2 — Step 2\n", large))

@@ -97,7 +97,6 @@ def test_parallel_phases_in_the_foreground_prefix_their_lines(project: Project) 
     assert "phase 2" in printed
 
 
-@pytest.mark.promise
 def test_a_failed_parallel_phase_lets_the_others_land(project: Project, meanwhile: Meanwhile) -> None:
     agent = steps('write = "1.txt"', "exit = 1", phase="1") + work(*meanwhile.pause("2"), phase="2") + work(phase="3")
     plan = a_plan("1", "2", "3", depends={"3": "Phase 2."}, is_apart=True)
