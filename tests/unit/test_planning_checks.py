@@ -121,6 +121,11 @@ class TestEveryStep:
         judge_output(role, message=message, file_text=file_text, facts=FACTS)
 
 
+def test_a_list_without_entries_has_no_title() -> None:
+    text = judge(Role.UNDERSTAND, UNDERSTOOD).text
+    assert ("Assumptions:\n- " in text, "Questions" in text) == (True, False)
+
+
 def test_the_documented_returns_have_the_shape_of_each_step() -> None:
     """They are shortened, so some lack a second entry."""
     rows = re.findall(r"^\| `([a-z]+)` \| `(\{.*?\})` \|", DOCS.read_text(encoding="utf-8"), re.MULTILINE)

@@ -430,6 +430,11 @@ def test_subtests_are_distinguished() -> None:
     assert read(output, exit_code=1).failures == {"SUBFAILED(i=0) t.py::test_a", "SUBFAILED(i=2) t.py::test_a"}
 
 
+def test_a_line_of_the_console_below_the_tree_of_jest_is_no_test() -> None:
+    text = (SAMPLES / "jest/verbose.0.txt").read_text().replace("\n\nPASS", "\n\n  ✓ printed\n\nPASS")
+    assert read(text).passes == sample("jest/verbose.0").passes
+
+
 def test_names_printed_by_a_green_run_are_no_failures() -> None:
     assert read("FAIL: test_x (inner.T.test_x)\nRan 1 test in 0.1s\n\nOK\n").failures == frozenset()
 
