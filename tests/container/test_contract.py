@@ -35,3 +35,4 @@ def test_another_user_than_root_reaches_what_is_below_an_absent_place(
     argv = open_sandbox("container", env, places, settings).wrap(ask, View(cwd=tmp_path / "tree"))
 
     assert processes.run_program(argv, env, within_s=60) == (0, "here\n", "")
+    assert f"--volume={state}/proof:{state}/proof:ro" in argv, "a place that is made after this"

@@ -19,6 +19,7 @@ from runplan.adapters.sandbox.bubblewrap import (
     COPIED,
     EMPTY_FILE,
     KEPT,
+    MADE,
     SHARED_MEMORY,
     list_parts,
     prepare_home,
@@ -99,6 +100,9 @@ class Container(Sandbox, frozen=True):
     state: Path | None = None  #: runplan's own directory
 
     def wrap(self, command: Sequence[str], view: View) -> tuple[str, ...]:
+        if self.state and self.state.is_dir():
+            for name in MADE:  # a container sees no place that is made after this
+                make_below(self.state, self.state / name)
         entries = HomeMounts(self.env, view.uses)
         copies = dict[str, str]()  #: directories, with the places of their copies
         mounts = dict(self._list_mounts(entries, view, copies))  # a later one of a place counts
