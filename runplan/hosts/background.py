@@ -34,15 +34,7 @@ from runplan.engine.loop.context import RepositoryContext
 from runplan.engine.loop.repository import Environments
 from runplan.engine.loop.runs import ActiveRun, awaits_retry
 from runplan.engine.steps.context import OpenRepository
-from runplan.hosts.commands import (
-    BEGINNING,
-    Executor,
-    change_work,
-    continue_work,
-    fire_schedule,
-    look_for_retry,
-    request_of,
-)
+from runplan.hosts import commands
 from runplan.hosts.daemon.protocol import Closed
 from runplan.hosts.daemon.state import Known
 from runplan.hosts.owner import Limit, RunOwner, RunRules
@@ -175,7 +167,7 @@ class BackgroundHost:
         self.tell = self.reporter.tell
         self.tell_wait = self.reporter.tell_wait
         self.tell_trouble = self.reporter.tell_trouble
-        self.executor = Executor(self.owner)
+        self.executor = commands.Executor(self.owner)
         self._retries: dict[str, tuple[int, datetime]] = {}  #: by plan: failures to fire its schedule, and the next try
         self.is_idle = True
         self.is_closing = False
@@ -318,11 +310,11 @@ class BackgroundHost:
         """Begin the next plan of the queue; after an error at each look, and at least with growing delays."""
         now = self.services.clock.now()
         try:
-            has_begun = continue_work(row, self.owner, now)
+            has_begun = commands.continue_work(row, self.owner, now)
         except RunplanError as error:  # the settings or the target
             if row.wake is None or now >= parse_iso(row.wake):
                 again = iso(now + timedelta(seconds=delay_s(row.times, first_s=FIRST_RETRY_S)))
-                changed = replace(change_work(row, trouble=str(error)), wake=again, times=row.times + 1)
+                changed = replace(commands.change_work(row, trouble=str(error)), wake=again, times=row.times + 1)
                 self.owner.repository.store.put_wait(changed)
                 self.reporter.log.warning("trouble", plan=row.plan, error=str(error), again=again)
             return
@@ -371,7 +363,7 @@ class BackgroundHost:
         # A repository that is gone is not created.
         with suppress(RunplanError, OSError), closing(open_store(self._journal, may_create=False)) as store:
             for command in store.list_queued_commands():
-                if command.verb in BEGINNING and self.is_mine(command.plan):
+                if command.verb in commands.BEGINNING and self.is_mine(command.plan):
                     answer = refused(trouble, self.name)
                     store.answer_command(command.seq, answer)
                     self.owner.environments.forget(command)
@@ -387,7 +379,7 @@ class BackgroundHost:
         store = owner.repository.store
         now = self.services.clock.now()
         try:
-            answer = look_for_retry(row, owner, now) if self.may_begin() else True
+            answer = commands.look_for_retry(row, owner, now) if self.may_begin() else True
         except RunplanError as error:  # the forge, the remote or the settings; tried again at the next look
             self.reporter.log.info("retry-not-looked-for", plan=row.plan, error=str(error))
             answer = True
@@ -409,10 +401,10 @@ class BackgroundHost:
         if now < again:
             return
         try:
-            for firing in fire_schedule(row, self.owner, now):
+            for firing in commands.fire_schedule(row, self.owner, now):
                 self.reporter.log.info("slot", plan=row.plan, answer=firing.answer, slot=firing.slot, why=firing.why)
                 if firing.answer == "fired":
-                    self.executor.halt_without_keys(request_of(row).started)
+                    self.executor.halt_without_keys(commands.request_of(row).started)
         except RunplanError as error:
             again = now + timedelta(seconds=delay_s(failures + 1, first_s=FIRST_RETRY_S))
             self._retries[row.plan] = (failures + 1, again)
@@ -423,7 +415,8 @@ class BackgroundHost:
         row = store.get_schedule(row.plan) or row
         if row.paused and not was_paused:
             self.reporter.log.info("schedule-paused", plan=row.plan, why=row.paused)
-            self.reporter.tell_lost_keys(self.owner.environments.missing(request_of(row).started), row.plan, "")
+            missing = self.owner.environments.missing(commands.request_of(row).started)
+            self.reporter.tell_lost_keys(missing, row.plan, "")
         following = iso(what_is_due(row, now).next.at)
         if row.next != following:
             store.arm_schedule(row.plan, following)

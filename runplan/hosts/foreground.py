@@ -122,10 +122,7 @@ class ForegroundHost:
                 return begun
 
     def execute(self, commands: list[Command]) -> list[Answer | None]:
-        """Execute the commands, which were just queued, and those before them; None for one that stays queued.
-
-        No run begins: no process would continue it. Stopped runs are worked to their end.
-        """
+        """Execute the commands and those queued before; None for one that stays queued. Only stopped runs work on."""
         answers = {command.seq: answer for command, answer in Executor(self.owner).execute_queued(begins=False)}
         for plan in [plan for plan, active in self.owner.runs.items() if not active.state.stop]:
             self.owner.disown(plan)  # the next process continues it

@@ -187,10 +187,7 @@ class Agent:
 
 
 def provider_names(model: str) -> tuple[str, ...]:
-    """The variables of the model's provider; of all known ones when the model names none.
-
-    An unknown provider gets none: a local one needs none, and others are named by `env`.
-    """
+    """The variables of the model's provider, of all known ones when it names none; an unknown one may need none."""
     if "/" in model:
         return PROVIDERS.get(model.partition("/")[0], ())
     return tuple(dict.fromkeys(name for names in PROVIDERS.values() for name in names))

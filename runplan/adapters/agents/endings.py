@@ -215,10 +215,7 @@ _UNITS = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 
 
 def reset_time(words: str, *, now: float, zone: tzinfo | None = None) -> float | None:
-    """The moment that the words name, in seconds since the epoch; None when there is none within eight days.
-
-    `now` is when the words were printed, 0 when that is unknown; `zone` is that of clock times without one.
-    """
+    """The moment within eight days that the words name; `now` is when they were printed, 0 when that is unknown."""
     if not now:
         return None
     text = words[-_LONGEST:]

@@ -24,22 +24,16 @@ FORGE = (*FORGE_TOKENS, *GITLAB_HOSTS, "GH_CONFIG_DIR", "GLAB_CONFIG_DIR", "GITH
 _LOGINS = ("GIT_ASKPASS", "SSH_AGENT_PID", "SSH_ASKPASS", "SSH_AUTH_SOCK")
 
 #: Keys to the forge and to other machines. An agent never gets them, even if a setting names them.
-NEVER = frozenset(
-    (
-        *(*FORGE_TOKENS, *_LOGINS),
-        *("BITBUCKET_TOKEN", "CI_JOB_TOKEN", "FORGEJO_TOKEN", "GITEA_TOKEN", "GL_TOKEN", "OAUTH_TOKEN"),
-    )
+NEVER = frozenset((*FORGE_TOKENS, *_LOGINS)).union(
+    ("BITBUCKET_TOKEN", "CI_JOB_TOKEN", "FORGEJO_TOKEN", "GITEA_TOKEN", "GL_TOKEN", "OAUTH_TOKEN")
 )
 
 #: Variables that git and runplan obey. They are set here and never passed on.
 _RESERVED = ("GIT_", "RUNPLAN_")
 
 #: runplan itself fetches and pushes with these; agents get none of them.
-PUSHING = frozenset(
-    (
-        *("EMAIL", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM", "GIT_PROXY_COMMAND", "GIT_SSH", "GIT_SSH_COMMAND"),
-        *("GIT_SSH_VARIANT", "GNUPGHOME", *_LOGINS),
-    )
+PUSHING = frozenset(("GIT_SSH", "GIT_SSH_COMMAND", "GIT_SSH_VARIANT", "GNUPGHOME", *_LOGINS)).union(
+    ("EMAIL", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM", "GIT_PROXY_COMMAND")
 )
 
 #: Network proxies, certificates and the homes of tools, without which a set-up may not find what it fetches.
@@ -56,11 +50,8 @@ TOOLS = FETCHING | {
 }
 
 #: What an interpreter needs to find itself and runplan.
-_OWN = frozenset(
-    (
-        *("PATH", "HOME", "TMPDIR", "TZ", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", MARK),
-        *("LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LC_MESSAGES"),
-    )
+_OWN = frozenset(("LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", MARK)).union(
+    ("PATH", "HOME", "TMPDIR", "TZ", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 )
 
 #: With this identity a reflog entry shows that an agent moved a ref.

@@ -82,9 +82,6 @@ def end_tool(output: str, code: object) -> ToolEnded:
 
 
 def estimate_context(message: str, output: str = "", *, resent: bool = False) -> Context:
-    """The context used by a message and a command's output, for programs that report usage only at their end.
-
-    `resent`: the program answers its model with this, and sends the whole conversation again.
-    """
+    """The context used by a message and an output; `resent`: it is sent with the whole conversation again."""
     tokens = tokens_in(len(message) + min(len(output), _LONGEST_OUTPUT))
     return Context(tokens=tokens, estimated=True, resent=resent)

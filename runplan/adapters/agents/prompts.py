@@ -175,10 +175,7 @@ def verify_prompt(
 
 
 def diff_values(diff: str) -> dict[str, str]:
-    """The diff as a file of the worktree, since in their read-only modes some agents have no shell.
-
-    A large one is not quoted: its files are listed, each with its added and removed lines and its place in the diff.
-    """
+    """The diff as a file, since some agents that read have no shell; of a large one the prompt lists the files."""
     if len(diff) <= SMALL_DIFF:
         return {"diff_file": DIFF_FILE, "diff": quote_text(diff, "diff")}
     rows = []

@@ -364,10 +364,7 @@ class GitHub:
 
     @repeatable("read the checks")
     def list_checks(self, head: Oid) -> tuple[m.PullCheck, ...]:
-        """Check runs and commit statuses; a repository may use either.
-
-        A fine-grained token has no permission for checks: the jobs of GitHub Actions have the names of its checks.
-        """
+        """Check runs, for a fine-grained token the jobs of GitHub Actions with their names, and commit statuses."""
         commit = self._repo.get_commit(head)
         facts: list[tuple[str, str, str, str, datetime | None]] = []
         unread: list[str] = []

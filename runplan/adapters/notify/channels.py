@@ -83,11 +83,7 @@ def _identify(kind: str, value: object) -> str:
 
 
 def deliver(channel: Channel, notice: Notice, env: Mapping[str, str], sleep: Callable[[float], None] | None) -> str:
-    """Send the notice and record the result for `runplan doctor`; why it could not be sent, or "".
-
-    An Outage may pass, so it is attempted again after a `sleep`. After any other Unreachable a person has to change
-    something.
-    """
+    """Send the notice, with `sleep` again after an Outage, and record the result for `doctor`; why not, or ""."""
     faults = (OSError, ValueError, http.client.HTTPException)  # ValueError: an address or argument with a NUL
     calls = Calls(
         faults,

@@ -51,12 +51,10 @@ def read_fleet(dsn: str) -> FleetState:
         for plan in plans[host.name]
         if host.dead and (plan.repository, plan.plan) not in {queued[:2] for queued in queue}
     ]
+    queued = [FleetPlan(url, plan, explain_queueing(name, hosts), age_s) for url, plan, name, age_s in queue]
     return FleetState(
         hosts=hosts,
-        queue=[
-            *(FleetPlan(url, plan, explain_queueing(name, hosts), age_s) for url, plan, name, age_s in queue),
-            *left,
-        ],
+        queue=queued + left,
         permits=Permits(*permits),
         limits=[AccountLimit(*row) for row in limits],
         repositories=[url for (url,) in repositories],

@@ -133,10 +133,7 @@ def to_repair(comments: Sequence[ReviewItem]) -> NeedsRepair:
 def write_answers(
     comments: Sequence[ReviewItem], reply: Return, *, commit: str, proven: Mapping[str, str]
 ) -> tuple[tuple[str, str], ...]:
-    """The answer to each item: the agent's words on it with the commit, or why there is no change, or `Not done`.
-
-    `commit` is "" where the agent changed nothing, `proven` has the evidence of the verifiers.
-    """
+    """The answer to each item; `commit` is "" where the agent changed nothing, `proven` is evidence of verifiers."""
     results = {result.item: result for result in reply.items}
     answers = []
     for item in (item for item in comments if item.id):

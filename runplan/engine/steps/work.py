@@ -274,21 +274,20 @@ def ask_question(state: RunState, context: RunContext) -> e.Event:
 
 
 def fail(action: Fail, state: RunState, context: RunContext) -> e.Event:
-    attempt = state.current
-    words = filter(None, (*attempt.rejections, attempt.rejected))
-    newest = attempt.dispatches.newest
+    phase = state.current
+    words = filter(None, (*phase.rejections, phase.rejected))
+    newest = phase.dispatches.newest
     failed = e.PhaseFailed(
-        phase=attempt.chosen.phase,
-        title=attempt.chosen.title,
+        phase=phase.chosen.phase,
+        title=phase.chosen.title,
         reason=action.reason,
         step=action.at,
         detail=action.detail,
         dispatch=newest.id if newest else "",
-        rejected="\n\n".join(words) if attempt.rejections or attempt.rejected is not None else None,
+        rejected="\n\n".join(words) if phase.rejections or phase.rejected is not None else None,
     )
-    if not isinstance(attempt, WorkAttempt):
+    if not isinstance(phase, WorkAttempt):
         return failed
-    phase = attempt
     has_landed = phase.lands_itself
     branch = ""
     if phase.lease is not None and not has_landed:

@@ -243,13 +243,9 @@ class DaemonProcess:
         match request:
             case protocol.Metrics():
                 states = self._list_journals()
-                process = this_process(
-                    version=__version__,
-                    uptime_s=time.monotonic() - self._began,
-                    repositories=len(states),
-                    working=len(self._limit.working),
-                    queued=len(self._limit.waiting),
-                )
+                uptime_s = time.monotonic() - self._began
+                runs = {"working": len(self._limit.working), "queued": len(self._limit.waiting)}
+                process = this_process(version=__version__, uptime_s=uptime_s, repositories=len(states), **runs)
                 journals = read_journals(states, now=self._clock.now())
                 return protocol.MetricsText(render_samples([*process, *journals]))
             case protocol.Wake():

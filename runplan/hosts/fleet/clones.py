@@ -66,10 +66,7 @@ def _fetch(git: Git, remote: Remote) -> None:
 
 
 def find_sickness(remotes: Mapping[str, str], directory: Path, env: Mapping[str, str]) -> str:
-    """Why this machine can work on no plan: its disk is full, or it fetches from none of the remotes; "" if it can.
-
-    A remote that alone does not answer is not the fault of the machine. `remotes` are by schema.
-    """
+    """Why this machine can work on no plan: its disk is full, or no remote, by schema, answers it; "" if it can."""
     if why := find_full_disk(directory):
         return why
     clones = {directory / "repositories" / schema: remote for schema, remote in remotes.items()}
