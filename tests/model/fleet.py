@@ -23,9 +23,10 @@ import structlog
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
+from runplan.adapters.store import postgres
 from runplan.adapters.store.claims import Claims
 from runplan.adapters.store.location import FleetLocation
-from runplan.adapters.store.postgres import SCHEMA_VERSION, PostgresStore
+from runplan.adapters.store.postgres import SCHEMA_VERSION, Answer, PostgresStore
 from runplan.adapters.store.sql import AGENDA
 from runplan.adapters.store.sqlite import TABLES
 from runplan.domain.errors import Unreachable
@@ -256,6 +257,10 @@ class Connection:
         elif statement == "ROLLBACK":
             self._is_open = False
         return database.sqlite.execute(statement, given)
+
+    def execute_together(self, batch: Sequence[tuple[str, Sequence[object]]]) -> list[Answer]:
+        cursors = [self.execute(sql.replace("?", "%s"), values) for sql, values in batch]
+        return [Answer(cursor.rowcount, cursor.fetchall()) for cursor in cursors]
 
     def _commit(self, database: Database) -> sqlite3.Cursor:
         """A cut comes before it, or after it and before the answer."""
@@ -667,7 +672,10 @@ class Night:
     @contextlib.contextmanager
     def patched(self) -> Iterator[None]:
         """Connections to the database and waits are those of this night; at the end all workers die."""
-        modules: list[tuple[Any, str, Any]] = [(psycopg, "connect", self.connect), (select, "select", self.select)]
+        modules: list[tuple[Any, str, Any]] = [
+            (postgres.Connection, "connect", self.connect),
+            (select, "select", self.select),
+        ]
         before = [(module, name, getattr(module, name)) for module, name, _ in modules]
         for module, name, function in modules:
             setattr(module, name, function)

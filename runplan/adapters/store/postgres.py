@@ -66,12 +66,25 @@ class FleetRepository(Struct, frozen=True):
     remote: str  #: the URL to clone it from
 
 
-class _Answer(Struct, frozen=True):
+class Answer(Struct, frozen=True):
     rowcount: int
     rows: Rows
 
     def fetchall(self) -> Rows:
         return self.rows
+
+
+class Connection(psycopg.Connection):
+    def execute_together(self, batch: Sequence[tuple[str, Sequence[object]]]) -> list[Answer]:
+        """Execute statements in one round trip.
+
+        They are one message. A pipeline ends with a Flush behind its Sync, after which PostgreSQL does not begin
+        `idle_in_transaction_session_timeout`.
+        """
+        cursor = psycopg.ClientCursor(self)
+        values = [value for _, values in batch for value in values]
+        cursor.execute(";".join(sql for sql, _ in batch).replace("?", "%s"), values)
+        return [Answer(cursor.rowcount, cursor.fetchall() if cursor.description else []) for _ in cursor.results()]
 
 
 class PostgresStore(Store):
@@ -83,7 +96,7 @@ class PostgresStore(Store):
     def __init__(self, location: FleetLocation) -> None:
         super().__init__()
         self.location = location
-        self._listens: psycopg.Connection | None = None  #: to changes
+        self._listens: Connection | None = None  #: to changes
         self._queued: list[tuple[str, Sequence[object]]] = []  #: statements that are sent with the next one
         self._transaction: str | None = None  #: the number of the current one, once it has written
         self.keeps_agenda = False  #: waits, schedules and commands are read together, and again after a write to them
@@ -93,7 +106,7 @@ class PostgresStore(Store):
         with translated_errors():
             self._db = self._connect()
 
-    def _connect(self) -> psycopg.Connection:
+    def _connect(self) -> Connection:
         if not self.location.url:
             raise RefusedEarly(f"{NO_REMOTE}; add it, or work on this machine alone: RUNPLAN_FLEET_DSN= runplan VERB")
         db = connect(self.location.dsn, self.location.schema)
@@ -126,20 +139,12 @@ class PostgresStore(Store):
         return self._send(batch)
 
     def _send(self, batch: Sequence[tuple[str, Sequence[object]]]) -> Cursor:
-        """Execute the statements, the last of which is answered.
-
-        They are one message: after a pipeline of psycopg, `idle_in_transaction_session_timeout` does not begin, since
-        its Flush follows the Sync.
-        """
         if len(batch) == 1 and self._db.info.transaction_status == TransactionStatus.IDLE:
             ((sql, values),) = batch
             return self._db.execute(sql.replace("?", "%s"), values)
-        text = ";".join(sql for sql, _ in [*batch, (_NUMBER, ())]).replace("?", "%s")
-        cursor = psycopg.ClientCursor(self._db)
-        cursor.execute(text, [value for _, values in batch for value in values])
-        answers = [_Answer(cursor.rowcount, cursor.fetchall() if cursor.description else []) for _ in cursor.results()]
-        ((self._transaction,),) = answers[-1].rows
-        return answers[-2]
+        *_, answer, number = self._db.execute_together([*batch, (_NUMBER, ())])
+        ((self._transaction,),) = number.rows
+        return answer
 
     def _forget_rows(self, sql: str, values: Sequence[object]) -> None:
         """Rows that the statement may change are read again."""
@@ -277,7 +282,7 @@ class PostgresStore(Store):
             self.close()
 
 
-def connect(dsn: str, schema: str = FLEET) -> psycopg.Connection:
+def connect(dsn: str, schema: str = FLEET) -> Connection:
     """Connect to the tables of a repository, or of the fleet alone; refuse those of another version."""
     with contextlib.ExitStack() as on_refusal, translated_errors():
         db = on_refusal.enter_context(contextlib.closing(_open(dsn, schema)))
@@ -307,9 +312,9 @@ def _parse_dsn(dsn: str) -> dict[str, str | int | None]:
     return parameters
 
 
-def _open(dsn: str, schema: str) -> psycopg.Connection:
+def _open(dsn: str, schema: str) -> Connection:
     with translated_errors():
-        return psycopg.connect(complete_dsn(dsn, schema), autocommit=True)
+        return Connection.connect(complete_dsn(dsn, schema), autocommit=True)
 
 
 def complete_dsn(dsn: str, schema: str = FLEET) -> str:
