@@ -71,16 +71,7 @@ def list_left_out(lines: Lines, reading: Reading) -> Iterator[Remark]:
             is_work = is_work and not re.match(COUNTS_ELSE, word) and not is_named
             if is_work or (is_longer and len(headings) > 2):
                 left[f"the sections '{word.title()} <number>'"] = headings[0].at
-    for (_, word), headings in counted_headings(outside).items():
-        numbers = [heading.name.id for heading in headings]
-        above = {
-            h.at
-            for heading in headings
-            for h in lines.headings
-            if 1 < h.level < heading.level and h.at < heading.at < h.end
-        }
-        if not word and len(above) > 1 and len(numbers) > 2 and numbers == [str(n + 1) for n in range(len(numbers))]:
-            left[f"the sections 1 to {len(numbers)}, which count across chapters"] = headings[0].at
+    left |= _list_counted_on(lines, outside)
     for message, places in passed.items():
         yield Remark(places[0] + 1, f"{message} and are left out ({len(places)})")
     if reading.format in ("todo", "checklist"):
@@ -100,6 +91,22 @@ def list_left_out(lines: Lines, reading: Reading) -> Iterator[Remark]:
         rewrite = f"agents can write phases: {command('runplan', 'plan', '--file', lines.path)}"
         is_error = not says_complete(lines) and not lines.front_value("format")
         yield Remark(min(left.values()) + 1, f"{message} front matter to leave it out; {rewrite}", is_error=is_error)
+
+
+def _list_counted_on(lines: Lines, outside: list[Heading]) -> dict[str, int]:
+    """The sections whose numbers go on from chapter to chapter, and where they begin."""
+    found = {}
+    for (_, word), headings in counted_headings(outside).items():
+        numbers = [heading.name.id for heading in headings]
+        above = {
+            chapter.at
+            for heading in headings
+            for chapter in lines.headings
+            if 1 < chapter.level < heading.level and chapter.at < heading.at < chapter.end
+        }
+        if not word and len(above) > 1 and len(numbers) > 2 and numbers == [str(n + 1) for n in range(len(numbers))]:
+            found[f"the sections 1 to {len(numbers)}, which count across chapters"] = headings[0].at
+    return found
 
 
 def is_partly_signed(lines: Lines, place: Place) -> bool:
