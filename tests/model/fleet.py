@@ -26,7 +26,7 @@ from msgspec.structs import replace
 from runplan.adapters.store import postgres
 from runplan.adapters.store.claims import Claims
 from runplan.adapters.store.location import FleetLocation
-from runplan.adapters.store.postgres import SCHEMA_VERSION, Answer, PostgresStore
+from runplan.adapters.store.postgres import SCHEMA_VERSION, PostgresStore, StatementResult
 from runplan.adapters.store.sql import AGENDA
 from runplan.adapters.store.sqlite import TABLES
 from runplan.domain.errors import Unreachable
@@ -258,9 +258,9 @@ class Connection:
             self._is_open = False
         return database.sqlite.execute(statement, given)
 
-    def execute_together(self, batch: Sequence[tuple[str, Sequence[object]]]) -> list[Answer]:
+    def execute_together(self, batch: Sequence[tuple[str, Sequence[object]]]) -> list[StatementResult]:
         cursors = [self.execute(sql.replace("?", "%s"), values) for sql, values in batch]
-        return [Answer(cursor.rowcount, cursor.fetchall()) for cursor in cursors]
+        return [StatementResult(cursor.rowcount, cursor.fetchall()) for cursor in cursors]
 
     def _commit(self, database: Database) -> sqlite3.Cursor:
         """A cut comes before it, or after it and before the answer."""
@@ -673,7 +673,7 @@ class Night:
     def patched(self) -> Iterator[None]:
         """Connections to the database and waits are those of this night; at the end all workers die."""
         modules: list[tuple[Any, str, Any]] = [
-            (postgres.Connection, "connect", self.connect),
+            (postgres.FleetConnection, "connect", self.connect),
             (select, "select", self.select),
         ]
         before = [(module, name, getattr(module, name)) for module, name, _ in modules]

@@ -66,7 +66,7 @@ class FleetRepository(Struct, frozen=True):
     remote: str  #: the URL to clone it from
 
 
-class Answer(Struct, frozen=True):
+class StatementResult(Struct, frozen=True):
     rowcount: int
     rows: Rows
 
@@ -74,8 +74,8 @@ class Answer(Struct, frozen=True):
         return self.rows
 
 
-class Connection(psycopg.Connection):
-    def execute_together(self, batch: Sequence[tuple[str, Sequence[object]]]) -> list[Answer]:
+class FleetConnection(psycopg.Connection):
+    def execute_together(self, batch: Sequence[tuple[str, Sequence[object]]]) -> list[StatementResult]:
         """Execute statements in one round trip.
 
         They are one message. A pipeline ends with a Flush behind its Sync, after which PostgreSQL does not begin
@@ -84,7 +84,9 @@ class Connection(psycopg.Connection):
         cursor = psycopg.ClientCursor(self)
         values = [value for _, values in batch for value in values]
         cursor.execute(";".join(sql for sql, _ in batch).replace("?", "%s"), values)
-        return [Answer(cursor.rowcount, cursor.fetchall() if cursor.description else []) for _ in cursor.results()]
+        return [
+            StatementResult(cursor.rowcount, cursor.fetchall() if cursor.description else []) for _ in cursor.results()
+        ]
 
 
 class PostgresStore(Store):
@@ -96,7 +98,7 @@ class PostgresStore(Store):
     def __init__(self, location: FleetLocation) -> None:
         super().__init__()
         self.location = location
-        self._listens: Connection | None = None  #: to changes
+        self._listens: FleetConnection | None = None  #: to changes
         self._queued: list[tuple[str, Sequence[object]]] = []  #: statements that are sent with the next one
         self._transaction: str | None = None  #: the number of the current one, once it has written
         self.keeps_agenda = False  #: waits, schedules and commands are read together, and again after a write to them
@@ -106,7 +108,7 @@ class PostgresStore(Store):
         with translated_errors():
             self._db = self._connect()
 
-    def _connect(self) -> Connection:
+    def _connect(self) -> FleetConnection:
         if not self.location.url:
             raise RefusedEarly(f"{NO_REMOTE}; add it, or work on this machine alone: RUNPLAN_FLEET_DSN= runplan VERB")
         db = connect(self.location.dsn, self.location.schema)
@@ -282,7 +284,7 @@ class PostgresStore(Store):
             self.close()
 
 
-def connect(dsn: str, schema: str = FLEET) -> Connection:
+def connect(dsn: str, schema: str = FLEET) -> FleetConnection:
     """Connect to the tables of a repository, or of the fleet alone; refuse those of another version."""
     with contextlib.ExitStack() as on_refusal, translated_errors():
         db = on_refusal.enter_context(contextlib.closing(_open(dsn, schema)))
@@ -312,9 +314,9 @@ def _parse_dsn(dsn: str) -> dict[str, str | int | None]:
     return parameters
 
 
-def _open(dsn: str, schema: str) -> Connection:
+def _open(dsn: str, schema: str) -> FleetConnection:
     with translated_errors():
-        return Connection.connect(complete_dsn(dsn, schema), autocommit=True)
+        return FleetConnection.connect(complete_dsn(dsn, schema), autocommit=True)
 
 
 def complete_dsn(dsn: str, schema: str = FLEET) -> str:
