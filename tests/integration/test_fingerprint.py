@@ -46,7 +46,7 @@ def test_a_landing_of_ours_is_no_difference(tmp_path: Path) -> None:
         before = prints.take_fingerprint()
         tip = repo.commit("Landed", a="2")
         assert [one.name for one in prints.list_differences(before, agent=AGENT)] == ["refs/heads/main"]
-        assert prints.list_differences(before, agent=AGENT, landed=[tip]) == ()
+        assert prints.list_differences(before, agent=AGENT, list_landed=lambda: [tip]) == ()
 
 
 def test_a_ref_moved_under_the_name_of_the_agent_is_its_change(tmp_path: Path) -> None:

@@ -61,11 +61,10 @@ def test_people_and_critics_teach() -> None:
     ]  # fmt: skip
 
 
-def test_what_was_learned_most_often_comes_first_and_a_forgotten_lesson_never() -> None:
+def test_what_was_learned_most_often_comes_first() -> None:
     events = (taken("Twice."), LANDED, taken("once"), LANDED, taken("twice"), LANDED)
     lessons = collect_lessons(record(*events))
     assert [(lesson.text, lesson.count) for lesson in lessons] == [("twice", 2), ("once", 1)]
-    assert [lesson.text for lesson in collect_lessons(record(*events), forgotten={lessons[0].id})] == ["once"]
 
 
 def test_a_prompt_has_at_most_two_kilobytes_of_lessons() -> None:

@@ -4,7 +4,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -262,11 +262,14 @@ class Fingerprints(Struct, frozen=True):
     def take_fingerprint(self) -> str:
         return json.dumps(dict(self._list_values()))
 
-    def list_differences(self, before: str, *, agent: str, landed: Collection[Oid] = ()) -> tuple[Difference, ...]:
-        """The differences since, without refs that landings moved to `landed`; the process commits as `agent`."""
+    def list_differences(
+        self, before: str, *, agent: str, list_landed: Callable[[], Collection[Oid]] = tuple
+    ) -> tuple[Difference, ...]:
+        """The differences since, without refs that landings have moved; the process commits as `agent`."""
         old = json.loads(before)
         new = dict(self._list_values())
-        changed = (name for name in sorted({*old, *new}) if old.get(name) != new.get(name))
+        changed = [name for name in sorted({*old, *new}) if old.get(name) != new.get(name)]
+        landed = list_landed() if changed else ()
         names = [name for name in changed if not (name.startswith("refs/") and new.get(name) in landed)]
         refs = [name for name in names[:_MOST_LOGS] if name.startswith("refs/")]
         newest = ("log", "-g", "-1", "--format=%ge")  # the address in the newest reflog entry

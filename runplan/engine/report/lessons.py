@@ -1,6 +1,6 @@
 """What the runs of a repository have taught, from facts of its journal, for the agents of later runs."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 
 from msgspec import Struct
 
@@ -31,18 +31,19 @@ class Lesson(Struct, frozen=True, kw_only=True):
 
 def read_lessons(store: Store, *, without: str = "") -> list[Lesson]:
     """The lessons of all runs but one, whose prompts say the same in other places."""
-    facts = (fact for fact in store.list_facts(*KINDS) if fact.run != without)
-    return collect_lessons(facts, forgotten=store.list_notices(FORGOTTEN))
+    lessons = collect_lessons(fact for fact in store.list_facts(*KINDS) if fact.run != without)
+    forgotten = store.list_notices(FORGOTTEN) if lessons else ()
+    return [lesson for lesson in lessons if lesson.id not in forgotten]
 
 
-def collect_lessons(records: Iterable[Recorded[e.Event]], *, forgotten: Collection[str] = ()) -> list[Lesson]:
+def collect_lessons(records: Iterable[Recorded[e.Event]]) -> list[Lesson]:
     """The lessons, those that were learned most often first, then the newest."""
     lessons: dict[str, Lesson] = {}
 
     def learn(source: str, text: str, time: str) -> None:
         text = bounded(" ".join(text.split()), LONGEST)
         id_ = digest_of(text.casefold().rstrip(".").encode("utf-8", "surrogateescape"))[:8]
-        if text and id_ not in forgotten:
+        if text:
             known = lessons.pop(id_, None)
             lessons[id_] = Lesson(id=id_, text=text, source=source, count=known.count + 1 if known else 1, last=time)
 

@@ -169,8 +169,12 @@ def _examine_changes(started: e.DispatchStarted, state: RunState, context: RunCo
     """Name changes in the user's repository during the dispatch, and fetch the commits of a writer."""
     role = started.role
     if (before := context.dispatches.read(started.id, FINGERPRINT)) is not None:
-        tips = [fact.event.tip for fact in context.store.list_facts(e.Landed, since=started.at)]
-        differences = context.fingerprints.list_differences(before, agent=signing(started.id).email, landed=tips)
+
+        def list_landed() -> list[str]:
+            return [fact.event.tip for fact in context.store.list_facts(e.Landed, since=started.at)]
+
+        address = signing(started.id).email
+        differences = context.fingerprints.list_differences(before, agent=address, list_landed=list_landed)
         lines = describe_differences(differences, "the agent" if role.agent else f"the {role} command")
         if set(lines) - set(state.current.warnings):  # else recorded before a crash
             yield e.GuardFound(violated=any(difference.by_agent for difference in differences), lines=lines)

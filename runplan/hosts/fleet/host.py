@@ -59,6 +59,7 @@ class FleetHost(BackgroundHost):
         self._fleet = fleet
         self._dispatches = Dispatches(self.state / "dispatch")  #: as the repository was opened last
         self._kept = {plan: left} if left else {}  #: runs, by plan, that it owned before it was opened
+        self._permitted: set[str] = set()  #: plans that may work, as the database has said
         self.lost: frozenset[str] = frozenset()  #: plans that another host has taken over
         self._is_declined = False  #: another host owns the plan
         self._is_sick = False  #: this machine was, at the last trouble
@@ -73,20 +74,25 @@ class FleetHost(BackgroundHost):
         assert isinstance(store, PostgresStore)
         return store
 
-    def request_permit(self, key: tuple[str, str]) -> bool:
-        return self._store.request_permit(key[1], self._me, is_running=False)
+    def request_permit(self, key: tuple[str, str], *, is_running: bool = False) -> bool:
+        _, plan = key
+        if plan not in self._permitted and self._store.request_permit(plan, self._me, is_running=is_running):
+            self._permitted.add(plan)
+        return plan in self._permitted
 
     def count_run(self, key: tuple[str, str]) -> None:
-        self._store.request_permit(key[1], self._me, is_running=True)
+        self.request_permit(key, is_running=True)
 
     def release_permit(self, _root: str, plan: str = "") -> None:
         """The run has ended or waits for something else. One that has trouble keeps its claim and its permit."""
+        self._permitted.discard(plan)
         if plan:
             self._store.release_permit(plan, self._me)
 
     def prepare(self, repository: OpenRepository) -> None:
         self._kept |= {plan: active.id for plan, active in self.owner.runs.items()}
         self._is_declined = False
+        self._permitted.clear()
         self._dispatches = repository.dispatches
         assert isinstance(repository.store, PostgresStore)
         repository.store.keeps_agenda = True
@@ -121,6 +127,7 @@ class FleetHost(BackgroundHost):
     def lose(self, active: ActiveRun) -> None:
         """End the agents of a run that another host has taken over."""
         plan = active.context.plan
+        self._permitted.discard(plan)
         self.reporter.log.warning("lost", plan=plan, run=active.id)
         self.owner.repository.dispatches.end(list_running(active.state), grace_s=0.0)
         self._is_declined = self._is_declined or plan == self.only
@@ -129,6 +136,7 @@ class FleetHost(BackgroundHost):
     def leave(self, active: ActiveRun) -> None:
         """Give up the run, together with what continues it: a job now, or at a time."""
         plan = active.context.plan
+        self._permitted.discard(plan)
         if active.state.ended is not None:
             return
         if running := list_running(active.state):  # it could not be waited for; another host may start the same one
