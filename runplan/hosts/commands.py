@@ -108,6 +108,8 @@ class Executor:
             "resume": self._execute_resume,
             "tell": self._execute_tell,
         }
+        if command.verb not in verbs:
+            return refused(RefusedEarly("the command cannot be read; give it again with the runplan of this host"))
         try:
             return verbs[command.verb](command)
         except RunplanError as error:

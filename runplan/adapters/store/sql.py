@@ -10,7 +10,7 @@ import json
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct
@@ -405,11 +405,14 @@ class Store(ABC):
         return int(number)
 
     def list_queued_commands(self) -> list[r.Command]:
-        """The commands without an answer, oldest first."""
-        return [
-            r.Command(seq=seq, plan=plan, verb=verb, arguments=json.loads(arguments), by=by, at=moment)
-            for seq, plan, verb, arguments, by, moment in self.query(COMMANDS)
-        ]
+        """The commands without an answer, oldest first; one that another client wrote wrongly has no verb."""
+        commands = []
+        for seq, plan, verb, arguments, by, moment in self.query(COMMANDS):
+            command = r.Command(seq=seq, plan=plan, verb="", arguments={}, by=by, at=moment)
+            with suppress(ValueError):
+                command = replace(command, verb=verb, arguments=parse_json(arguments, dict[str, Any]))
+            commands.append(command)
+        return commands
 
     def answer_command(self, seq: int, answer: r.Answer) -> None:
         """Record the answer once; it is kept for callers that ask late."""

@@ -142,7 +142,7 @@ class FiringRow(Struct, frozen=True, kw_only=True):
 
 class Command(Struct, frozen=True, kw_only=True):
     plan: str
-    verb: str  #: start, now, stop, pause, resume
+    verb: str  #: start, now, stop, pause, resume, tell
     arguments: Mapping[str, Any]
     by: str
     at: str
