@@ -294,7 +294,7 @@ class SimulatedRules(RunRules):
     """The runs of a schedule have the settings that it was made with."""
 
     def settle(self, asked: e.RunStarted, context: Any) -> e.RunStarted:
-        return replace(asked, settings=START.settings)
+        return asked if asked.settings else replace(asked, settings=START.settings)
 
 
 class Here(Struct, frozen=True):
@@ -827,6 +827,7 @@ class Simulation:
             env=context.env,
             lander=Target(self.world),
             running=self.running,
+            settings=started.kept,
         )
 
     def submit(self, verb: str, plan: str = PLAN, **arguments: object) -> None:

@@ -45,9 +45,8 @@ from tests.model.simulation import PLAN, PLANNED, START, SUBPLAN, MemoryStore, S
 from tests.support.builders import a_plan, keep
 from tests.support.environment import pinned
 
-LUCK = 0.9
 SEEDS = st.integers(0, 2**16)
-WALKS = int(os.environ.get("WALKS", "60"))
+WALKS = int(os.environ.get("WALKS", "200"))
 STEPS = int(os.environ.get("WALK_STEPS", "20"))
 ORDERED = (e.LanesChosen, e.DispatchStarted, e.DispatchEnded, e.CandidateBuilt, e.LandingStarted, e.Landed)
 
@@ -69,8 +68,9 @@ class Walk(RuleBasedStateMachine):
     """One plan of three phases in one repository; another plan may do its second phase."""
 
     @initialize(
-        parallel=st.sampled_from([1, 1, 2]),
-        pipeline=st.sampled_from([0, 0, 1]),
+        parallel=st.sampled_from([1, 2]),
+        pipeline=st.sampled_from([0, 1]),
+        touches=st.sampled_from(["", "12", "123"]),
         max_fix_cycles=st.integers(0, 2),
         setup=st.sampled_from(["", "make setup"]),
         trial=st.sampled_from([TrySettings(), TrySettings(serve="serve", paths=("*.py",))]),
@@ -80,13 +80,30 @@ class Walk(RuleBasedStateMachine):
         landing=st.sampled_from(["cherry-pick", "cherry-pick", "pr"]),
         body=st.sampled_from(["Text.", "Text.", "Sign-off: required", f"Execution: plan {SUBPLAN}"]),
         slots=st.integers(0, 2),
-        mode=st.sampled_from([Mode.NEXT, Mode.FINISH]),
+        mode=st.sampled_from([Mode.FINISH, Mode.FINISH, Mode.NEXT]),
         auto=st.booleans(),
+        luck=st.sampled_from([0.9, 0.6]),
         seed=SEEDS,
     )
-    def begin(self, *, body: str, landing: str, slots: int, mode: Mode, auto: bool, seed: int, **options: Any) -> None:
-        text = a_plan({"1": "todo", "2": "todo", "3": "todo"}, {"2": body})
+    def begin(
+        self,
+        *,
+        body: str,
+        touches: str,
+        landing: str,
+        slots: int,
+        mode: Mode,
+        auto: bool,
+        luck: float,
+        seed: int,
+        **options: Any,
+    ) -> None:
+        """Phases that touch different paths are worked next to each other in a run of several lanes."""
+        bodies = {number: f"Touches: {number}/" for number in touches}
+        bodies["2"] = f"{body}\n\n{bodies.get('2', '')}"
+        text = a_plan({"1": "todo", "2": "todo", "3": "todo"}, bodies)
         self.simulation = Simulation(text, a_plan({"4": "todo", "5": "todo"}), slots=slots)
+        self.luck = luck  #: how often what leads to a landing happens
         self.options = keep(START, landing=landing, concludes=landing == "pr", **options)
         self.start(mode, auto, False, seed)
 
@@ -213,7 +230,7 @@ class Walk(RuleBasedStateMachine):
 
             def choose(words: Sequence[str]) -> str:
                 """Mostly the first, which is the one that leads to a landing."""
-                return words[0] if chance.random() < LUCK else chance.choice(words)
+                return words[0] if chance.random() < self.luck else chance.choice(words)
 
             self.simulation.work(choose, chance.choice, may_crash=not seed % 5)
 
