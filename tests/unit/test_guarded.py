@@ -36,6 +36,7 @@ TREE = {
     "tools/more-tests.sh": "pytest\n",
     "tools/check.py": "run()\n",
     "requirements.txt": "left\n",
+    "mise.toml": "[tasks]\ntest = 'pytest'\n",
     "package.json": PACKAGE,
     "pyproject.toml": PYPROJECT,
     "tox.ini": "[testenv]\ndeps = left\ncommands = pytest\n[pytest]\naddopts = -ra\n[flake8]\nignore = E1\n",
@@ -107,6 +108,12 @@ def test_makefiles_are_guarded_where_a_check_runs_make(path: str) -> None:
     (finding,) = found("make -s test", path, f"{TREE.get(path, '')}\nbench:\n\ttrue\n")
     assert finding.startswith(f"{path}: a check runs make, which reads it, and it was ")
     assert [found("make test", new, "html:\n\ttrue\n") for new in ("docs/Makefile", "more.mk")] == [[], []]
+
+
+def test_tasks_of_mise_are_guarded_where_a_check_runs_them() -> None:
+    wanted = ["mise.toml: a check runs mise, which reads it, and it was changed"]
+    assert found("mise run test", "mise.toml", "[tasks]\ntest = 'true'\n") == wanted
+    assert found("pytest", "mise.toml", "[tasks]\n") == []
 
 
 def test_an_included_makefile_is_guarded_where_a_check_runs_make() -> None:

@@ -109,7 +109,10 @@ CTEST = "cmake --build build && ctest --test-dir build --output-on-failure"
         ({"CMakeLists.txt": "enable_testing()\n"}, "",
          f"cmake -S . -B build && echo '*' >build/.gitignore && {CTEST}"),
         ({"CMakeLists.txt": "include(x)\n"}, "", ""),
+        ({"mise.toml": "tasks.test.run = 'a'", "tests/a.sh": ""}, "mise trust && mise install", "mise run test"),
         # several, and make
+        ({".mise.toml": "tasks.test = 'a'", "package.json": package()},
+         "mise trust && mise install && npm install --no-package-lock", "npm test"),
         ({".gitmodules": "", "uv.lock": "", "package.json": package(), "package-lock.json": "", "tests/a.py": ""},
          "git submodule update --init --recursive && uv sync --frozen && npm ci", "npm test"),
         ({"Makefile": "test:\n\tpytest\n", "requirements.txt": "pytest"}, f"{VENV}{PIP}-r requirements.txt",
@@ -145,7 +148,8 @@ def test_test_files_and_results_are_found_by_the_layout(files: list[str], paths:
 
 def test_every_tool_with_a_set_up_knows_its_input_files() -> None:
     """A tool without them would not be set up again after a change."""
-    found = detect([".gitmodules", "uv.lock", "yarn.lock", "go.mod", "Cargo.lock", "Gemfile.lock", "composer.json"], {})
+    lists = ["uv.lock", "yarn.lock", "go.mod", "Cargo.lock", "Gemfile.lock", "composer.json"]
+    found = detect([".gitmodules", "mise.toml", *lists], {})
     assert [tool.kind for tool in found.tools if tool.setup] == list(INPUTS)
     assert all(set(tool.signs) & set(INPUTS[tool.kind]) for tool in found.tools)
 

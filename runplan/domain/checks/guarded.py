@@ -26,6 +26,7 @@ _RECIPES = {
     **dict.fromkeys(("make", "gmake"), ("GNUmakefile", "makefile", "Makefile")),
     "just": ("justfile", "Justfile", ".justfile"),
     "task": ("Taskfile.yml", "Taskfile.yaml", "taskfile.yml", "taskfile.yaml"),
+    "mise": ("mise.toml", ".mise.toml"),
     "nox": ("noxfile.py",),
     "rake": ("Rakefile",),
 }

@@ -21,6 +21,7 @@ class Kind(StrEnum):
     """A kind of dependencies; a project has at most one tool of each."""
 
     SUBMODULES = "submodules"
+    MISE = "tools of mise"
     PYTHON = "Python packages"
     NODE = "node_modules"
     GO = "Go modules"
@@ -44,6 +45,7 @@ class Tool(Struct, frozen=True, kw_only=True):
 #: Files that decide what a set-up installs.
 INPUTS: dict[Kind, tuple[str, ...]] = {
     Kind.SUBMODULES: (".gitmodules",),
+    Kind.MISE: ("mise.toml", ".mise.toml", "mise.lock"),
     Kind.PYTHON: ("uv.lock", "poetry.lock", "requirements*.txt", "pyproject.toml", "setup.py", "setup.cfg"),
     Kind.NODE: ("package.json", "*-lock.json", "npm-shrinkwrap.json", "*-lock.yaml", "yarn.lock", "bun.lock*"),
     Kind.GO: ("go.mod", "go.sum"),
@@ -59,7 +61,10 @@ _FURTHER_INPUTS = (
     *("pubspec.*", "Package.swift", "Package.resolved", "*.csproj", "packages.lock.json", "flake.lock"),
 )
 #: Files whose text is read.
-_READ = ("Makefile", "package.json", "pyproject.toml", "CMakeLists.txt", ".gitignore", "requirements*.txt")
+_READ = (
+    *("Makefile", "package.json", "pyproject.toml", "CMakeLists.txt", ".gitignore", "requirements*.txt"),
+    *INPUTS[Kind.MISE][:2],
+)
 
 SUBMODULES = Tool(kind=Kind.SUBMODULES, signs=(".gitmodules",), setup="git submodule update --init --recursive")
 _PYTEST_SIGNS = ("pytest.ini", "conftest.py", "test_*.py", "tests/*.py", "test/test_*.py")
@@ -76,6 +81,8 @@ _MANAGERS = (
 #: Of each kind the first that fits counts. What compiles the project is no set-up: broken work would fail it.
 _TOOLS = (
     SUBMODULES,
+    # Each worktree is to be trusted anew, else the shims of mise refuse to run.
+    Tool(kind=Kind.MISE, signs=INPUTS[Kind.MISE][:2], setup="mise trust && mise install"),
     Tool(kind=Kind.PYTHON, signs=("uv.lock",), setup="uv sync --frozen", run="uv run ", fetches=True),
     Tool(kind=Kind.PYTHON, signs=("poetry.lock",), setup="poetry install", run="poetry run "),
     _VENV,
@@ -234,6 +241,9 @@ def _find_tests(
     script = package_table(texts.get("package.json", ""), "scripts").get("test", "")
     if script.strip() and "no test specified" not in script:
         return tools[Kind.NODE].test if Kind.NODE in tools else "npm test", "package.json"
+    for name in INPUTS[Kind.MISE]:
+        if "test" in _table(texts.get(name, ""), "tasks"):
+            return "mise run test", name
     if re.search(_CTEST, texts.get("CMakeLists.txt", "")):
         return _CMAKE.format(_hide("build", texts)), "CMakeLists.txt"
     if Kind.PYTHON in tools and "pytest" in _table(texts.get("pyproject.toml", ""), "tool"):
