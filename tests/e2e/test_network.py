@@ -56,7 +56,8 @@ def boxed(tmp_path: Path, port: int) -> Shut:
     ask = shut.project.home / "ask.py"
     ask.write_text(ASK)
     line = f"python3 {ask} {port} http://127.0.0.1:{port}/one http://refused.example/two"
-    shut.scripts(setup="true", agent=f"{line} {line[-26:]}; echo 1 >1.txt", judge="true", check=f"{line}; true")
+    set_up = f"python3 {ask} {port} http://127.0.0.1:{port}/set-up"
+    shut.scripts(setup=set_up, agent=f"{line} {line[-26:]}; echo 1 >1.txt", judge="true", check=f"{line}; true")
     return shut
 
 
@@ -70,6 +71,7 @@ def test_a_process_reaches_the_named_hosts_alone_and_the_report_names_the_others
     assert ran.code == 0, ran.err + boxed.said()
     said = boxed.said()
     assert f"GOT /one for 127.0.0.1:{port}" in said
+    assert said.count(f"GOT /set-up for 127.0.0.1:{port}") == 2  # in both worktrees
     assert "FAILED http://refused.example/two HTTP Error 403" in said
     assert "NO SOCKET" in said
     assert "PLAIN SOCKET" not in said

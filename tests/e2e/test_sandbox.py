@@ -130,6 +130,45 @@ def test_a_sandboxed_process_cannot_write_outside_its_worktree(boxed: Shut, tmp_
     project.repo.git("fsck", "--strict")
 
 
+#: For each place what earlier processes left there, and a plus sign where this one can write.
+LOOK = """
+mkdir -p ~/.cache
+dispatch={root}/.git/runplan/dispatch/$RUNPLAN_DISPATCH
+own=$(ls -d $dispatch/own $dispatch/scratch/beside/own 2>/dev/null | head -n 1)
+line="$RUNPLAN_ROLE$(echo $PWD | grep -o -- -proof)"
+for place in . "$(git rev-parse --git-common-dir)" ~/.cache /tmp /var/tmp /run /dev/shm "$own"; do
+    line="$line,$(cat "$place/seen.ok" 2>/dev/null | tr '\\n' ' ')"
+    (echo "$RUNPLAN_ROLE" >>"$place/seen.ok") 2>/dev/null && line="$line+"
+done
+echo "$line"
+"""
+
+
+def test_each_role_sees_and_writes_what_the_table_of_views_says(boxed: Shut) -> None:
+    """The worktree, its repository and its home; then /tmp, /var/tmp, /run, /dev/shm and the folder of the dispatch."""
+    project = boxed.project
+    project.commit_file(".gitignore", "*.ok\n")
+    (project.home / "look.sh").write_text(LOOK.format(root=project.path))
+    look = f"sh {project.home}/look.sh"
+    boxed.scripts(
+        setup=look,
+        agent=f'{look}; echo 1 >1.txt; test "$RUNPLAN_ROLE" = implement || echo 1 >fixed.txt',
+        check=f"{look}; test ! -e 1.txt || test -e fixed.txt",
+        judge=look,
+    )
+    ran = project.start("1", "auto")
+    assert ran.code == 0, ran.err
+    temporary = ",+" * 5
+    assert set(boxed.said().splitlines()) == {
+        f"setup,+,+,+{temporary}",
+        f"setup-proof,+,+,+{temporary}",
+        f"implement,setup +,+,setup +{temporary}",
+        f"fix,setup implement +,+,setup implement +{temporary}",
+        *(f"{check}-proof,setup +,,setup +{temporary}" for check in ("baseline", "gate")),
+        f"verify-proof,setup ,,setup +{temporary}",
+    }
+
+
 def test_a_sandboxed_agent_can_write_its_worktree_and_caches(boxed: Shut) -> None:
     project = boxed.project
     boxed.scripts(

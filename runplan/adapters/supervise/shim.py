@@ -31,13 +31,25 @@ from runplan.adapters import processes
 from runplan.adapters.agents.budgets import context_percent, has_reached, is_estimate, meter_usage
 from runplan.adapters.agents.clis import agent_of
 from runplan.adapters.processes import MARK, Process
-from runplan.adapters.sandbox.proxy import Proxy
+from runplan.adapters.sandbox.proxy import SOCKET, Proxy
 from runplan.adapters.store.files import make_below, read_file, remove_directory
 from runplan.adapters.supervise.output import MISREAD, CappedLog, DispatchFiles, EventCollector, ShimRecord, reader_of
 from runplan.domain.checks.secrets import secret_values
 from runplan.domain.decoding import parse_json
 from runplan.domain.errors import is_shortage, refused_by_system
-from runplan.domain.run.dispatch import LOGS, OWN, PROGRESS, SCRATCH, TEMPORARY, TOLD, Ending, Launch, Outcome, Usage
+from runplan.domain.run.dispatch import (
+    BESIDE,
+    LOGS,
+    OWN,
+    PROGRESS,
+    SCRATCH,
+    TEMPORARY,
+    TOLD,
+    Ending,
+    Launch,
+    Outcome,
+    Usage,
+)
 
 #: A request to a shim is the length of its text, with the lock's descriptor, then the text. The answer is its pid.
 HEADER = struct.Struct("!I")
@@ -110,14 +122,18 @@ def _become_shim(descriptor: int) -> None:
 def supervise(launch: Launch, files: DispatchFiles, *, me: str) -> None:
     """Supervise a process to its end and write the exit record; `me` is the identity of this process."""
     scratch = files.directory / SCRATCH
-    for folder in TEMPORARY.values() if launch.boxed else ():
-        make_below(files.directory, scratch / folder)
+    beside = files.directory / BESIDE
+    for top in (files.directory, *((beside,) if launch.is_double else ())) if launch.boxed else ():
+        for folder in (OWN, *(f"{SCRATCH}/{name}" for name in TEMPORARY.values())):
+            make_below(files.directory, top / folder)
     held = os.open(files.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     with _Signals() as signals:
         files.write_shim(ShimRecord(identity=me, reader=launch.reader))
         proxy: Proxy | None = None
         try:
             proxy = Proxy(scratch / TEMPORARY["/run"], launch.hosts, launch.env) if launch.hosts else None
+            if proxy and launch.is_double:
+                os.link(scratch / TEMPORARY["/run"] / SOCKET, beside / SCRATCH / TEMPORARY["/run"] / SOCKET)
             supervision = _Supervision(launch, files, signals)
         except (OSError, ValueError) as error:
             ending, why = (Ending.REFUSED, refused_by_system(error)) if is_shortage(error) else (Ending.MISSING, error)

@@ -15,6 +15,7 @@ MAX_OVERLOADS = 5  #: overloaded providers in a row, before the agent counts as 
 OWN = "own"  #: the folder of a dispatch that its agent may write; under a sandbox the only one
 SCRATCH = "scratch"  #: the folder of a dispatch with its temporary files in a sandbox; gone at its end
 TEMPORARY = {"/tmp": "tmp", "/var/tmp": "var-tmp", "/run": "run"}  # noqa: S108  #: places of a view, by folder there
+BESIDE = f"{SCRATCH}/beside"  #: has both folders for a second process, which shares no place with the first
 RETURN = f"{OWN}/return.json"
 NOTES = f"{OWN}/notes.md"  #: of a writer, for the agent that continues its work
 EVERY_PHASE = "all"  #: the phase of the verifier that judges all phases together
@@ -278,6 +279,7 @@ class Launch(Struct, frozen=True, kw_only=True):
     cwd: str
     env: dict[str, str]
     boxed: bool = False  #: it runs in a sandbox, so it needs a folder for temporary files
+    is_double: bool = False  #: a second process has a view of its own
     end: tuple[str, ...] = ()  #: the command that ends what its sandbox has outside its process tree
     hosts: tuple[str, ...] = ()  #: the only ones that it may reach, through a proxy of the shim; empty: no proxy
     stdin: str = ""  #: path of the file given as standard input; "" for none

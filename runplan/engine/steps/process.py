@@ -413,7 +413,8 @@ def prepare_command(started: e.DispatchStarted, state: RunState, context: RunCon
         env = env | committing_as(started.id)
         if started.agents:  # the same line runs in the agents' worktree and sandbox too, and fails when one does
             zone = context.zone
-            other, _ = context.agents.command(line, started, directory=directory, cwd=zone.path, writable=zone.writable)
+            beside = directory / d.BESIDE
+            other, _ = context.agents.command(line, started, directory=beside, cwd=zone.path, writable=zone.writable)
             numbers = (f"{name}={value}" for name, value in number_lane(context, is_for_agents=True).items())
             other_line = f"cd {quote(str(zone.path))} && {join(('env', *numbers, *other))}"
             argv = ("/bin/sh", "-c", f"{{ {other_line}; }} & {join(argv)}; code=$?; wait $! && exit $code")
@@ -421,7 +422,8 @@ def prepare_command(started: e.DispatchStarted, state: RunState, context: RunCon
     boxed = context.agents.confines_checks and not is_delegated
     launch = d.Launch(id=started.id, argv=argv, boxed=boxed, cwd=str(path), env=env, wall_s=wall_s, logs=logs)
     if boxed:
-        launch = replace(launch, end=context.agents.end(started), hosts=context.agents.list_hosts(started))
+        hosts = context.agents.list_hosts(started)
+        launch = replace(launch, is_double=started.agents, end=context.agents.end(started), hosts=hosts)
     started = replace(started, seconds=wall_s, argv=launch.argv, environment=context.agents.digest)
     if started.role is Role.SETUP:
         place = context.proof if started.tree else context.zone
