@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from runplan.adapters.configuration.load import environment
-from runplan.app.operations import answers, commands, planning, requests, start
+from runplan.app.operations import commands, planning, requests, start
 from runplan.app.operations.model import Answer, Caller, Where
 from runplan.app.views.board import read_queue_here
 from runplan.app.views.changes import ChangeView, ProposalView, read_change
@@ -101,13 +101,13 @@ class Repository:
         return start.undo(self._caller, requests.UndoRequest(plan=plan, phase=phase))
 
     def approve(self, plan: str = "", phase: str = "", *, tree: str = "") -> Answer:
-        return answers.approve(self._caller, requests.ApproveRequest(plan=plan, phase=phase, tree=tree))
+        return commands.approve(self._caller, requests.ApproveRequest(plan=plan, phase=phase, tree=tree))
 
     def reject(self, plan: str, phase: str = "", *, tree: str = "", why: str = "") -> Answer:
-        return answers.reject(self._caller, requests.RejectRequest(plan=plan, phase=phase, tree=tree, why=why))
+        return commands.reject(self._caller, requests.RejectRequest(plan=plan, phase=phase, tree=tree, why=why))
 
     def answer(self, id: str, text: str) -> Answer:
-        return answers.answer(self._caller, requests.AnswerRequest(id=id, text=text))
+        return commands.answer(self._caller, requests.AnswerRequest(id=id, text=text))
 
 
 def open_repository(

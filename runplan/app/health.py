@@ -36,8 +36,8 @@ from runplan.domain.settings.schema import Settings, TrySettings, uses_remote
 from runplan.domain.text import counted, elapsed, plain, toml_value
 from runplan.engine.landing import modes
 from runplan.engine.loop import preflight
+from runplan.engine.loop.advance import rehearse_phase
 from runplan.engine.loop.context import RepositoryContext, context_at, find_fleet, settings_note
-from runplan.engine.loop.rehearsal import rehearse_phase
 from runplan.engine.loop.repository import open_repository
 from runplan.hosts.foreground import Interruption
 

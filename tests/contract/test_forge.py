@@ -7,17 +7,17 @@ import pytest
 
 from runplan.adapters.forge.github import GitHub
 from runplan.adapters.forge.gitlab import GitLab
-from runplan.adapters.forge.model import (
+from runplan.adapters.forge.protocol import (
     STATUS,
     Activity,
     CheckState,
+    Forge,
     Merge,
     MergeState,
     NotMerged,
     PullMessage,
     PullRequest,
 )
-from runplan.adapters.forge.protocol import Forge
 from runplan.domain.errors import NotAllowed, NotFound, NotThere, TokenRefused
 from runplan.engine.landing.merging import describe_change, read_issues
 from tests.support.github.hub import Hub

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from runplan.adapters.forge.access import find_forge
-from runplan.adapters.forge.model import STATUS
+from runplan.adapters.forge.protocol import STATUS
 from runplan.adapters.git.command import Git
 from runplan.adapters.git.repository import Repository
 from runplan.domain.errors import RateLimited, RefusedEarly, TokenRefused, Unreachable

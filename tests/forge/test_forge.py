@@ -14,7 +14,7 @@ from runplan.adapters.forge.access import parse_remote
 from runplan.adapters.forge.github import GitHub
 from runplan.adapters.forge.github_access import open_forge
 from runplan.adapters.forge.github_calls import TIMEOUT_S, GitHubCalls
-from runplan.adapters.forge.model import CheckState, Merge, NotMerged, PullRequest
+from runplan.adapters.forge.protocol import CheckState, Merge, NotMerged, PullRequest
 from runplan.adapters.git.command import Git
 from runplan.domain.errors import NotAllowed, RateLimited, Unreachable
 from tests.forge.conftest import BRANCH

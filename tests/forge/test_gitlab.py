@@ -9,7 +9,7 @@ import pytest
 
 from runplan.adapters.forge.access import find_forge, forge_kind, parse_remote
 from runplan.adapters.forge.gitlab import GitLab, find_token, server_address
-from runplan.adapters.forge.model import Address, CheckState, Merge, MergeState, NotMerged, PullRequest
+from runplan.adapters.forge.protocol import Address, CheckState, Merge, MergeState, NotMerged, PullRequest
 from runplan.adapters.git.command import Git
 from runplan.domain.errors import NotAllowed, RateLimited, RefusedEarly, Unreachable
 from runplan.domain.text import inert

@@ -14,9 +14,9 @@ from msgspec import to_builtins
 from runplan.adapters.store.claims import Claims
 from runplan.adapters.store.sqlite import SqliteStore
 from runplan.domain.errors import Fenced, RefusedEarly, RunplanError, Unreachable
+from runplan.domain.run.attempt_parts import PlanningChosen, StartQueued
 from runplan.domain.run.events import Event, Planning, RunStarted
 from runplan.domain.run.kinds import Mode
-from runplan.domain.run.planning_events import PlanningChosen, StartQueued
 from runplan.domain.run.requests import RunRequest
 from runplan.domain.run.rows import Answer, Command
 from runplan.domain.run.state import RunState, fold

@@ -15,7 +15,7 @@ from runplan.app.watch import Topic, Watch
 from runplan.domain.run.kinds import RunStatus
 from runplan.domain.run.rows import HeldByOther, RunRow
 from runplan.hosts.daemon.state import Known
-from runplan.interfaces.web.live import MOST_STREAMS
+from runplan.interfaces.web.app import MOST_STREAMS
 from tests.support.cli import until
 from tests.support.web import Browser, know, signed_in
 

@@ -21,11 +21,10 @@ from runplan.domain.plan import tracker
 from runplan.domain.plan.model import Plan, Status, parse_plan
 from runplan.domain.run import actions as a, events as e
 from runplan.domain.run.actions import Decision
-from runplan.domain.run.attempt_parts import TrialJudged
+from runplan.domain.run.attempt_parts import StepJudged, TrialJudged
 from runplan.domain.run.attempts import PlanningAttempt, WorkAttempt
 from runplan.domain.run.dispatch import Ending, EndingKind
 from runplan.domain.run.kinds import Beginning, GateAnswer, Mode, ProofKind, Reason, Role, WaitKind
-from runplan.domain.run.planning_events import StepJudged
 from runplan.domain.run.reasons import beginning_after
 from runplan.domain.run.recorded import Recorded
 from runplan.domain.run.rows import Answer, ClaimResult, Command, OwnerState, WaitRow

@@ -29,11 +29,10 @@ from runplan.domain.decoding import to_json
 from runplan.domain.errors import Unreachable
 from runplan.domain.plan.model import Status
 from runplan.domain.run import events as e
-from runplan.domain.run.attempt_parts import StepCrashed
+from runplan.domain.run.attempt_parts import PlanningChosen, StepCrashed
 from runplan.domain.run.attempts import PlanningAttempt, WorkAttempt
 from runplan.domain.run.decide import decide
 from runplan.domain.run.kinds import ANSWERED, FOR_ANSWER, Mode, Role, RunOutcome, RunStatus, WaitKind
-from runplan.domain.run.planning_events import PlanningChosen
 from runplan.domain.run.requests import RunRequest, Timing
 from runplan.domain.run.rows import wait_of
 from runplan.domain.run.state import RunState, list_running, open_states

@@ -9,7 +9,7 @@ from itertools import count
 from msgspec import Struct
 from msgspec.structs import replace
 
-from runplan.adapters.forge import model as m
+from runplan.adapters.forge import protocol as m
 from runplan.domain.errors import NotAllowed, NotFound, NotThere, TokenRefused
 
 STATES = {"success": m.CheckState.PASSED, None: m.CheckState.PENDING}

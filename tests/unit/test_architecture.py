@@ -20,11 +20,11 @@ MODULES = {
 FLOORS = ("interfaces", "app", "hosts", "engine", "adapters", "domain")
 #: Modules of other floors than `domain` whose functions take values and return values.
 PURE_MODULES = (
-    *("runplan.adapters.agents.prompts", "runplan.adapters.agents.plan_prompts"),
+    "runplan.adapters.agents.prompts",
     *("runplan.adapters.agents.endings", "runplan.adapters.agents.budgets"),
     *("runplan.engine.report.text", "runplan.engine.report.html", "runplan.engine.report.sections"),
     *("runplan.adapters.notify.notices", "runplan.interfaces.web.access"),
-    *("runplan.interfaces.mcp.tools", "runplan.interfaces.mcp.results"),
+    "runplan.interfaces.mcp.tools",
 )
 PURE = {
     *["os", "subprocess", "time", "random", "secrets", "socket", "logging", "sqlite3", "threading", "signal", "shutil"]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from runplan.adapters.forge.model import PullMessage
+from runplan.adapters.forge.protocol import PullMessage
 from runplan.domain.run.dispatch import ItemAnswer, ItemResult, Reference, Return, ReturnStatus
 from runplan.domain.run.events import ReviewItem
 from runplan.engine.landing.conversation import (

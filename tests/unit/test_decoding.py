@@ -12,7 +12,6 @@ from msgspec import Struct
 #: The types that the store, the settings and the socket decode.
 MODULES = (
     "domain.run.events",
-    "domain.run.planning_events",
     "domain.run.attempt_parts",
     "domain.run.rows",
     "domain.run.requests",

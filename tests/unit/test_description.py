@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from runplan.adapters.forge.model import CheckState
+from runplan.adapters.forge.protocol import CheckState
 from runplan.domain.plan.model import parse_plan
 from runplan.domain.run import events as e
 from runplan.domain.run.attempt_parts import TrialJudged

@@ -4,7 +4,7 @@ import pytest
 
 from runplan.adapters.forge.access import parse_remote
 from runplan.adapters.forge.github_access import api_address, find_token
-from runplan.adapters.forge.model import Address, open_conflicts
+from runplan.adapters.forge.protocol import Address, open_conflicts
 
 REMOTES = {
     "https://github.com/o/r": ("github.com", "o", "r", "https://api.github.com"),

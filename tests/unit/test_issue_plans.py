@@ -3,7 +3,7 @@
 import pytest
 
 from runplan.adapters.agents.prompts import Brief, implement_prompt
-from runplan.adapters.forge.model import Comment, Issue
+from runplan.adapters.forge.protocol import Comment, Issue
 from runplan.domain.plan.model import parse_plan
 from runplan.engine.loop.issues import MOST_COMMENTS, NotWorkable, plan_of, quote_discussion
 from runplan.engine.steps.read_plan import choose_execution

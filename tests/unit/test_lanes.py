@@ -9,10 +9,10 @@ from msgspec.structs import replace
 from runplan.domain.plan.marks import NoWorkKind
 from runplan.domain.plan.model import parse_plan
 from runplan.domain.run import actions as a, events as e
+from runplan.domain.run.attempt_parts import PlanningChosen, RevisionRequested
 from runplan.domain.run.decide import decide
 from runplan.domain.run.dispatch import Ending
 from runplan.domain.run.kinds import Mode, PhaseStep, ProofKind, Reason, Role, RunOutcome, WaitKind
-from runplan.domain.run.planning_events import PlanningChosen, RevisionRequested
 from runplan.domain.run.rules.lanes import list_startable, paths_overlap
 from runplan.domain.run.state import RunState, apply, count_busy, failure, find_awaiting, fold, list_running, open_lanes
 from runplan.engine.steps.land import leads_to

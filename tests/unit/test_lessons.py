@@ -4,9 +4,9 @@ import json
 
 from runplan.domain.checks.returns import parse_return
 from runplan.domain.run import events as e
+from runplan.domain.run.attempt_parts import StepJudged
 from runplan.domain.run.dispatch import Artifact, Remarks, Return
 from runplan.domain.run.kinds import PhaseStep, Reason, Role
-from runplan.domain.run.planning_events import StepJudged
 from runplan.domain.run.recorded import Recorded
 from runplan.engine.report.lessons import MOST_BYTES, Lesson, choose_lessons, collect_lessons
 

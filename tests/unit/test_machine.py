@@ -5,11 +5,10 @@ from msgspec.structs import replace
 
 from runplan.domain.plan.marks import NoWorkKind
 from runplan.domain.run import actions as a, events as e
-from runplan.domain.run.attempt_parts import LandingRefused, Setup, SetupDoubted, SetupReused, TrialJudged
+from runplan.domain.run.attempt_parts import LandingRefused, ProposalMade, Setup, SetupDoubted, SetupReused, TrialJudged
 from runplan.domain.run.decide import decide
 from runplan.domain.run.dispatch import Ending
 from runplan.domain.run.kinds import GateAnswer, Mode, PhaseStep, ProofKind, Reason, Role, RunOutcome, WaitKind
-from runplan.domain.run.planning_events import ProposalMade
 from runplan.domain.run.projection import project_run
 from runplan.domain.run.recorded import from_json
 from runplan.domain.run.requests import RunRequest

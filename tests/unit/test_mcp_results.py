@@ -3,8 +3,7 @@
 import pytest
 
 from runplan.domain.errors import NotFound
-from runplan.interfaces.mcp.results import LARGEST_TEXT, cut_diff, make_result
-from runplan.interfaces.mcp.tools import TOOLS, schema_of
+from runplan.interfaces.mcp.tools import LARGEST_TEXT, TOOLS, cut_diff, make_result, schema_of
 
 
 def diff_of(**files: str) -> str:

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from runplan.domain.run import actions as a, events as e
+from runplan.domain.run.attempt_parts import PlanningChosen, ProposalMade, RevisionRequested, StartQueued, StepJudged
 from runplan.domain.run.decide import decide
 from runplan.domain.run.dispatch import Ending
 from runplan.domain.run.kinds import Mode, PhaseStep, Reason, Role, WaitKind
-from runplan.domain.run.planning_events import PlanningChosen, ProposalMade, RevisionRequested, StartQueued, StepJudged
 from runplan.domain.run.state import RunState, apply, fold, list_running
 from tests.support.builders import keep
 

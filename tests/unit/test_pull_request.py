@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from runplan.adapters.forge.model import STATUS, CheckState, MergeState, PullCheck, PullRequest, Target
+from runplan.adapters.forge.protocol import STATUS, CheckState, MergeState, PullCheck, PullRequest, Target
 from runplan.domain.run import events as e
 from runplan.domain.run.attempt_parts import MessagesHandled
 from runplan.domain.run.decide import decide

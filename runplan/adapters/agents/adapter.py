@@ -1,17 +1,99 @@
-"""The base class of agents, and the task they are started for."""
+"""The base class of agents, the task they are started for, and the fields of what they print."""
 
+import json
 import signal
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 from msgspec import Struct
 
-from runplan.adapters.agents.fields import JsonObject, parse_object
+from runplan.adapters.agents.budgets import tokens_in
 from runplan.adapters.sandbox.view import HomeUse
-from runplan.domain.run.dispatch import OWN, AgentEvent, EndingKind, Message, Unread
+from runplan.adapters.store.files import read_text
+from runplan.domain.run import dispatch
 from runplan.domain.run.kinds import Role
 from runplan.domain.settings.schema import AgentTable
+
+JsonObject: TypeAlias = Mapping[str, object]
+
+_LONGEST_OUTPUT = 10_000  #: programs shorten a command's output before they send it to the model
+_MOST = 2**53  #: no count of tokens is larger; beyond it floats are not exact
+
+#: The parameters in which tools name the file they use.
+_PATHS = ("file_path", "filePath", "path", "notebook_path", "absolute_path")
+#: Those in which they name a command, or what they look for.
+_DETAILS = ("command", "pattern", "query", "url", "description")
+
+
+def parse_object(line: bytes) -> JsonObject | None:
+    if not line.lstrip().startswith(b"{"):
+        return None
+    try:
+        parsed = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return parsed if isinstance(parsed, dict) else None
+
+
+def read_json(path: Path) -> JsonObject:
+    """The object in a configuration file; an empty one when it cannot be read."""
+    return parse_object((read_text(path) or "").encode()) or {}
+
+
+def get_value(tree: object, *names: str) -> Any:
+    for name in names:
+        tree = tree.get(name) if isinstance(tree, dict) else None
+    return tree
+
+
+def get_text(tree: object, *names: str) -> str:
+    """The text there; a lone surrogate, which JSON can spell and nothing can print, becomes a question mark."""
+    value = get_value(tree, *names)
+    if not isinstance(value, str):
+        return ""
+    return value if value.isascii() else value.encode("utf-8", "replace").decode()
+
+
+def get_count(tree: object, *names: str) -> int:
+    """The number there, if it can be one of tokens or seconds."""
+    return int(get_number(tree, *names))
+
+
+def get_number(tree: object, *names: str) -> float:
+    value = get_value(tree, *names)
+    is_sound = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < _MOST
+    return float(value) if is_sound else 0.0
+
+
+def get_objects(tree: object, *names: str) -> Iterator[JsonObject]:
+    values = get_value(tree, *names)
+    return (value for value in (values if isinstance(values, list) else ()) if isinstance(value, dict))
+
+
+def read_usage(tree: object, cached: str) -> dispatch.Usage:
+    """The usage in an object; the field `cached` has the part of the sent tokens that came from a cache."""
+    sent, answered, read = (get_count(tree, name) for name in ("input_tokens", "output_tokens", cached))
+    return dispatch.Usage(input_tokens=sent, output_tokens=answered, cached_tokens=read)
+
+
+def read_tool(name: str, parameters: object, *, denied: bool = False) -> dispatch.ToolUsed:
+    path, detail = (next(filter(None, (get_text(parameters, key) for key in keys)), "") for keys in (_PATHS, _DETAILS))
+    return dispatch.ToolUsed(tool=name[:200], path=path[:4_096], detail=detail[:4_096], denied=denied)
+
+
+def end_tool(output: str, code: object) -> dispatch.ToolEnded:
+    """The end of a command; an exit code that is none is not shown."""
+    return dispatch.ToolEnded(
+        output=output[-_LONGEST_OUTPUT:], ending=f"exit code {code}" if isinstance(code, int) else ""
+    )
+
+
+def estimate_context(message: str, output: str = "", *, resent: bool = False) -> dispatch.Context:
+    """The context used by a message and an output; `resent`: it is sent with the whole conversation again."""
+    tokens = tokens_in(len(message) + min(len(output), _LONGEST_OUTPUT))
+    return dispatch.Context(tokens=tokens, estimated=True, resent=resent)
+
 
 #: The variables with each provider's key and address, by the word before the slash in a model's name.
 PROVIDERS: dict[str, tuple[str, ...]] = {
@@ -44,7 +126,7 @@ class Task(Struct, frozen=True, kw_only=True):
     @property
     def own(self) -> Path:
         """The directory that the program may write besides its worktree."""
-        return self.directory / OWN
+        return self.directory / dispatch.OWN
 
     @property
     def prompt(self) -> Path:
@@ -75,7 +157,7 @@ class Agent:
     prints_json = False  #: each line is a JSON object; else it is a part of the message
     reports_quota = False  #: how much of a usage window is used; else run.pace has no effect
     closes = False  #: it has an end event, and without one no run ended well
-    codes: ClassVar[Mapping[int, EndingKind]] = {}  #: meaning of exit codes when its output does not say more
+    codes: ClassVar[Mapping[int, dispatch.EndingKind]] = {}  #: meaning of exit codes when its output does not say more
     prints_version = True  #: with --version
     reports_usd = True  #: else a limit in dollars needs a price in the settings
     highest_usd = (0.0, 0.0)  #: per million tokens in and out; charged when it is stopped before it reports dollars
@@ -106,20 +188,20 @@ class Agent:
         """The text as a line of standard input, for a program that takes messages while it runs; else b""."""
         return b""
 
-    def read_line(self, line: bytes) -> tuple[AgentEvent, ...]:
+    def read_line(self, line: bytes) -> tuple[dispatch.AgentEvent, ...]:
         """The events that a line of its output reports."""
         if not self.prints_json:
-            return (Message(text=line.decode(errors="replace") + "\n"),)
+            return (dispatch.Message(text=line.decode(errors="replace") + "\n"),)
         event = parse_object(line)
         if event is None:
-            return (Unread(),) if line.strip() else ()
+            return (dispatch.Unread(),) if line.strip() else ()
         return tuple(self.read_event(event))
 
-    def read_event(self, event: JsonObject) -> Iterable[AgentEvent]:  # noqa: ARG002
+    def read_event(self, event: JsonObject) -> Iterable[dispatch.AgentEvent]:  # noqa: ARG002
         """The same for an event of an agent that prints JSON."""
         return ()
 
-    def read_reports(self, directory: Path) -> tuple[AgentEvent, ...]:  # noqa: ARG002
+    def read_reports(self, directory: Path) -> tuple[dispatch.AgentEvent, ...]:  # noqa: ARG002
         """The events that it reports in files, read when it has ended."""
         return ()
 

@@ -10,8 +10,7 @@ from urllib.parse import unquote, urlsplit
 from msgspec import Struct
 
 from runplan.adapters.agents.environment import GITLAB_HOSTS
-from runplan.adapters.forge.model import Address
-from runplan.adapters.forge.protocol import Forge
+from runplan.adapters.forge.protocol import Address, Forge
 from runplan.adapters.git.command import ANY, Git
 from runplan.adapters.processes import run_program
 from runplan.domain.errors import RefusedEarly

@@ -14,7 +14,7 @@ from urllib.parse import quote
 import requests
 from github import Auth, Github, GithubException
 
-from runplan.adapters.forge import github_facts as f, model as m
+from runplan.adapters.forge import github_facts as f, protocol as m
 from runplan.adapters.forge.access import Token, header_settings
 from runplan.adapters.forge.github_calls import (
     CLIENT,

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from github import Auth, GithubIntegration
 from jwt import PyJWTError
 
-from runplan.adapters.forge import model as m
+from runplan.adapters.forge import protocol as m
 from runplan.adapters.forge.access import Ask, Token, ask_with, find_stored_token
 from runplan.adapters.forge.github import GitHub
 from runplan.adapters.forge.github_calls import CLIENT, GitHubCalls

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from runplan.adapters.forge import model as m
+from runplan.adapters.forge import protocol as m
 from runplan.domain.times import parse_iso
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from gitlab import Gitlab
 from gitlab.exceptions import GitlabError
 
-from runplan.adapters.forge import gitlab_facts as f, model as m
+from runplan.adapters.forge import gitlab_facts as f, protocol as m
 from runplan.adapters.forge.access import Ask, Token, ask_with, find_stored_token, header_settings
 from runplan.adapters.forge.gitlab_calls import TIMEOUT_S, CheckedSession, GitLabCalls, describe_error
 from runplan.adapters.forge.gitlab_facts import Facts

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from runplan.adapters.forge import model as m
+from runplan.adapters.forge import protocol as m
 from runplan.domain.gitfacts import Oid
 
 Facts = Mapping[str, Any]  #: an object of an answer

@@ -12,7 +12,7 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from requests import Response
 
-from runplan.adapters.forge.model import has_marker
+from runplan.adapters.forge.protocol import has_marker
 from runplan.domain.checks.secrets import REDACTED
 from runplan.domain.errors import NotAllowed, NotThere, RateLimited, RunplanError, TokenRefused, Unreachable
 from runplan.domain.text import in_words

@@ -14,17 +14,7 @@ from urllib.parse import quote
 from msgspec import Struct
 
 from runplan.adapters import processes
-from runplan.adapters.sandbox import forward
-from runplan.adapters.sandbox.bubblewrap import (
-    COPIED,
-    EMPTY_FILE,
-    KEPT,
-    MADE,
-    SHARED_MEMORY,
-    list_parts,
-    prepare_home,
-    resolve_paths,
-)
+from runplan.adapters.sandbox import bubblewrap, forward
 from runplan.adapters.sandbox.home import HomeMounts
 from runplan.adapters.sandbox.proxy import SOCKET
 from runplan.adapters.sandbox.view import Sandbox, View
@@ -101,7 +91,7 @@ class Container(Sandbox, frozen=True):
 
     def wrap(self, command: Sequence[str], view: View) -> tuple[str, ...]:
         if self.state and self.state.is_dir():
-            for name in MADE:  # a container sees no place that is made after this
+            for name in bubblewrap.MADE:  # a container sees no place that is made after this
                 make_below(self.state, self.state / name)
         entries = HomeMounts(self.env, view.uses)
         copies = dict[str, str]()  #: directories, with the places of their copies
@@ -118,7 +108,7 @@ class Container(Sandbox, frozen=True):
         words += ["--read-only-tmpfs=false"] if self.engine.name == "podman" else []
         is_mapped = self.engine.name == "podman" and os.geteuid() and not self.settings.user
         words += ["--userns=keep-id"] if is_mapped else []
-        words += [f"--cap-add={kept}" for kept in KEPT] if os.geteuid() == 0 else []
+        words += [f"--cap-add={kept}" for kept in bubblewrap.KEPT] if os.geteuid() == 0 else []
         words.append(f"--user={self.settings.user or f'{os.geteuid()}:{os.getegid()}'}")
         if view.network != "all":
             words.append("--network=none")
@@ -132,7 +122,7 @@ class Container(Sandbox, frozen=True):
                 # Else it is root's, with the mode of the place (https://github.com/opencontainers/runc/issues/1647).
                 words.append(f"--tmpfs={place}:exec,{'notmpcopyup,U' if self.engine.name == 'podman' else 'mode=1777'}")
         words += [f"--device={place}" for place in view.uses.mounts if _is_device(place)]
-        inside = [*(prepare_home(entries, view, {}) if view.home else ())]
+        inside = [*(bubblewrap.prepare_home(entries, view, {}) if view.home else ())]
         if not isinstance(view.network, str):
             inside += ("python3", "-I", "-S", forward.__file__, f"/run/{SOCKET}", ",".join(view.network))
         inside += command
@@ -161,7 +151,7 @@ class Container(Sandbox, frozen=True):
         top = os.path.realpath(entries.path)
         for place, name in TEMPORARY.items():
             yield place, (str(view.scratch / name) if view.scratch else "", "")
-        needed = resolve_paths((view.cwd, *self.needed))
+        needed = bubblewrap.resolve_paths((view.cwd, *self.needed))
         yield from ((path, (path, ":ro")) for path in needed if Path(path).exists())
         if view.home is None:
             yield top, ("", "")
@@ -180,7 +170,7 @@ class Container(Sandbox, frozen=True):
                 yield str(Path(top) / name), (os.path.realpath(entries.path / name), mode)
         for number, name in enumerate(entries.copied):
             if (entries.path / name).exists():
-                yield f"{COPIED}{number}", (str(entries.path / name), ":ro")
+                yield f"{bubblewrap.COPIED}{number}", (str(entries.path / name), ":ro")
         yield from (
             (place, (place, "")) for place in view.uses.mounts if Path(place).exists() and not _is_device(place)
         )
@@ -188,14 +178,14 @@ class Container(Sandbox, frozen=True):
             source, _, rest = place.partition(":")
             target, _, mode = rest.partition(":")
             yield target or source, (source, f":{mode or 'ro'}")
-        for number, place in enumerate(resolve_paths(view.layers), 1):
+        for number, place in enumerate(bubblewrap.resolve_paths(view.layers), 1):
             yield place, self._drop(place, number, view, copies)
-        for place, source in list_parts(self.shown, self.state, view):
+        for place, source in bubblewrap.list_parts(self.shown, self.state, view):
             if not source or Path(source).exists():
                 yield place, (source, ":ro" if source else "")
         for path in entries.list_below(needed):
-            yield path, ("", "") if Path(path).is_dir() else (EMPTY_FILE, ":ro")
-        yield from ((path, (path, "")) for path in resolve_paths(view.writable))
+            yield path, ("", "") if Path(path).is_dir() else (bubblewrap.EMPTY_FILE, ":ro")
+        yield from ((path, (path, "")) for path in bubblewrap.resolve_paths(view.writable))
         if not isinstance(view.network, str):
             yield forward.__file__, (forward.__file__, ":ro")
 
@@ -210,7 +200,7 @@ class Container(Sandbox, frozen=True):
 
 def _list_limits(engine: Engine) -> Iterator[str]:
     """A container has the limits of this process; an engine's own may be more than the kernel allows."""
-    yield f"--shm-size={SHARED_MEMORY}"
+    yield f"--shm-size={bubblewrap.SHARED_MEMORY}"
     kinds = {"nofile": (resource.RLIMIT_NOFILE, MOST_FILES), "nproc": (resource.RLIMIT_NPROC, MOST_PROCESSES)}
     for name, (kind, most) in kinds.items() if engine.is_local else ():
         hard = resource.getrlimit(kind)[1]

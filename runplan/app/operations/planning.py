@@ -9,7 +9,7 @@ from runplan.adapters.agents.invocation import require_agent
 from runplan.adapters.configuration.load import list_agent_kinds
 from runplan.adapters.store.files import make_below
 from runplan.app.operations import runs
-from runplan.app.operations.answers import continue_run
+from runplan.app.operations.commands import continue_run
 from runplan.app.operations.model import Accepted, Answer, Caller, Declined, Where, operation
 from runplan.app.operations.requests import EditRequest, PlanRequest
 from runplan.domain import names
@@ -19,10 +19,10 @@ from runplan.domain.errors import Busy, Exit, NotFound, RefusedEarly, UsageError
 from runplan.domain.plan.marks import PlanStatus
 from runplan.domain.plan.model import parse_plan
 from runplan.domain.plan.proposal import describe_unrevisable, set_plan_status, slug_of_title, title_of_goal
+from runplan.domain.run.attempt_parts import ProposalMade
 from runplan.domain.run.attempts import PlanningAttempt
 from runplan.domain.run.events import Planning, RunStarted
 from runplan.domain.run.kinds import Mode
-from runplan.domain.run.planning_events import ProposalMade
 from runplan.domain.run.requests import RunRequest
 from runplan.domain.run.rows import RunRow
 from runplan.domain.run.state import RunState

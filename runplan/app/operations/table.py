@@ -5,7 +5,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from runplan.app.operations import answers, commands, planning, requests, start, upkeep
+from runplan.app.operations import commands, planning, requests, start, upkeep
 from runplan.app.operations.model import Answer, Caller, Declined, Operation
 from runplan.domain.errors import Exit, RunplanError, refused_by_system
 from runplan.domain.text import plain
@@ -24,9 +24,9 @@ OPERATIONS: dict[str, tuple[Operation[Any], type]] = {
     "now": (commands.now, requests.NowRequest),
     "retry": (start.retry, requests.RetryRequest),
     "undo": (start.undo, requests.UndoRequest),
-    "approve": (answers.approve, requests.ApproveRequest),
-    "reject": (answers.reject, requests.RejectRequest),
-    "answer": (answers.answer, requests.AnswerRequest),
+    "approve": (commands.approve, requests.ApproveRequest),
+    "reject": (commands.reject, requests.RejectRequest),
+    "answer": (commands.answer, requests.AnswerRequest),
     "tell": (commands.tell, requests.TellRequest),
     "forget": (upkeep.forget, requests.ForgetRequest),
 }

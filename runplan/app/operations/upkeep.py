@@ -28,9 +28,9 @@ from runplan.domain.gitfacts import Kept, Removed
 from runplan.domain.names import HEADS, PARKED
 from runplan.domain.settings.schema import FILES, KEYS, USER_SECTIONS, Settings
 from runplan.domain.text import command, toml_value
+from runplan.engine.loop.advance import LOCK
 from runplan.engine.loop.context import RepositoryContext, context_at, settings_note, spec_plans
 from runplan.engine.loop.leftovers import collect_leftovers, remove_built_images
-from runplan.engine.loop.rehearsal import LOCK
 from runplan.engine.report.lessons import FORGOTTEN, Lesson, read_lessons
 from runplan.hosts.daemon import client
 from runplan.hosts.daemon.service import find_installed

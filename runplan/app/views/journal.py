@@ -16,11 +16,11 @@ from runplan.app.operations.model import Caller
 from runplan.domain.errors import Exit
 from runplan.domain.plan.marks import NoWorkKind
 from runplan.domain.run import attempt_parts as parts, events as e
+from runplan.domain.run.attempt_parts import PlanningChosen, ProposalMade, StartQueued, StepJudged
 from runplan.domain.run.attempts import PlanningAttempt
 from runplan.domain.run.decide import actions_of_state, decide
 from runplan.domain.run.dispatch import Ending
 from runplan.domain.run.kinds import REPEATED_WAITS, Mode, Reason, RunOutcome, WaitKind
-from runplan.domain.run.planning_events import PlanningChosen, ProposalMade, StartQueued, StepJudged
 from runplan.domain.run.reasons import describe_ending, describe_pause, describe_proof, describe_refused, next_action
 from runplan.domain.run.recorded import Recorded, from_json
 from runplan.domain.run.rows import EventRow, RunRow

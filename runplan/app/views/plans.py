@@ -11,17 +11,7 @@ from msgspec.structs import asdict, replace
 from runplan.adapters.configuration.places import socket_path, state_directory
 from runplan.adapters.store.protocol import open_store
 from runplan.app.operations.model import Caller
-from runplan.app.views.status import (
-    HostView,
-    Look,
-    PlanState,
-    PlanView,
-    ScheduleView,
-    sort_plans,
-    view_plan,
-    view_schedule,
-    view_work,
-)
+from runplan.app.views import status
 from runplan.domain.decoding import decode_json
 from runplan.domain.errors import RefusedEarly, RunplanError
 from runplan.domain.names import QUEUE, WATCHES, describe_watch
@@ -63,7 +53,7 @@ class PlanReader:
         self._new: list[tuple[str, str, str]] = []  #: outlines of plans that were parsed here
         context.fetch_landed(warn)
 
-    def read(self) -> tuple[list[PlanView], HostView | None]:
+    def read(self) -> tuple[list[status.PlanView], status.HostView | None]:
         """The plans, the most urgent first, and what keeps them from being worked."""
         known = [self._plan] if self._plan else contexts.known_plans(self._context, self._store.list_active_plans())
         ran = [path for path, facts in self._facts.items() if facts.run is not None and self._plan in ("", path)]
@@ -76,22 +66,24 @@ class PlanReader:
         views = []
         for path, outline, facts in plans:
             stands_still = closed is not None and _is_idle(facts)
-            views.append(view_plan(path, outline, facts, landing=landing, now=self._now, stands_still=stands_still))
+            views.append(
+                status.view_plan(path, outline, facts, landing=landing, now=self._now, stands_still=stands_still)
+            )
         for path in sorted(watches):  # in the form of a plan, with the answer to the last slot
             outline = PlanOutline(title=describe_watch(path), status="watching")
             facts = PlanFacts(schedule=self._facts[path].schedule, wait=self._facts[path].wait)
             last = self._store.list_firings(path, limit=1)
-            answered = Look(last[0].at, last[0].answer, last[0].why) if last else None
+            answered = status.Look(last[0].at, last[0].answer, last[0].why) if last else None
             landing = landing if path.startswith(QUEUE) else "pr"
-            view = view_plan(path, outline, facts, landing=landing, now=self._now, answered=answered)
+            view = status.view_plan(path, outline, facts, landing=landing, now=self._now, answered=answered)
             views.append(self._view_work(view, facts.wait) if facts.wait is not None else view)
         if self._new:
             journal = self._context.journal
             with suppress(RunplanError, OSError), closing(open_store(journal, may_create=False)) as store:
                 store.put_outlines(self._new)
-        return sort_plans(views), closed or find_missing_host(self._context, views)
+        return status.sort_plans(views), closed or find_missing_host(self._context, views)
 
-    def _view_work(self, view: PlanView, row: WaitRow) -> PlanView:
+    def _view_work(self, view: status.PlanView, row: WaitRow) -> status.PlanView:
         """The work on the queue, as the plans stand that it has begun."""
         from runplan.engine.loop.runs import find_awaited  # slow to import, and only this view needs it
 
@@ -99,8 +91,8 @@ class PlanReader:
         begun = {path: self._read_plan(path) for path in work.begun}
         runs = ((path, facts.run) for path, (_, facts) in begun.items() if facts.run is not None)
         held = [path for path, run in runs if holds_up(find_awaited(self._store, run))]
-        plans = [view_plan(path, *begun[path], landing="", now=self._now) for path in held[:1]]
-        return view_work(view, work, row.wake, next(iter(plans), None), now=self._now)
+        plans = [status.view_plan(path, *begun[path], landing="", now=self._now) for path in held[:1]]
+        return status.view_work(view, work, row.wake, next(iter(plans), None), now=self._now)
 
     def _read_plan(self, path: str) -> tuple[PlanOutline, PlanFacts]:
         facts = self._facts.get(path, PlanFacts())
@@ -137,7 +129,7 @@ class PlanReader:
             stored = contexts.read_outline(context.git, blob, path, facts.outline, self._new)
             return replace(stored, status="active", complete=False) if context.is_on_branch else stored
         if facts.run is not None and facts.run.mode is Mode.PLAN:  # its plan is not in the repository yet
-            from runplan.domain.run.planning_events import ProposalMade  # slow to import, and rarely needed
+            from runplan.domain.run.attempt_parts import ProposalMade  # slow to import, and rarely needed
 
             proposals = [fact for fact in self._store.list_facts(ProposalMade, plan=path) if fact.run == facts.run.id]
             if not proposals:
@@ -172,14 +164,14 @@ def list_paths(caller: Caller) -> list[str]:
 
 def read_plans(
     context: RepositoryContext, word: str, now: datetime, *, warn: Callable[[str], None]
-) -> tuple[list[PlanView], HostView | None]:
+) -> tuple[list[status.PlanView], status.HostView | None]:
     """The plans of a repository, or that of a word or a run; and what keeps them from being worked."""
     run = context.store().get_run(word) if word else None
     plan = run.plan if run is not None else contexts.plan_or_watch(context, word) if word else ""
     return PlanReader(context, plan, now, warn=warn).read()
 
 
-class NextView(ScheduleView, frozen=True, kw_only=True):
+class NextView(status.ScheduleView, frozen=True, kw_only=True):
     """A schedule as `next --json` prints it."""
 
     plan: str
@@ -188,33 +180,35 @@ class NextView(ScheduleView, frozen=True, kw_only=True):
 
 def read_schedules(
     context: RepositoryContext, now: datetime, *, warn: Callable[[str], None]
-) -> tuple[list[NextView], HostView | None]:
+) -> tuple[list[NextView], status.HostView | None]:
     """The schedules of a repository, and what keeps them from firing."""
     views = []
     for row in context.store().list_schedules():
         (plan,), _ = PlanReader(context, row.plan, now, warn=warn).read()
         left = [] if plan.next else [phase for phase in plan.phases if not phase.blocked_by and phase.hindrance]
         passed_over = tuple(f"phase {phase.id} {phase.hindrance}" for phase in left)
-        views.append(NextView(plan=row.plan, passed_over=passed_over, **asdict(view_schedule(row, now))))
+        views.append(NextView(plan=row.plan, passed_over=passed_over, **asdict(status.view_schedule(row, now))))
     return views, find_missing_host(context, views)
 
 
-def find_missing_host(context: RepositoryContext, views: Iterable[PlanView | ScheduleView]) -> HostView | None:
+def find_missing_host(
+    context: RepositoryContext, views: Iterable[status.PlanView | status.ScheduleView]
+) -> status.HostView | None:
     """That no daemon runs, where a run, a command or a schedule needs one; in a fleet, that no worker runs."""
 
-    def has_work(view: PlanView | ScheduleView) -> bool:
-        if isinstance(view, ScheduleView):
+    def has_work(view: status.PlanView | status.ScheduleView) -> bool:
+        if isinstance(view, status.ScheduleView):
             return not view.paused
         run = view.run
         is_due = run is not None and run.daemon and run.is_active and (run.state is not RunStatus.WAITING or run.wake)
-        is_work = view.plan.startswith(QUEUE) and view.state is not PlanState.SCHEDULED
+        is_work = view.plan.startswith(QUEUE) and view.state is not status.PlanState.SCHEDULED
         return bool(is_due or is_work or view.queued or (view.schedule and not view.schedule.paused))
 
     if not any(map(has_work, views)):
         return None
     if context.fleet is not None:
-        return None if context.store().list_host_labels() else HostView(state="absent", error=NO_WORKER)
-    return HostView(state="absent", error=ABSENT) if read_holder(state_directory(context.env)) is None else None
+        return None if context.store().list_host_labels() else status.HostView(state="absent", error=NO_WORKER)
+    return status.HostView(state="absent", error=ABSENT) if read_holder(state_directory(context.env)) is None else None
 
 
 def _is_idle(facts: PlanFacts) -> bool:
@@ -223,7 +217,7 @@ def _is_idle(facts: PlanFacts) -> bool:
     return run is not None and run.state == RunStatus.RUNNING and not any(w.dispatched for w in (run, *run.lanes))
 
 
-def _ask_for_closed_repository(context: RepositoryContext) -> HostView | None:
+def _ask_for_closed_repository(context: RepositoryContext) -> status.HostView | None:
     from runplan.hosts.daemon.client import Client  # 20 ms, and most runs have a process
 
     try:
@@ -235,4 +229,4 @@ def _ask_for_closed_repository(context: RepositoryContext) -> HostView | None:
     if closed is None:
         return None
     times = {"since": closed.since, "until": closed.again}
-    return HostView(state="closed", error=closed.error, pid=hello.pid, version=hello.version, **times)
+    return status.HostView(state="closed", error=closed.error, pid=hello.pid, version=hello.version, **times)

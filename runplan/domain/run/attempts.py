@@ -7,10 +7,9 @@ from msgspec.structs import replace
 
 from runplan.domain.plan.proposal import strip_front_matter
 from runplan.domain.run import attempt_parts as parts, events as e
-from runplan.domain.run.attempt_parts import LandingRefused
+from runplan.domain.run.attempt_parts import LandingRefused, PlanningChosen, ProposalMade, StartQueued, StepJudged
 from runplan.domain.run.dispatch import EndingKind, Remarks
 from runplan.domain.run.kinds import Beginning, GateAnswer, PhaseStep, Reason, Role
-from runplan.domain.run.planning_events import PlanningChosen, ProposalMade, StartQueued, StepJudged
 from runplan.domain.run.reasons import describe_refused
 
 

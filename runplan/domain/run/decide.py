@@ -5,10 +5,10 @@ from msgspec.structs import replace
 from runplan.domain.plan.marks import NoWorkKind
 from runplan.domain.run import actions as a
 from runplan.domain.run.actions import Decision, fail_phase, perform_action, wait_for, wait_until
+from runplan.domain.run.attempt_parts import PlanningChosen
 from runplan.domain.run.attempts import Attempt, PlanningAttempt, WorkAttempt
 from runplan.domain.run.events import PhaseChosen, PhaseFailed, UndoChosen, WorkTaken
 from runplan.domain.run.kinds import FOR_ANSWER, Mode, PhaseStep, Reason, RunOutcome, WaitKind
-from runplan.domain.run.planning_events import PlanningChosen
 from runplan.domain.run.reasons import PUSHING_KEYS, describe_lost
 from runplan.domain.run.rows import wait_of
 from runplan.domain.run.rules.hosts import missing_labels

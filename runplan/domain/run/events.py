@@ -3,18 +3,8 @@
 from msgspec import Struct
 
 from runplan.domain.plan.marks import NoWorkKind, PhaseSettings
+from runplan.domain.run import kinds
 from runplan.domain.run.dispatch import Ending, Evidence, NewTestsAnswer, Remarks
-from runplan.domain.run.kinds import (
-    Beginning,
-    GateAnswer,
-    Mode,
-    PhaseStep,
-    ProofKind,
-    Reason,
-    Role,
-    RunOutcome,
-    WaitKind,
-)
 from runplan.domain.settings.schema import TESTS as TESTS, Settings
 from runplan.domain.standing.usage import AgentUsage
 
@@ -33,7 +23,7 @@ class Planning(Struct, frozen=True, kw_only=True):
     is_revision: bool = False  #: of the plan on the target
     revises: str = ""  #: the phase that is to be revised; "" for the plan
     quick: bool = False
-    steps: tuple[Role, ...] = ()  #: that are taken beside the draft; () for all
+    steps: tuple[kinds.Role, ...] = ()  #: that are taken beside the draft; () for all
     rounds: int = 2  #: of critique and revision
     asks: bool = False  #: the steps before the draft may ask questions
     sources: Rows = ()  #: (name, text) of further files, such as a roadmap
@@ -60,7 +50,7 @@ class ReviewItem(Struct, frozen=True, array_like=True):
 
 
 class RunStarted(Event, frozen=True, kw_only=True):
-    mode: Mode
+    mode: kinds.Mode
     wanted: str  #: phase id for the modes phase and undo, else ""
     auto: bool
     daemon: bool = False  #: in the daemon, which resumes it after a restart
@@ -131,7 +121,7 @@ class IssuesMarked(Event, frozen=True, kw_only=True):
 class RunResumed(Event, frozen=True, kw_only=True):
     """A person resumed the run: every wait ends, and these options of the request hold from now on."""
 
-    mode: Mode
+    mode: kinds.Mode
     wanted: str
     auto: bool
     daemon: bool = False
@@ -225,14 +215,14 @@ class AgentLimited(Event, frozen=True, kw_only=True):
 
 
 class Paused(Event, frozen=True, kw_only=True):
-    kind: WaitKind
+    kind: kinds.WaitKind
     until: str  #: UTC ISO-8601; "" for one that only a person or another host ends
     agent: str = ""
     words: str = ""
 
 
 class Woke(Event, frozen=True, kw_only=True):
-    kind: WaitKind  #: of the pause that is over
+    kind: kinds.WaitKind  #: of the pause that is over
 
 
 class Halted(Event, frozen=True, kw_only=True):
@@ -259,7 +249,7 @@ class StopRequested(Event, frozen=True, kw_only=True):
 
 
 class RunEnded(Event, frozen=True, kw_only=True):
-    outcome: RunOutcome
+    outcome: kinds.RunOutcome
     reason: str = ""
     detail: str = ""
     parked: str = ""  #: the ref that keeps work of the worktree that is on no branch
@@ -278,7 +268,7 @@ class KeptWork(Struct, frozen=True, kw_only=True):
     ref: str  #: that has it in the user's repository
     head: str
     tree: str
-    beginning: Beginning
+    beginning: kinds.Beginning
     base: str  #: the commit below the work
     complaint: str = ""  #: why the attempt failed
     failed: Rows = ()  #: items that its verifier failed, with the evidence
@@ -310,7 +300,7 @@ class DispatchStarted(Event, frozen=True, kw_only=True):
     """Recorded before a process starts. Its lock proves that it is alive."""
 
     id: str = ""
-    role: Role
+    role: kinds.Role
     agent: str = ""
     cycle: int
     version: str = ""  #: of the agent's program
@@ -337,7 +327,7 @@ class DispatchStarted(Event, frozen=True, kw_only=True):
 
 class DispatchEnded(Event, frozen=True, kw_only=True):
     id: str
-    role: Role
+    role: kinds.Role
     ending: Ending
     code: int | None
     signal: int | None = None
@@ -402,19 +392,19 @@ class WorkTaken(Event, frozen=True, kw_only=True):
 
 class RulesBroken(Event, frozen=True, kw_only=True):
     tree: str
-    reason: Reason  #: of the failure if it happens again
+    reason: kinds.Reason  #: of the failure if it happens again
     lines: tuple[str, ...]  #: the findings
     remedy: str = ""  #: how a person permits them
 
 
 class WorkRefused(Event, frozen=True, kw_only=True):
-    reason: Reason
+    reason: kinds.Reason
     detail: str
     other_run: str = ""  #: that landed the phase from another repository; this run stands back
 
 
 class ProofRun(Struct, frozen=True, kw_only=True):
-    kind: ProofKind
+    kind: kinds.ProofKind
     commit: str  #: with the tree that both sides make
     tree: str
     files: tuple[str, ...] = ()  #: the test files to run; () when the whole suite has to run
@@ -452,7 +442,7 @@ class BranchRebuilt(Event, frozen=True, kw_only=True):
 
 class GateJudged(Event, frozen=True, kw_only=True):
     tree: str
-    answer: GateAnswer
+    answer: kinds.GateAnswer
     code: int | None
     line: str  #: one line for people
     time: int  #: 1, 2 for the second run, 3 for all tests after a fresh set-up
@@ -471,7 +461,7 @@ class Promise(Struct, frozen=True, kw_only=True):
 
 class ProofJudged(Event, frozen=True, kw_only=True):
     tree: str  #: of the candidate
-    kind: ProofKind
+    kind: kinds.ProofKind
     line: str  #: one line for people
     time: int = 1  #: 2 for the second run
     promises: tuple[Promise, ...] = ()  #: tests of the base that do not pass
@@ -510,8 +500,8 @@ class DriftFound(Event, frozen=True, kw_only=True):
 
 class PhaseFailed(Event, frozen=True, kw_only=True):
     phase: str
-    reason: Reason
-    step: PhaseStep
+    reason: kinds.Reason
+    step: kinds.PhaseStep
     detail: str
     title: str = ""
     attempt: int = 1

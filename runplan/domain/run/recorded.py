@@ -7,7 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.domain.decoding import parse_json
-from runplan.domain.run import events as e, planning_events as _  # noqa: F401 - so that its events are known
+from runplan.domain.run import events as e
 from runplan.domain.run.attempt_parts import SetupReused
 from runplan.domain.run.dispatch import Ending
 from runplan.domain.run.rows import EventRow

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from runplan.domain.errors import Exit, RunplanError
 from runplan.domain.names import QUEUE
+from runplan.domain.run.attempt_parts import ProposalMade
 from runplan.domain.run.events import Answered, QuestionAnswered, ReviewItem, RunStarted
-from runplan.domain.run.planning_events import ProposalMade
 from runplan.domain.run.rows import Answer, WorkProgress
 
 BY_PERSON = "a person"

@@ -9,10 +9,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.domain.run import events as e
-from runplan.domain.run.attempt_parts import HostChanged, StepCrashed
+from runplan.domain.run.attempt_parts import HostChanged, PlanningChosen, RevisionRequested, StepCrashed
 from runplan.domain.run.attempts import Attempt, PlanningAttempt, WorkAttempt, begin_attempt
 from runplan.domain.run.kinds import REPEATED_WAITS, Mode, WaitKind
-from runplan.domain.run.planning_events import PlanningChosen, RevisionRequested
 from runplan.domain.standing.usage import AgentUsage, sum_usage
 
 

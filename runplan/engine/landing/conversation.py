@@ -8,8 +8,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 
-from runplan.adapters.forge.model import PullMessage, has_marker
-from runplan.adapters.forge.protocol import Forge
+from runplan.adapters.forge.protocol import Forge, PullMessage, has_marker
 from runplan.domain.errors import NotAllowed
 from runplan.domain.run.dispatch import ItemAnswer, Return
 from runplan.domain.run.events import ReviewItem

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct
 
-from runplan.adapters.forge.model import CheckState
+from runplan.adapters.forge.protocol import CheckState
 from runplan.domain.plan.marks import Status
 from runplan.domain.plan.model import Plan
 from runplan.domain.text import counted, inert

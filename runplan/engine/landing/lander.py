@@ -5,8 +5,7 @@ from typing import Protocol, TypeAlias
 
 from msgspec import Struct
 
-from runplan.adapters.forge.model import Activity, PullMessage, PullRequest
-from runplan.adapters.forge.protocol import Forge
+from runplan.adapters.forge.protocol import Activity, Forge, PullMessage, PullRequest
 from runplan.adapters.git.command import Git
 from runplan.domain.gitfacts import LANDING, Commit, Oid, read_trailers
 from runplan.domain.run.events import IssueRead, ReviewItem

@@ -5,8 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
-from runplan.adapters.forge.model import STATUS, CheckState, MergeState, PullCheck, PullRequest, Target
-from runplan.adapters.forge.protocol import IssueTracker
+from runplan.adapters.forge.protocol import STATUS, CheckState, IssueTracker, MergeState, PullCheck, PullRequest, Target
 from runplan.adapters.git.command import Git
 from runplan.domain.errors import NotAllowed, NotFound, RefusedEarly
 from runplan.domain.gitfacts import LANDING, PLAN, TAKEN_BY, Oid, read_trailers

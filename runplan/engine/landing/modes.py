@@ -6,8 +6,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from runplan.adapters.forge.model import PullRequest
-from runplan.adapters.forge.protocol import Forge
+from runplan.adapters.forge.protocol import Forge, PullRequest
 from runplan.adapters.git.command import Git
 from runplan.adapters.git.remote import Remote, require as require_remote
 from runplan.adapters.git.repository import Repository

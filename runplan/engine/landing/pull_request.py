@@ -14,7 +14,7 @@ from pathlib import Path
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from runplan.adapters.forge import model as m
+from runplan.adapters.forge import protocol as m
 from runplan.adapters.forge.protocol import Forge
 from runplan.adapters.git.command import Git
 from runplan.adapters.git.objects import read_plan

@@ -11,8 +11,7 @@ from typing import Generic, Protocol, TypeVar
 
 from msgspec.structs import replace
 
-from runplan.adapters.forge.model import PullRequest
-from runplan.adapters.forge.protocol import Forge
+from runplan.adapters.forge.protocol import Forge, PullRequest
 from runplan.domain.gitfacts import PHASE, Commit, Oid, read_trailers
 from runplan.domain.plan.marks import Status
 from runplan.domain.plan.model import Plan

@@ -14,8 +14,7 @@ from pathlib import PurePosixPath
 from msgspec import Struct
 from msgspec.structs import replace
 
-from runplan.adapters.forge.model import Comment, Issue, PullRequest
-from runplan.adapters.forge.protocol import Forge
+from runplan.adapters.forge.protocol import Comment, Forge, Issue, PullRequest
 from runplan.adapters.git.objects import Candidates, Entry, Signature
 from runplan.adapters.git.remote import PushDeclined, Taken
 from runplan.adapters.git.repository import require_workable, signing

@@ -21,9 +21,9 @@ from runplan.domain import names
 from runplan.domain.gitfacts import Kept, Removed
 from runplan.domain.run import events as e
 from runplan.engine.landing import modes
+from runplan.engine.loop.advance import LOCK, SLUG
 from runplan.engine.loop.context import RepositoryContext
 from runplan.engine.loop.preflight import prepare_image
-from runplan.engine.loop.rehearsal import LOCK, SLUG
 
 
 def collect_leftovers(context: RepositoryContext, *, dry_run: bool) -> tuple[list[Removed | Kept], ...]:

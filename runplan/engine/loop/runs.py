@@ -17,12 +17,11 @@ from runplan.domain.errors import Crashed, PlanUnreadable, RefusedEarly, Runplan
 from runplan.domain.names import HEADS
 from runplan.domain.plan.model import Plan
 from runplan.domain.run import actions as a, events as e
-from runplan.domain.run.attempt_parts import StepCrashed
+from runplan.domain.run.attempt_parts import ProposalMade, RevisionRequested, StepCrashed
 from runplan.domain.run.attempts import WorkAttempt
 from runplan.domain.run.decide import await_retry, decide, pending_answer
 from runplan.domain.run.dispatch import GRACE_S
 from runplan.domain.run.kinds import ANSWERED, FOR_ANSWER, Mode, Reason, RunOutcome, WaitKind
-from runplan.domain.run.planning_events import ProposalMade, RevisionRequested
 from runplan.domain.run.requests import Reply
 from runplan.domain.run.rows import RunRow
 from runplan.domain.run.state import RunState, apply, failed_lane, failure, fold, list_running, open_lanes, open_states

@@ -7,8 +7,8 @@ from msgspec import Struct
 from runplan.adapters.store.protocol import Store
 from runplan.domain.names import digest_of
 from runplan.domain.run import events as e
+from runplan.domain.run.attempt_parts import StepJudged
 from runplan.domain.run.kinds import NOT_OF_WORK, Role
-from runplan.domain.run.planning_events import StepJudged
 from runplan.domain.run.recorded import Recorded
 from runplan.domain.text import bounded
 

@@ -10,9 +10,9 @@ from msgspec.structs import asdict
 from runplan.adapters.store.protocol import Store
 from runplan.domain.plan.proposal import describe_summary, summarize
 from runplan.domain.run import events as e
+from runplan.domain.run.attempt_parts import PlanningChosen, ProposalMade, StepJudged
 from runplan.domain.run.attempts import Attempt, WorkAttempt
 from runplan.domain.run.kinds import GateAnswer, PhaseStep
-from runplan.domain.run.planning_events import PlanningChosen, ProposalMade, StepJudged
 from runplan.domain.run.reasons import describe_proof, next_action
 from runplan.domain.run.recorded import Recorded
 from runplan.domain.text import bounded, command, counted, elapsed

@@ -10,7 +10,7 @@ from typing import TypeAlias, assert_never
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from runplan.adapters.forge.model import PullRequest
+from runplan.adapters.forge.protocol import PullRequest
 from runplan.adapters.git.command import Git
 from runplan.adapters.git.objects import Built, Candidates, Conflicted, NothingLeft, Replayed, Signature, find
 from runplan.adapters.git.repository import Repository
@@ -23,10 +23,9 @@ from runplan.domain.plan import tracker
 from runplan.domain.plan.folders import split_files
 from runplan.domain.plan.model import Phase, Plan, Status
 from runplan.domain.run import events as e
-from runplan.domain.run.attempt_parts import LandingRefused
+from runplan.domain.run.attempt_parts import LandingRefused, PlanningChosen
 from runplan.domain.run.attempts import Attempt, PlanningAttempt, WorkAttempt
 from runplan.domain.run.kinds import Reason
-from runplan.domain.run.planning_events import PlanningChosen
 from runplan.domain.run.state import RunState
 from runplan.domain.text import bounded, command, inert
 from runplan.domain.times import iso, parse_iso

@@ -8,8 +8,7 @@ from pathlib import PurePath
 from msgspec import to_builtins
 from msgspec.structs import asdict, replace
 
-from runplan.adapters.agents.plan_prompts import PlanBrief, planning_prompt
-from runplan.adapters.agents.prompts import PRINCIPLES, memory_note, told_note
+from runplan.adapters.agents.prompts import PRINCIPLES, PlanBrief, memory_note, planning_prompt, told_note
 from runplan.adapters.configuration.places import remove_unused_root
 from runplan.adapters.git.command import Git
 from runplan.adapters.store.protocol import Store
@@ -20,10 +19,10 @@ from runplan.domain.plan.marks import PlanStatus, Status
 from runplan.domain.plan.model import parse_plan
 from runplan.domain.plan.proposal import set_plan_status, slug_of_title, summarize, write_proposal
 from runplan.domain.run import events as e
+from runplan.domain.run.attempt_parts import PlanningChosen, ProposalMade, StartQueued, StepJudged
 from runplan.domain.run.attempts import PlanningAttempt
 from runplan.domain.run.dispatch import RETURN
 from runplan.domain.run.kinds import Role
-from runplan.domain.run.planning_events import PlanningChosen, ProposalMade, StartQueued, StepJudged
 from runplan.domain.run.requests import BY_PERSON, RunRequest
 from runplan.domain.run.rows import Command
 from runplan.domain.run.rules.lanes import list_independent

@@ -12,8 +12,8 @@ from runplan.domain.plan import model as plans, tracker
 from runplan.domain.plan.marks import ExecutionKind, NoWorkKind
 from runplan.domain.plan.model import Phase, Plan
 from runplan.domain.run import events as e
+from runplan.domain.run.attempt_parts import RevisionRequested
 from runplan.domain.run.kinds import Mode
-from runplan.domain.run.planning_events import RevisionRequested
 from runplan.domain.run.rules.lanes import list_ahead, list_bases, list_startable, may_begin_ahead
 from runplan.domain.run.state import RunState, count_ahead, count_busy, open_lanes
 from runplan.engine.landing.direct import Direct

@@ -21,10 +21,10 @@ from runplan.domain.decoding import parse_json, to_json
 from runplan.domain.errors import PlanUnreadable, RefusedEarly, RunplanError, Unreachable
 from runplan.domain.plan.marks import PhaseSettings
 from runplan.domain.run import events as e
+from runplan.domain.run.attempt_parts import PlanningChosen
 from runplan.domain.run.attempts import WorkAttempt
 from runplan.domain.run.decide import decide
 from runplan.domain.run.kinds import WaitKind
-from runplan.domain.run.planning_events import PlanningChosen
 from runplan.domain.run.requests import RunRequest
 from runplan.domain.run.rows import HeldByOther
 from runplan.domain.run.rules.hosts import awaited_labels

@@ -1,24 +1,110 @@
-"""The application: its routes, and what holds for every request."""
+"""The application: its routes, what holds for every request, and the events that tell open pages of a change."""
 
+import asyncio
 import time
+from collections.abc import AsyncIterator
 from functools import partial
 from urllib.parse import quote
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from runplan.app.operations.answers import LinkEnded
+from runplan.app.operations.commands import LinkEnded
 from runplan.app.operations.model import Caller
+from runplan.app.watch import Topic, Watch
 from runplan.domain.errors import Exit, RunplanError, refused_by_system
-from runplan.interfaces.web import access, actions, live  # noqa: F401 - actions add routes
+from runplan.interfaces.web import access, actions  # noqa: F401 - actions add routes
 from runplan.interfaces.web.access import EntryToken, Site
 from runplan.interfaces.web.pages import change, plan, tools  # noqa: F401 - they add their routes
-from runplan.interfaces.web.render import FOLDER, ROUTES, render
+from runplan.interfaces.web.render import FOLDER, ROUTES, read_number, render, route
+
+INTERVAL_S = 0.25  #: between two looks at the files
+HEARTBEAT_S = 15.0  #: between two lines that keep the connection open
+MOST_STREAMS = 64
+CHANGED = b"event: changed\ndata: 1\n\n"
+ALIVE = b": alive\n\n"
+#: An open page begins again this many milliseconds after it has lost the connection.
+RETRY = b"retry: 1000\n\n"
+
+
+class Watcher:
+    """Looks at the files of all open pages, in one task that exists while a page is open."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+        self.watches: dict[Topic, tuple[Watch, set[asyncio.Event]]] = {}  #: with the open pages
+        self._task: asyncio.Task[None] | None = None
+        self._looking = asyncio.Lock()
+        self._is_closed = False
+
+    def close(self) -> None:
+        self._is_closed = True
+        for _, pages in self.watches.values():
+            _notify_pages(pages)
+
+    async def stream(self, topic: Topic, seen_ns: int) -> AsyncIterator[bytes]:
+        """Events for a page that was made at `seen_ns`."""
+        watch, pages = self.watches.setdefault(topic, (Watch(self._caller, topic), set()))
+        changed = asyncio.Event()
+        pages.add(changed)
+        if self._task is None:
+            self._task = asyncio.create_task(self._look_forever())
+        try:
+            await self._look_at([(watch, pages)])
+            changed.clear()
+            yield RETRY
+            if watch.is_newer(seen_ns):
+                changed.set()
+            while not self._is_closed:
+                try:
+                    await asyncio.wait_for(changed.wait(), HEARTBEAT_S)
+                except TimeoutError:
+                    yield ALIVE
+                    continue
+                changed.clear()
+                yield CHANGED
+        finally:
+            pages.remove(changed)
+            if not pages:
+                del self.watches[topic]
+            if not self.watches:
+                self._task.cancel()
+                self._task = None
+
+    async def _look_forever(self) -> None:
+        while True:
+            await asyncio.sleep(INTERVAL_S)
+            await self._look_at(list(self.watches.values()))
+
+    async def _look_at(self, watches: list[tuple[Watch, set[asyncio.Event]]]) -> None:
+        """Look in a thread, because a disk may not answer, and notify the pages of what has changed."""
+        async with self._looking:
+            changed = await asyncio.to_thread(lambda: [pages for watch, pages in watches if watch.look()])
+            for pages in changed:
+                _notify_pages(pages)
+
+
+def _notify_pages(pages: set[asyncio.Event]) -> None:
+    for changed in pages:
+        changed.set()
+
+
+@route("/live")
+async def stream_events(request: Request) -> Response:
+    """GET /live: server-sent events of one plan, one repository, or all."""
+    watcher: Watcher = request.app.state.watcher
+    if sum(len(pages) for _, pages in watcher.watches.values()) >= MOST_STREAMS:
+        return PlainTextResponse(f"more than {MOST_STREAMS} pages are open", 503)
+    query = request.query_params
+    seen_ns = read_number(query.get("seen", ""), request.state.began_ns)
+    topic = Topic(query.get("repo", ""), query.get("plan", ""))
+    return StreamingResponse(watcher.stream(topic, seen_ns), media_type="text/event-stream")
+
 
 LARGEST = 64 * 1024  #: bytes of a form
 ENTER = "/enter"
@@ -43,7 +129,7 @@ def make_app(site: Site, entry: EntryToken) -> "AccessControl":
     handlers = dict.fromkeys((HTTPException, RunplanError, OSError, Exception), show_error)
     app = Starlette(routes=routes, exception_handlers=handlers)
     app.state.site = site
-    app.state.watcher = live.Watcher(Caller(env=site.env))
+    app.state.watcher = Watcher(Caller(env=site.env))
     return AccessControl(app, site, entry)
 
 

@@ -17,8 +17,7 @@ import uvicorn
 from runplan.app.operations.model import Caller
 from runplan.domain.errors import Exit, RefusedEarly, Unreachable, UsageError
 from runplan.interfaces.web.access import EntryToken, Site, is_loopback, is_wildcard, list_origins, origin_of
-from runplan.interfaces.web.app import ENTER, make_app
-from runplan.interfaces.web.live import Watcher
+from runplan.interfaces.web.app import ENTER, Watcher, make_app
 
 FINISH_S = 2  #: for requests that are being answered when a signal comes
 ENDING_S = 0.1  #: for a thread to end

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from msgspec.structs import replace
 
-from runplan.adapters.agents import fields as f
+from runplan.adapters.agents import adapter as f
 from runplan.adapters.agents.adapter import Agent, Task, first_set, under_home
 from runplan.adapters.agents.endings import classify_trouble
 from runplan.adapters.sandbox.view import HomeUse

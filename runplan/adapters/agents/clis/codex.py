@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from itertools import compress
 
-from runplan.adapters.agents import fields as f
+from runplan.adapters.agents import adapter as f
 from runplan.adapters.agents.adapter import Agent, Task
 from runplan.adapters.agents.endings import classify_trouble
 from runplan.domain.run.dispatch import AgentEvent, Context, Finished, Message, Retrying, Spent, ToolUsed, Unread

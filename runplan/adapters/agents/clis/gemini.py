@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import ClassVar
 
-from runplan.adapters.agents import fields as f
+from runplan.adapters.agents import adapter as f
 from runplan.adapters.agents.adapter import Agent, Task, under_home
 from runplan.adapters.agents.budgets import tokens_in
 from runplan.adapters.agents.endings import classify_trouble

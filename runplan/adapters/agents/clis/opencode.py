@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from msgspec.structs import replace
 
-from runplan.adapters.agents import fields as f
+from runplan.adapters.agents import adapter as f
 from runplan.adapters.agents.adapter import Agent, Task, first_set, provider_keys, under_home
 from runplan.adapters.agents.endings import classify_trouble, reset_header
 from runplan.adapters.sandbox.view import HomeUse

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
-from runplan.adapters.agents import fields as f
+from runplan.adapters.agents import adapter as f
 from runplan.adapters.agents.adapter import Agent, Task, first_set, under_home
 from runplan.adapters.agents.clis import claude
 from runplan.adapters.agents.endings import classify_trouble

@@ -15,8 +15,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct, ValidationError
 
-from runplan.adapters.agents.adapter import Agent, Task
-from runplan.adapters.agents.fields import JsonObject, get_count, get_number
+from runplan.adapters.agents.adapter import Agent, JsonObject, Task, get_count, get_number
 from runplan.adapters.store.files import publish, read_text
 from runplan.domain.decoding import convert
 from runplan.domain.errors import SettingsError

@@ -6,22 +6,12 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
+from runplan.domain.plan import reading
 from runplan.domain.plan.marks import DONE_TITLE, UNITS, Named, Status, id_key, read_commit, read_mark, read_name
-from runplan.domain.plan.reading import (
-    Place,
-    Reading,
-    Remark,
-    Slot,
-    Spot,
-    counted_headings,
-    find_sections,
-    pair_sections,
-    section_places,
-)
 from runplan.domain.plan.scan import LABEL, Heading, Lines
 
 #: The line of a row, its phase (None without an id), and its status and commit with their blanks.
-Row: TypeAlias = tuple[int, Named | None, tuple[Spot, ...]]
+Row: TypeAlias = tuple[int, Named | None, tuple[reading.Spot, ...]]
 
 _HEADINGS = frozenset({"tracker", "progress", "phase tracker", "status tracker", "phases", "status"})
 _STATUS = ("status", "state", "progress", "estado", "statut", "stato", "статус", "状态", "狀態", "状態", "상태")
@@ -31,8 +21,8 @@ _NOTES = ("note", "comment", "reason", "remark", "owner", "assignee")
 _NUMBER = ("#", "id", "no", "no.", "nr")
 
 
-def read_tracker(lines: Lines) -> Iterator[Reading]:
-    sections = find_sections(lines, "phase") or find_sections(lines, *UNITS)
+def read_tracker(lines: Lines) -> Iterator[reading.Reading]:
+    sections = reading.find_sections(lines, "phase") or reading.find_sections(lines, *UNITS)
     if (tracker := find_table(lines, sections)) is None:
         return
     header, table = tracker
@@ -49,39 +39,42 @@ def read_tracker(lines: Lines) -> Iterator[Reading]:
     listed_sections = [section for section in sections if section.name.strong or id_key(section.name.id) in listed]
     listed_sections += [Heading(line, LABEL, "", name, line + 1) for line, name, _ in history] if sections else []
     message = "this tracker row does not begin with a phase id; it is ignored"
-    remarks = [Remark(line + 1, message) for line, name, _ in table if name is None]
+    remarks = [reading.Remark(line + 1, message) for line, name, _ in table if name is None]
     for section in sections:
         if section not in listed_sections:
             message = f"the tracker does not list phase {section.name.id}; this heading is ignored"
-            remarks.append(Remark(section.at + 1, message))
+            remarks.append(reading.Remark(section.at + 1, message))
     names = _column_names(lines.texts[header])
     depends = next((number for number, name in enumerate(names) if name.startswith(_DEPENDS)), len(names))
     noted = [number for number, name in enumerate(names) if name.startswith(_NOTES)]
     places = []
-    paired_with = pair_sections(lines, "tracker", [(name.id, line) for line, name, _ in rows], listed_sections)
+    paired_with = reading.pair_sections(lines, "tracker", [(name.id, line) for line, name, _ in rows], listed_sections)
     for (line, name, spots), section in zip(rows, paired_with, strict=True):
         texts = {spot.slot: lines.texts[line][spot.begin : spot.end].strip() for spot in spots}
         if "cell" not in texts:
             raise lines.error_at(line, f"the row of phase {name.id} has no Status cell; add one")
         commit = read_commit(texts.get("commit", "")) or read_commit(texts["cell"])
-        place = Place(id=name.id, title=section.name.title or name.title, first=section.at, end=section.end)
+        place = reading.Place(id=name.id, title=section.name.title or name.title, first=section.at, end=section.end)
         cells = [lines.texts[line][slice(*cell)].strip() for cell in _cell_columns(lines.texts[line])]
         mark = read_mark(texts["cell"], "; ".join(cells[number] for number in noted if number < len(cells)).strip("; "))
         places.append(replace(place, mark=mark, commit=commit, spots=spots, prose=tuple(cells[depends:][:1])))
-        own = section_places(lines, [section])[0]
+        own = reading.section_places(lines, [section])[0]
         is_stated = re.search(DONE_TITLE, section.text) or any(spot.slot in ("line", "word") for spot in own.spots)
         if is_stated and own.mark.known and (own.mark.status is Status.DONE) != (mark.status is Status.DONE):
             message = (
                 f"the section of phase {name.id} and its row in the tracker disagree about done; correct one of them"
             )
-            remarks.append(Remark(line + 1, message, is_error=True))
+            remarks.append(reading.Remark(line + 1, message, is_error=True))
     unit = sections[0].name.unit if sections else "phase"
-    yield Reading("tracker", "tracker table", tuple(places), header, unit, tuple(remarks))
+    yield reading.Reading("tracker", "tracker table", tuple(places), header, unit, tuple(remarks))
 
 
 def _find_listed(lines: Lines, ids: Set[str]) -> list[Heading]:
     """The headings that count these phases, or headings of one level with ids like V2 or 1.4, one for each."""
-    series = (*(find_sections(lines, unit) for unit in UNITS), *counted_headings(lines.headings).values())
+    series = (
+        *(reading.find_sections(lines, unit) for unit in UNITS),
+        *reading.counted_headings(lines.headings).values(),
+    )
     telling = [h for h in lines.headings if h.level > 1 and id_key(h.name.id) in ids and not h.name.id.isdigit()]
     levels = ([heading for heading in telling if heading.level == level] for level in (2, 3, 4))
     listed = (found for found in (*series, *levels) if ids == {id_key(heading.name.id) for heading in found})
@@ -139,8 +132,8 @@ def _read_rows(lines: Lines, header: int, names: list[str]) -> Iterator[Row]:
         if name is not None and ids != titles and titles in cells:
             name = replace(name, title=text[slice(*cells[titles])].strip())
         if text.strip("|-: \t\r"):
-            slots: tuple[tuple[Slot, int], ...] = (("cell", status), ("commit", commit))
-            yield i, name, tuple(Spot(slot, i, *cells[number]) for slot, number in slots if number in cells)
+            slots: tuple[tuple[reading.Slot, int], ...] = (("cell", status), ("commit", commit))
+            yield i, name, tuple(reading.Spot(slot, i, *cells[number]) for slot, number in slots if number in cells)
 
 
 def _column_names(text: str) -> list[str]:

@@ -8,7 +8,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from runplan.app.operations.answers import open_link
+from runplan.app.operations.commands import open_link
 from runplan.app.views.changes import ChangeView, ProposalView, find_change, list_questions, view_change
 from runplan.app.views.diffs import MOST_OPEN, choose_inline, cut_lines, parse_diff
 from runplan.app.views.plan_page import read_trial_file, require_plan
