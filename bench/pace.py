@@ -41,7 +41,9 @@ verify)
     items=$(sed -n '/^## Items$/,/^## [^I]/s/^- \\([A-Z][A-Z0-9]*\\): .*/\\1/p' "$RUNPLAN_PROMPT")
     answers=
     for item in $items; do
-        answers="$answers${{answers:+,}}{{\\"item\\":\\"$item\\",\\"result\\":\\"pass\\",\\"evidence\\":\\"part1.txt\\"}}"
+        [ "$RUNPLAN_PHASE" = all ] && part=${{item#F}} || part=$RUNPLAN_PHASE
+        answer="\\"item\\":\\"$item\\",\\"result\\":\\"pass\\",\\"evidence\\":\\"part$part.txt\\""
+        answers="$answers${{answers:+,}}{{$answer}}"
     done
     echo "{{\\"status\\":\\"done\\",\\"summary\\":\\"seen\\",\\"items\\":[$answers]}}" >"$RUNPLAN_RETURN" ;;
 esac
@@ -102,7 +104,7 @@ def sandbox(runplan: str, root: Path, env: Mapping[str, str]) -> str:
     found = subprocess.run(
         [runplan, "doctor", "--json"], cwd=root, env=env, check=False, capture_output=True, text=True
     )
-    return next(str(check["detail"]) for check in json.loads(found.stdout) if check["name"] == "sandbox")
+    return next(str(check["detail"]).partition(".")[0] for check in json.loads(found.stdout) if check["name"] == "sandbox")
 
 
 def make(place: Path, *, pipeline: int | None, scale: float) -> Path:
@@ -110,7 +112,7 @@ def make(place: Path, *, pipeline: int | None, scale: float) -> Path:
     home, root = place / "home", place / "repo"
     home.mkdir(parents=True)
     (home / "gitconfig").write_text("[user]\n\tname = Bench\n\temail = bench@example.org\n")
-    agent = place / "agent.sh"
+    agent = home / "agent.sh"  # in the sandbox, nothing else beside the repository is there
     agent.write_text(AGENT.format(implement=IMPLEMENT_S * scale, verify=VERIFY_S * scale))
     for folder in ("plans", "tests", "src"):
         (root / folder).mkdir(parents=True)
