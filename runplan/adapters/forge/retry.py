@@ -8,14 +8,15 @@ be interrupted.
 import functools
 import time
 from collections.abc import Callable
-from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
-
-from requests import Response
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from runplan.adapters.forge.protocol import has_marker
 from runplan.domain.checks.secrets import REDACTED
 from runplan.domain.errors import NotAllowed, NotThere, RateLimited, RunplanError, TokenRefused, Unreachable
 from runplan.domain.text import in_words
+
+if TYPE_CHECKING:
+    from requests import Response  # notices are retried here too, and most runs call no forge
 
 CERTIFICATES = "GIT_SSL_CAINFO"  #: the file of authorities that git and the forge's library trust
 P = ParamSpec("P")
@@ -43,7 +44,7 @@ def refuse_call(action: str, status: int, said: str) -> RunplanError:
     return (NotThere if status in (404, 410) else NotAllowed)(f"cannot {action}: {status} {said}")
 
 
-def redact_answer(answer: Response, authorization: str) -> None:
+def redact_answer(answer: "Response", authorization: str) -> None:
     """Take the token of the request out of its answer: a proxy or a server in debug mode repeats headers."""
     secret = authorization.rpartition(" ")[2].encode()
     if secret and secret in answer.content:
