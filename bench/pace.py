@@ -104,7 +104,8 @@ def sandbox(runplan: str, root: Path, env: Mapping[str, str]) -> str:
     found = subprocess.run(
         [runplan, "doctor", "--json"], cwd=root, env=env, check=False, capture_output=True, text=True
     )
-    return next(str(check["detail"]).partition(".")[0] for check in json.loads(found.stdout) if check["name"] == "sandbox")
+    checks = {check["name"]: str(check["detail"]) for check in json.loads(found.stdout)}
+    return checks["sandbox"].partition(".")[0]
 
 
 def make(place: Path, *, pipeline: int | None, scale: float) -> Path:
