@@ -21,7 +21,6 @@ from runplan.adapters.forge.protocol import (
 from runplan.domain.errors import NotAllowed, NotFound, NotThere, TokenRefused
 from runplan.engine.landing.merging import describe_change, read_issues
 from tests.support.github.hub import Hub
-from tests.support.memory_forge import MemoryForge
 
 PASSED, FAILED, PENDING = CheckState.PASSED, CheckState.FAILED, CheckState.PENDING
 
@@ -29,7 +28,7 @@ PASSED, FAILED, PENDING = CheckState.PASSED, CheckState.FAILED, CheckState.PENDI
 class Host:
     """A forge, and the means to change what it shows."""
 
-    def __init__(self, forge: Forge, hub: Hub | MemoryForge, *, rule: str = "checks ci") -> None:
+    def __init__(self, forge: Forge, hub: Hub, *, rule: str = "checks ci") -> None:
         self.forge = forge
         self.hub = hub
         self.rule = rule  #: as which it shows that `ci` has to pass
@@ -38,25 +37,19 @@ class Host:
         return self.forge.create_pull_request(branch="work", base="main", title="Work", body="text")
 
 
-@pytest.fixture(params=["github", "gitlab", "memory"])
+@pytest.fixture(params=["github", "gitlab"])
 def host(request: pytest.FixtureRequest) -> Host:
     if request.param == "github":
         github: GitHub = request.getfixturevalue("github")  # the annotation has mypy compare it with the protocol
         return Host(github, request.getfixturevalue("hub"))
-    if request.param == "gitlab":
-        gitlab: GitLab = request.getfixturevalue("gitlab")
-        return Host(gitlab, request.getfixturevalue("gitlab_hub"), rule="a successful pipeline")
-    memory = MemoryForge(work="b.txt")
-    return Host(memory, memory)
+    gitlab: GitLab = request.getfixturevalue("gitlab")
+    return Host(gitlab, request.getfixturevalue("gitlab_hub"), rule="a successful pipeline")
 
 
-@pytest.fixture(params=["github", "memory"])
-def like_github(request: pytest.FixtureRequest) -> Host:
+@pytest.fixture
+def like_github(github: GitHub, hub: Hub) -> Host:
     """A forge with reviews, drafts and people as GitHub has them; for GitLab's own see tests/forge/test_gitlab.py."""
-    if request.param == "github":
-        return Host(request.getfixturevalue("github"), request.getfixturevalue("hub"))
-    memory = MemoryForge(work="b.txt")
-    return Host(memory, memory)
+    return Host(github, hub)
 
 
 def by_squash(head: str) -> Merge:
@@ -85,8 +78,7 @@ def test_a_pull_request_is_created_once_found_edited_and_merged_once(host: Host)
 
 def test_an_open_pull_request_can_be_led_to_another_branch(host: Host) -> None:
     forge, opened = host.forge, host.open()
-    if isinstance(host.hub, Hub):
-        host.hub.git("update-ref", "refs/heads/next", host.hub.tip("main"))
+    host.hub.git("update-ref", "refs/heads/next", host.hub.tip("main"))
     for _ in range(2):
         forge.retarget(opened.number, "next")
         moved = forge.read_pull_request(opened.number)
