@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -61,10 +62,18 @@ class Commit(Struct, frozen=True, kw_only=True):
         committer, _ = read_person(values.get("committer", ""))
         parents = tuple(value for name, value in fields if name == "parent")
         tree = values.get("tree", "")
-        text = message.decode("utf-8", "surrogateescape")
+        text = _decode_message(message, values.get("encoding", "utf-8"))
         return cls(
             oid=oid, tree=tree, parents=parents, author=author, authored=authored, committer=committer, message=text
         )
+
+
+def _decode_message(message: bytes, encoding: str) -> str:
+    """UTF-8 where it is UTF-8, whatever its commit says; else in that encoding; bytes that are neither stay."""
+    for codec in ("utf-8", encoding):
+        with suppress(LookupError, ValueError):
+            return message.decode(codec)
+    return message.decode("utf-8", "surrogateescape")
 
 
 class Change(Struct, frozen=True, kw_only=True):

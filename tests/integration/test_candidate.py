@@ -323,6 +323,24 @@ def test_signed_commits_are_signed_all_of_them(repo: Repo, candidates: Candidate
         assert "gpgsig -----BEGIN" in repo.git("cat-file", "commit", oid)
 
 
+@pytest.mark.parametrize("sign", [False, True])
+def test_a_message_in_another_encoding_lands_as_text(
+    repo: Repo, candidates: Candidates, tmp_path: Path, sign: bool
+) -> None:
+    install_signer(repo, tmp_path)
+    repo.git("config", "i18n.commitEncoding", "ISO-8859-1")
+    base, _ = on_branch(repo)
+    repo.git("switch", "-q", "work")
+    for message in ("café".encode("latin-1"), "Grüße".encode()):  # git takes the bytes as they are
+        repo.write("a.txt", f"{message!r}\n")
+        (tmp_path / "message").write_bytes(message)
+        repo.git("commit", "-qaF", str(tmp_path / "message"))
+    by = replace(BY, sign=sign)
+    answer = candidates.replay(base=base, head=repo.head(), onto=base, rewrite=lambda commit: (commit.message, by))
+    shown = [repo.git("log", "-1", "--encoding=UTF-8", "--format=%s", oid) for oid in built(answer).commits]
+    assert shown == ["café", "Grüße"]
+
+
 # --- a tree without our own files ---------------------------------------------------------------------
 
 

@@ -33,7 +33,7 @@ AS_STORED = {"GIT_NO_REPLACE_OBJECTS": "1", "GIT_GRAFT_FILE": "/dev/null/none", 
 SETTINGS = (
     *("core.fsync=committed,loose-object", "core.hooksPath=/dev/null", "core.fsmonitor=false", "core.quotePath=false"),
     *("protocol.ext.allow=never", "advice.detachedHead=false", "submodule.recurse=false", "gc.auto=0"),
-    "maintenance.auto=false",
+    *("maintenance.auto=false", "i18n.commitEncoding=UTF-8"),
 )
 #: Tests and packagers isolate git with these two; they select configuration, never a repository.
 CONFIGURING = ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM")
