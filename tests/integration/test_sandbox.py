@@ -267,6 +267,25 @@ def test_programs_of_the_home_work_and_write_their_caches(place: Place) -> None:
         assert place.run("tool; mkdir -p ~/.local/share/pnpm/store/v3 && echo wrote", path=search) == "found\nwrote\n"
 
 
+def test_links_to_directories_are_there_also_after_an_update(place: Place) -> None:
+    """As uv, mise and pyenv name their versions, and as people link settings and programs."""
+    version = place.home / ".local/share/uv/python/3.12.1"
+    for name in ("tool/1", "tool/2"):
+        (place.home / name).mkdir(parents=True)
+        (place.home / name / "file").write_text(f"{name}\n")
+    version.mkdir(parents=True)
+    (version / "python").write_text("python\n")
+    version.with_name("3.12").symlink_to("3.12.1")
+    (place.home / "current").symlink_to("tool/1")
+    look = "cd ~; cat .local/share/uv/python/3.12/python current/file; echo x >current/file || echo no"
+    assert place.run(look) == "python\ntool/1\nno\n"
+    assert place.run(look, is_judge=True) == "python\ntool/1\nno\n"
+    (place.home / "current").unlink()
+    (place.home / "current").symlink_to("tool/2")
+    shutil.rmtree(place.home / "tool/1")
+    assert place.run(look) == "python\ntool/2\nno\n"
+
+
 def test_a_script_without_a_home_finds_programs_that_are_links(place: Place) -> None:
     """As pipx and uv install them, for example the program of a git filter."""
     program = place.home / ".local/share/pipx/venvs/tool/bin/tool"

@@ -36,13 +36,14 @@ _BASE = (
 )
 MADE = ("lanes", "proof", "lent", "seen", "handover")  #: folders in runplan's own directory that may be made later
 COPIED = "/run/copied-"  #: the originals of files that a program replaces
-#: Makes links (-s) and copies (-p) that are not there, then executes a command. An empty file is an old mount point.
-#: The first argument is a home, or "": the files there were left by set-up, and are removed.
+#: Makes links (ln) and copies (cp) that are not there, then executes a command. An empty file is an old mount point; a
+#: link to nothing leads to what was updated. The first argument is a home, or "": the files there were left by set-up,
+#: and are removed.
 _PREPARE = """
 [ -z "$1" ] || command -p find "$1" -maxdepth 1 ! -type d -delete 2>/dev/null
 shift
 while [ "$1" != -- ]; do
-    [ -d "$3" ] || [ -s "$3" ] || [ -L "$3" ] || [ ! -e "$2" ] || { mkdir -p "${3%/*}" && cp -f "$1" "$2" "$3"; }
+    [ -d "$3" ] || [ -s "$3" ] || [ ! -e "$2" ] || { mkdir -p "${3%/*}" && $1 "$2" "$3"; }
     shift 3
 done 2>/dev/null
 shift
@@ -159,8 +160,8 @@ class Bubblewrap(Sandbox, frozen=True):
 
 def prepare_home(entries: HomeMounts, view: View, links: Mapping[str, str]) -> tuple[str, ...]:
     """The words before a command that makes links and copies in the home. It runs inside, since agents write there."""
-    made = [("-p", f"{COPIED}{number}", name) for number, name in enumerate(entries.copied)]
-    made += [("-s", real, name) for name, real in links.items()]  # a program needs the files beside it
+    made = [("cp -fp", f"{COPIED}{number}", name) for number, name in enumerate(entries.copied)]
+    made += [("ln -sfn", real, name) for name, real in links.items()]  # a program needs the files beside it
     cleared = os.path.realpath(entries.path) if view.is_judge else ""
     rows = (word for how, source, name in made for word in (how, source, str(entries.path / name)))
     return ("/bin/sh", "-c", _PREPARE, "sh", cleared, *rows, "--") if made or cleared else ()
