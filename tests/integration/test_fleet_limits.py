@@ -19,7 +19,7 @@ from runplan.domain.run.dispatch import Ending
 from runplan.domain.run.kinds import Role, RunStatus
 from runplan.domain.run.rows import Command, RunRow
 from runplan.domain.run.rules.hosts import ANY
-from runplan.hosts.fleet.queue import JobQueue
+from runplan.hosts.fleet.worker import JobQueue
 from tests.support.documents import read
 from tests.support.postgres import a_location, create_database, start_server
 
