@@ -15,7 +15,7 @@ import pytest
 
 from runplan.app.operations.model import Caller
 from runplan.domain.errors import RefusedEarly, Unreachable, UsageError
-from runplan.interfaces.web.server import open_server
+from runplan.interfaces.web.app import open_server
 from tests.support.cli import until
 from tests.support.repos import Repo, init_repo
 from tests.support.tls import make_certificate

@@ -15,8 +15,7 @@ from runplan.adapters.configuration.places import state_directory
 from runplan.app.operations.model import Caller
 from runplan.hosts.daemon.state import Known, remember_repository
 from runplan.interfaces.web.access import Site, make_form_token
-from runplan.interfaces.web.app import Watcher
-from runplan.interfaces.web.server import WebServer, open_server
+from runplan.interfaces.web.app import Watcher, WebServer, open_server
 
 
 @dataclass(frozen=True)

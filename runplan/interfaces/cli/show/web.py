@@ -4,7 +4,7 @@ import argparse
 
 from runplan.app.operations.model import Caller
 from runplan.interfaces.cli.terminal import say
-from runplan.interfaces.web.server import open_server
+from runplan.interfaces.web.app import open_server
 
 
 def run_web(args: argparse.Namespace) -> None:
