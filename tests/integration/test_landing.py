@@ -13,8 +13,8 @@ from runplan.adapters.git.command import Git
 from runplan.adapters.git.objects import Built, Candidates, Signature
 from runplan.domain.errors import GitFailed
 from runplan.domain.gitfacts import Identity
-from runplan.engine.landing.cherry_pick import CherryPick
 from runplan.engine.landing.lander import Landed, LandingAnswer, Pending, Refused, TargetMoved
+from runplan.engine.landing.swap import CherryPick
 from tests.support.landings import candidate, files_of, intent, lander, leftovers
 from tests.support.repos import MAIN, Repo, make_repo
 

@@ -10,9 +10,9 @@ from runplan.adapters.git import remote
 from runplan.adapters.git.command import Git
 from runplan.adapters.git.repository import open_repository, require_workable
 from runplan.domain.errors import RunplanError
-from runplan.engine.landing.cherry_pick import CherryPick
 from runplan.engine.landing.direct import Direct
 from runplan.engine.landing.lander import Landing
+from runplan.engine.landing.swap import CherryPick
 from runplan.interfaces.cli import main
 from tests.support.repos import Pair, make_pair
 

@@ -12,9 +12,8 @@ from pathlib import Path
 
 from runplan.adapters.git.command import Git
 from runplan.domain.errors import RunplanError
-from runplan.engine.landing.cherry_pick import CherryPick
 from runplan.engine.landing.lander import Landed, Landing, Pending
-from runplan.engine.landing.swap import BOX
+from runplan.engine.landing.swap import BOX, CherryPick
 from tests.support.repos import MAIN, Repo, direct, make_repo, watched
 
 

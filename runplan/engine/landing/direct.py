@@ -5,7 +5,7 @@ compares the old tip and moves the branch: that is the landing. The lease alone 
 built on the old tip, so that is checked here. A fetch settles every unclear answer, and every interrupted landing.
 
 The local branch is the user's. It follows only from where it stood when the intent was made, only forwards, and by
-the rules of a local landing (`cherry_pick`). When it cannot, the landing has happened all the same, with a note.
+the rules of a local landing (`swap`). When it cannot, the landing has happened all the same, with a note.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,6 @@ from runplan.domain.gitfacts import Oid
 from runplan.domain.names import HEADS
 from runplan.domain.run.kinds import Reason
 from runplan.domain.text import command
-from runplan.engine.landing.cherry_pick import CherryPick
 from runplan.engine.landing.lander import (
     Failed,
     Landed,
@@ -35,6 +34,7 @@ from runplan.engine.landing.lander import (
     TargetMoved,
     find_landing,
 )
+from runplan.engine.landing.swap import CherryPick
 
 #: Fetches: the landing when the remote holds it, or the tip to push from; "" for a branch to be made.
 Look: TypeAlias = Callable[[Landing], Landed | Refused | Oid]

@@ -17,11 +17,11 @@ from runplan.domain.gitfacts import Oid
 from runplan.domain.plan.model import Plan
 from runplan.domain.settings.schema import RunSettings, Settings, uses_remote
 from runplan.domain.text import command
-from runplan.engine.landing.cherry_pick import CherryPick
 from runplan.engine.landing.direct import Direct
 from runplan.engine.landing.lander import Lander, Sighting
 from runplan.engine.landing.pull_request import PlanPlace, PullRequestLander
 from runplan.engine.landing.stack import TOP, Stack, list_groups
+from runplan.engine.landing.swap import CherryPick
 
 
 def open_lander(

@@ -38,8 +38,7 @@ from runplan.domain.settings.options import Options
 from runplan.domain.settings.schema import FILES, AgentsSettings, AgentTable, Settings, uses_remote
 from runplan.domain.text import command, committing
 from runplan.engine.landing import modes
-from runplan.engine.landing.cherry_pick import CherryPick
-from runplan.engine.landing.swap import BOX
+from runplan.engine.landing.swap import BOX, CherryPick
 from runplan.engine.loop.context import RepositoryContext, is_stored, read_checkout, task_folder
 from runplan.engine.steps.lease import describe_refusal
 from runplan.engine.steps.read_plan import choose_work
