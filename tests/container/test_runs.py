@@ -64,9 +64,7 @@ def test_a_process_in_a_container_cannot_write_outside_its_worktree(boxed: Shut,
     )
     config = (project.path / ".git/config").read_bytes()
 
-    ran = project.start("1", "auto")
-
-    assert ran.code == 0, ran.err
+    project.start("1", "auto").exits(0)
     assert "tried" in boxed.said()
     assert "DONE" not in boxed.said()
     assert (project.path / ".git/config").read_bytes() == config
@@ -126,9 +124,7 @@ def test_an_agent_that_is_stopped_leaves_no_container(boxed: Shut, engine: str) 
     boxed.project.extra["RUNPLAN_LIMITS_WALL"] = "3s"
     boxed.scripts(agent="trap '' TERM; (trap '' TERM; setsid sleep 1000) & sleep 1000")
 
-    ran = boxed.project.start("1", "auto")
-
-    assert ran.code == 1
+    boxed.project.start("1", "auto").exits(1)
     assert list_containers(engine, boxed.project.path / ".git/runplan/homes") == ""
 
 

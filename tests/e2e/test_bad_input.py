@@ -249,8 +249,7 @@ def test_a_file_with_an_unprintable_name_under_plans_is_ignored(project: Project
     odd = {"plans/\udcff.md": a_plan("1"), "plans/a\nb.md": a_plan("1")}
     project.repo.commit("Set up", **odd)
     assert project.start("auto").code == 0
-    ran = project.runplan("status", "--json")
-    assert ran.code == 0, ran.err
+    ran = project.runplan("status", "--json").exits(0)
     assert [view["plan"] for view in ran.json] == ["plans/X.md"]
 
 

@@ -85,9 +85,7 @@ def test_a_landing_waits_for_the_checkout_and_then_updates_it_and_keeps_every_ed
     assert (theirs(repo), repo.head("main"), (repo.path / "a.txt").read_text()) == (before, tip, "my edit\n")
 
     repo.write("a.txt", "a\n")
-    again = project.go_on(ran)
-
-    assert again.code == 0, again.err
+    project.go_on(ran).exits(0)
     after = theirs(repo)
     fresh = after.log[: len(after.log) - len(before.log)]
     assert after == replace(before, log=[*fresh, *before.log])

@@ -46,8 +46,7 @@ class Scene:
         shell_agent(project, place, f"{waiting}\n{mended}")
 
     def runplan(self, *words: str) -> None:
-        ran = self.project.runplan(*words)
-        assert ran.code == 0, ran.err
+        self.project.runplan(*words).exits(0)
 
     def state(self) -> str:
         return (states(self.project) or [""])[-1]
@@ -137,8 +136,7 @@ def stopped(scene: Scene, verb: str) -> None:
 
 def killed(scene: Scene, verb: str) -> None:
     kill_daemon(scene.project)
-    ran = scene.project.runplan(verb, "X")
-    assert ran.code == 0, ran.err
+    scene.project.runplan(verb, "X").exits(0)
     reach_daemon(scene.project.env).close()
 
 
@@ -146,8 +144,7 @@ def absent(scene: Scene, verb: str) -> None:
     """The earlier daemon is gone, with everything that it kept in memory."""
     kill_daemon(scene.project)
     shutil.rmtree(state_directory(scene.project.env))
-    ran = scene.project.runplan(verb, "X")
-    assert ran.code == 0, ran.err
+    scene.project.runplan(verb, "X").exits(0)
     reach_daemon(scene.project.env).close()
 
 

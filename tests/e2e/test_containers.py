@@ -22,8 +22,7 @@ def project(tmp_path: Path) -> Project:
 
 def refuse(project: Project, **variables: str) -> str:
     project.extra |= {f"RUNPLAN_AGENTS_{name}": value for name, value in variables.items()}
-    ran = project.start("1", "auto")
-    assert ran.code == 2, ran.err
+    ran = project.start("1", "auto").exits(2)
     assert not project.worktrees.exists()
     return ran.err
 

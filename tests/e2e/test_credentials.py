@@ -78,9 +78,7 @@ def test_nobody_but_runplan_sees_a_credential(tmp_path: Path, sandbox: str) -> N
     extra = {"GIT_CONFIG_GLOBAL": str(configuration), "GH_TOKEN": SECRET, "RUNPLAN_AGENTS_SANDBOX": sandbox}
     project = Project(repo=repo, home=home, extra=extra)
 
-    ran = project.start("1", "auto")
-
-    assert ran.code == 0, ran.err
+    project.start("1", "auto").exits(0)
     assert project.show("main:1.txt") == "1"
     # Git chooses the modes in a repository, which others cannot enter.
     assert [*open_to_others(repo.path / ".git/runplan")] == []

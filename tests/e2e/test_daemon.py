@@ -33,8 +33,7 @@ from tests.support.daemons import (
 @pytest.mark.promise
 def test_a_start_returns_when_accepted_and_the_daemon_lands_the_phase(project: Project, meanwhile: Meanwhile) -> None:
     project.agent(steps(*meanwhile.pause("agent"), 'write = "1.txt"'))
-    ran = project.runplan("start", "X", "1", "auto")
-    assert ran.code == 0, ran.err
+    ran = project.runplan("start", "X", "1", "auto").exits(0)
     assert ran.last.startswith("runplan: Accepted as r")
     assert ran.last.endswith("; follow it: runplan logs plans/X.md -f")
     meanwhile.reached("agent")
@@ -98,8 +97,7 @@ def test_a_stop_ends_agents_keeps_the_work_and_lists_what_it_stopped(project: Pr
     project.agent(work("tell = {tokens = 600, usd = 0.6}", *meanwhile.pause("agent")))
     assert project.runplan("start", "X", "auto", "every", "4h", "now").code == 0
     meanwhile.reached("agent")
-    ran = project.runplan("stop")
-    assert ran.code == 0, ran.err
+    ran = project.runplan("stop").exits(0)
     assert ran.err.splitlines() == [
         "runplan: Cancelled the schedule of plans/X.md (every 4h)",
         "runplan: Stopping plans/X.md; its work is kept",

@@ -85,8 +85,7 @@ def test_daemon_restart_drains_and_the_new_daemon_takes_up_the_agents(project: P
     )
     assert daemon_of(project) != before
     meanwhile.let_on("agent")
-    followed = ended(follower)
-    assert followed.code == 0, followed.err
+    ended(follower).exits(0)
     until_runs_are(project, "done")
     assert project.dispatched() == ["implement", "verify"]
 

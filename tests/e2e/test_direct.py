@@ -22,13 +22,11 @@ def remote(project: Project, tmp_path: Path) -> Repo:
 def test_a_plan_lands_on_the_remote_and_its_undo_is_pushed_and_the_local_branch_follows(
     project: Project, remote: Repo
 ) -> None:
-    ran = project.start("finish", "auto", "direct")
-    assert ran.code == 0, ran.err
+    project.start("finish", "auto", "direct").exits(0)
     assert remote.head("main") == project.repo.head("main") == project.repo.head("refs/remotes/origin/main")
     assert project.landed() == ["1", "2"]
     assert "✅ Done" in project.show("origin/main:plans/X.md")
-    undone = project.runplan("undo", "X", "1")
-    assert undone.code == 0, undone.err
+    project.runplan("undo", "X", "1").exits(0)
     assert "1.txt" not in remote.git("ls-tree", "--name-only", "main").split()
     assert project.repo.head("main") == remote.head("main")
     assert project.repo.status() == ""
@@ -45,8 +43,7 @@ def test_an_included_configuration_that_a_phase_lands_has_no_effect(
     project.agent(work(edit) + work(phase="2"))
     project.repo.git("push", "-q", "origin", "main")
     project.repo.git("config", "include.path", "../team.gitconfig")
-    ran = project.start("finish", "auto", "direct")
-    assert ran.code == 0, ran.err
+    ran = project.start("finish", "auto", "direct").exits(0)
     assert remote.git("show", "main:2.txt") == "2"
     assert remote.head("main") == project.repo.head("main")
     left_out = f"git's configuration includes {project.path}/team.gitconfig ({{}}), which a landing can change"
@@ -71,8 +68,7 @@ def test_a_refused_push_fails_as_protected_and_keeps_the_work(project: Project, 
     assert remote.head("main") == before
     assert project.repo.git("show", "runplan/x/1:1.txt") == "1"
     hook.unlink()
-    again = project.runplan("retry", "X")
-    assert again.code == 0, again.err
+    project.runplan("retry", "X").exits(0)
     assert remote.git("show", "main:1.txt") == "1"
 
 
@@ -91,8 +87,7 @@ def test_an_unreachable_remote_is_exit_5_and_retry_continues(project: Project, r
     assert err.decode().rstrip().endswith("the work is kept. Continue with: runplan retry plans/X.md")
     assert project.runplan("retry", "X").code == 5
     away.rename(remote.path)
-    again = project.runplan("retry", "X")
-    assert again.code == 0, again.err
+    project.runplan("retry", "X").exits(0)
     assert remote.git("show", "main:1.txt") == "1"
     assert project.dispatched().count("implement") == 1
     assert project.leftovers() == []

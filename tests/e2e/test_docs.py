@@ -99,8 +99,7 @@ def play(project: Project, line: str) -> tuple[int, str]:
 def ended(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """A project whose plan X is complete."""
     project = a_project(tmp_path_factory.mktemp("ended"), *PHASES)
-    ran = project.start("finish", "auto")
-    assert ran.code == 0, ran.err
+    project.start("finish", "auto").exits(0)
     return project
 
 
@@ -274,8 +273,7 @@ def test_every_make_target_that_a_page_names_exists() -> None:
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_verb_has_help_with_examples_and_a_row(ended: Project, verb: str) -> None:
-    ran = ended.runplan(verb, "--help")
-    assert ran.code == 0
+    ran = ended.runplan(verb, "--help").exits(0)
     assert f"  runplan {verb}" in ran.out.partition("examples:")[2]
     listed = " ".join(cells[0] for cells in rows(read("docs/reference.md"), "## Commands"))
     assert re.search(rf"`{verb}\b", listed)
@@ -361,8 +359,7 @@ def test_settings_in_a_page_are_valid(tmp_path: Path, name: str) -> None:
         file = "home/.config/runplan/runplan.toml" if "[notify]" in block else "runplan.toml"
         (project.path / file).parent.mkdir(parents=True, exist_ok=True)
         (project.path / file).write_text(block, encoding="utf-8")
-        ran = project.runplan("config", XDG_CONFIG_HOME=str(project.path / "home/.config"))
-        assert ran.code == 0, ran.err
+        project.runplan("config", XDG_CONFIG_HOME=str(project.path / "home/.config")).exits(0)
 
 
 def test_the_agent_in_the_page_works_on_a_phase(tmp_path: Path) -> None:
@@ -371,8 +368,7 @@ def test_the_agent_in_the_page_works_on_a_phase(tmp_path: Path) -> None:
     project.commit_file("tools/agent.py", source)
     agent = '[agents]\nimplementer = "own"\nverifier = "own"\n[agents.own]\nkind = "command"\n'
     project.commit_file("runplan.toml", f'{agent}argv = ["python3", "tools/agent.py"]\n')
-    ran = project.start("auto")
-    assert ran.code == 0, ran.err
+    project.start("auto").exits(0)
     assert project.show("main:hello.txt") == "hello"
 
 
@@ -382,8 +378,7 @@ def test_a_prompt_of_the_repository_and_one_of_the_user_replace_the_shipped_ones
     mine.parent.mkdir(parents=True)
     mine.write_text("From my settings.\n" + read("config/prompts/verify.md"), encoding="utf-8")
     project.commit_file("config/prompts/implement.md", "Rules of this project.\n" + read("config/prompts/implement.md"))
-    ran = project.start("auto", XDG_CONFIG_HOME=str(tmp_path / "config"))
-    assert ran.code == 0, ran.err
+    project.start("auto", XDG_CONFIG_HOME=str(tmp_path / "config")).exits(0)
     asked = {
         path.read_text(encoding="utf-8").splitlines()[0]
         for path in project.path.glob(".git/runplan/dispatch/*/prompt.md")
@@ -399,8 +394,7 @@ def test_a_prompt_of_the_repository_and_one_of_the_user_replace_the_shipped_ones
 def test_a_prompt_with_an_unknown_placeholder_is_refused_before_any_work(tmp_path: Path) -> None:
     project = a_project(tmp_path, "1")
     project.commit_file("config/prompts/fix.md", read("config/prompts/fix.md").replace("{{why}}", "{{reason}}"))
-    ran = project.start("auto")
-    assert ran.code == 2
+    ran = project.start("auto").exits(2)
     assert (
         "config/prompts/fix.md on main: unknown placeholder {{reason}}; known are baseline, branch, context, diff, "
         in ran.err
@@ -470,8 +464,7 @@ def test_diff_has_the_fields_of_its_page(tmp_path: Path) -> None:
 
 def test_a_proposal_has_the_fields_of_its_page(tmp_path: Path) -> None:
     project = planning(tmp_path, None)
-    ran = project.runplan("plan", "Greet", "--quick", "--foreground", "--json")
-    assert ran.code == 4, ran.err
+    ran = project.runplan("plan", "Greet", "--quick", "--foreground", "--json").exits(4)
     stated: Any = shape(documented("plan --json"))
     stated["proposal"]["summary"]["permissions"] = None
     assert shape(ran.json) == stated

@@ -29,8 +29,7 @@ def says(actual: str) -> str:
 @pytest.mark.promise
 def test_a_small_difference_is_corrected_with_an_audit_comment_in_the_bookkeeping_commit(project: Project) -> None:
     project.agent(work() + verify(says(actual="343 lines"), "pass_all = true"))
-    ran = project.start("1", "auto")
-    assert ran.code == 0, ran.err
+    project.start("1", "auto").exits(0)
     plan = project.show("main:plans/X.md")
     assert "- 1.txt has 325-361 lines <!-- Auto-corrected 20" in plan
     assert ": was 340-380, arithmetic says 343 -->\n" in plan

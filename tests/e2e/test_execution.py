@@ -27,14 +27,11 @@ def test_a_direct_phase_waits_for_earlier_commits_to_be_pushed_and_lands_on_the_
     remote = with_remote(project, tmp_path / "origin.git")
     before = remote.head("main")
 
-    held = project.start("finish", "auto")
-
-    assert held.code == 4, held.err
+    held = project.start("finish", "auto").exits(4)
     assert "origin lacks commits of your main, on which the phase is built; push them: git push origin main" in held.err
     assert (remote.head("main"), project.landed()) == (before, ["1"])
     project.repo.git("push", "-q", "origin", "main")
-    ran = project.runplan("retry", "X")
-    assert ran.code == 0, ran.err
+    project.runplan("retry", "X").exits(0)
     assert remote.head("main") == project.repo.head("main")
     assert (project.landed(), project.dispatched().count("implement")) == (["1", "2"], 2)
 
@@ -106,8 +103,7 @@ def test_a_plan_of_three_sub_plans_names_the_one_that_fails_and_completes_once_a
     assert "plans/B.md is not complete (phase B1, no-commits): the agent left no change" in failed.err
     assert landings(project) == IN_ORDER[:2]
     set_up(project, agent=works("A1", "B1", "C1"))
-    ran = project.runplan("retry", "X")
-    assert ran.code == 0, ran.err
+    project.runplan("retry", "X").exits(0)
     assert landings(project) == IN_ORDER
     assert project.dispatched("plans/A.md") == ["implement", "verify"]
     assert "status: complete" in project.show("main:plans/X.md")
@@ -124,8 +120,7 @@ def test_the_daemon_works_sub_plans_through_kills_and_shows_the_one_that_is_wait
 ) -> None:
     user_settings(project, "[daemon]\nmax_parallel = 1\n")  # a run that waits for a sub-plan takes no place
     with_subplans(project, B1=work(*meanwhile.pause("B"), phase="B1"))
-    started = project.runplan("start", "X", "finish", "auto")
-    assert started.code == 0, started.err
+    project.runplan("start", "X", "finish", "auto").exits(0)
     meanwhile.reached("B")
     kill_daemon(project)
 
@@ -159,9 +154,7 @@ def test_a_stop_ends_the_sub_plan_before_its_parent_and_a_retry_continues_both(
 def test_a_sub_plan_without_auto_waits_for_approval_and_says_how_the_parent_continues(project: Project) -> None:
     with_subplans(project)
 
-    waits = project.start("1")
-
-    assert waits.code == 4, waits.err
+    waits = project.start("1").exits(4)
     assert "plans/X.md waits for plans/A.md. Then continue it: runplan retry plans/X.md" in waits.err
     assert "Approve: runplan approve plans/A.md" in waits.last
     assert (approved := project.runplan("approve", "A")).code == 0, approved.err
@@ -225,9 +218,7 @@ def test_a_command_lands_by_itself_and_its_row_after_gate_and_verifier(project: 
     set_up(project, plan=plan, settings='[tests]\ncommand = "test ! -e broken"\n', agent=work(phase="2"))
     before = project.repo.head("main")
 
-    ran = project.start("finish", "auto", KEPT="kept")
-
-    assert ran.code == 0, ran.err
+    project.start("finish", "auto", KEPT="kept").exits(0)
     subjects = project.repo.git("log", "--reverse", "--format=%s", f"{before}..main").splitlines()
     assert subjects == ["By hand", "x: record phase 1 as done", "Write 2", "x: record phase 2 as done"]
     assert project.dispatched()[:4] == ["baseline", "delegate", "gate", "verify"]
@@ -269,8 +260,6 @@ def test_a_command_without_a_result_is_repeated_only_if_the_target_has_not_moved
 ) -> None:
     set_up(project, plan=executed(a_plan("1", "2"), p1=f"delegate {line}"))
 
-    ran = project.start("1", "auto")
-
-    assert ran.code == 0, ran.err
+    project.start("1", "auto").exits(0)
     assert project.dispatched() == ["delegate"] * runs + ["verify"]
     assert project.repo.git("log", "--format=%s", "main").splitlines().count("By hand") == 1

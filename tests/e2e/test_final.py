@@ -25,8 +25,7 @@ def two_verifiers(project: Project, second: str) -> None:
 @pytest.mark.promise
 def test_all_verifiers_have_to_pass_on_the_same_tree(project: Project) -> None:
     two_verifiers(project, steps("pass_all = true", role="verify"))
-    ran = project.start("1", "auto")
-    assert ran.code == 0, ran.err
+    project.start("1", "auto").exits(0)
     verdicts = project.bodies("VerdictGiven")
     assert [verdict["agent"] for verdict in verdicts] == ["robot", "second"]
     assert len({verdict["tree"] for verdict in verdicts}) == 1
@@ -37,8 +36,7 @@ def test_all_verifiers_have_to_pass_on_the_same_tree(project: Project) -> None:
 
 @pytest.mark.promise
 def test_finish_verifies_all_phases_on_the_last_candidate(project: Project) -> None:
-    ran = project.start("finish", "auto")
-    assert ran.code == 0, ran.err
+    project.start("finish", "auto").exits(0)
     *_, last = project.bodies("VerdictGiven")
     assert (last["scope"], [item[0] for item in last["items"]]) == ("final", ["F1", "F2"])
     *_, prompt = project.prompts("verify")

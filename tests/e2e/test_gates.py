@@ -45,8 +45,7 @@ def test_gates_that_say_so_run_at_the_same_time_and_all_have_to_pass(project: Pr
     lint = "grep -q 1 1.txt 2>/dev/null && test ! -e good.txt && echo untidy && exit 1; exit 0"
     project.settings(TWO.format(place=tmp_path, lint=lint))
     project.agent(work() + fix('write = "good.txt"\ntext = "x\\n"'))
-    ran = project.start("1", "auto")
-    assert ran.code == 0, ran.err
+    ran = project.start("1", "auto").exits(0)
     assert project.repo.git("log", "--format=%s", "-3").splitlines()[1] == "Step 1 (fix 1)"
     assert "  gate       lint, types …" in ran.err
     assert "  gate       lint failed: exit code 1" in ran.err
@@ -99,8 +98,7 @@ def test_only_the_failed_tests_run_again_with_the_command_for_it(project: Projec
     project.repo.commit("A check", **{"check.sh": FLAKY.format(place=tmp_path)})
     rerun = f"echo {{tests}} >>{tmp_path}/again; echo '=== 1 passed in 0.01s ==='"
     project.settings(f'[tests]\ncommand = "sh check.sh"\nrerun = "{rerun}"\n')
-    ran = project.start("1", "auto")
-    assert ran.code == 0, ran.err
+    project.start("1", "auto").exits(0)
     assert [gate["answer"] for gate in project.bodies("GateJudged")] == ["failed", "passed"]
     assert "flaky, passed when run again: t.py::test_a" in project.show("main:reports/plan-x.md")
     assert (tmp_path / "again").read_text() == "t.py::test_a\n"
@@ -139,7 +137,6 @@ def test_a_gate_whose_worktree_was_removed_runs_again_and_the_removal_is_told(pr
     project.settings(
         f"""[tests]\ncommand = 'test ! -e 1.txt || ! mkdir {tmp_path}/once || {{ rm -r "$PWD"; exit 1; }}'"""
     )
-    ran = project.start("1", "auto")
-    assert ran.code == 0, ran.err
+    ran = project.start("1", "auto").exits(0)
     assert [gate["answer"] for gate in project.bodies("GateJudged")] == ["passed"]
     assert re.search(r"gate       left no result: the worktree \S+-proof was removed meanwhile\n", ran.err)

@@ -36,8 +36,7 @@ def test_a_plan_lands_by_a_merge_request_whose_pipeline_is_repaired(project: Pro
         checked = project.runplan("doctor", RUNPLAN_RUN_LANDING="pr")
         assert "acme/tools/app; token from $GITLAB_TOKEN (scopes api, write_repository) may push" in checked.out
         assert "main requires a successful pipeline" in checked.out
-        ran = project.start("finish", "auto", "pr")
-        assert ran.code == 0, ran.err
+        ran = project.start("finish", "auto", "pr").exits(0)
         assert (hub.merges, issue.state, list(hub.branches())) == (1, "closed", ["main"])
         assert "merge request !1 is merged: https://gitlab.test/acme/tools/app/-/merge_requests/1" in ran.err
         assert ("issues", 1) not in hub.notes, "GitLab says itself which merge request closed the issue"

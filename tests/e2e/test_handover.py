@@ -26,8 +26,7 @@ def once(place: Path, name: str, *played: str) -> tuple[str, ...]:
 def test_an_agent_with_a_full_context_is_replaced_and_passes_on_a_note(project: Project, tmp_path: Path) -> None:
     first = once(tmp_path, "full", 'write = "a.txt"', 'say = "b comes next"', FULL, "sleep = 60")
     project.agent(steps(*first, 'write = "b.txt"'))
-    ran = project.start("1", "auto")
-    assert ran.code == 0, ran.err
+    project.start("1", "auto").exits(0)
     (over,) = project.bodies("HandedOver")
     assert "plans/X.md, phase 1" in str(over["note"])
     assert "## Immediate next action\n\nW1: Write 1.txt" in str(over["note"])
@@ -46,8 +45,7 @@ def test_a_successor_gets_the_notes_of_every_agent_before_it(project: Project, t
     link = f'run = "ln -sf {tmp_path / "private"} $RUNPLAN_NOTES"'
     third = once(tmp_path, "third", 'write = "c.txt"', link, FULL, "sleep = 60")
     project.agent(steps(*first, *second, *third, 'write = "d.txt"'))
-    ran = project.start("1", "auto")
-    assert ran.code == 0, ran.err
+    project.start("1", "auto").exits(0)
     one, two, three = [str(over["note"]) for over in project.bodies("HandedOver")]
     assert one.endswith("=== begin of notes ===\nno cache\n=== end of notes ===\n")
     assert two.endswith("=== begin of notes ===\nno cache\nb is next\n=== end of notes ===\n")

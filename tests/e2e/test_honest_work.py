@@ -62,9 +62,7 @@ def test_work_lands_as_plain_git_would_commit_it(tmp_path: Path, place: str) -> 
     configure(twin).git("checkout", "-q", "main")
     by_hand(twin, script)
 
-    ran = project.start("1", "auto")
-
-    assert ran.code == 0, ran.err
+    project.start("1", "auto").exits(0)
     project.repo.git("fetch", "-q", str(twin.path), "HEAD")
     different = project.repo.git("diff", "--no-renames", "--name-only", "FETCH_HEAD", "main").split("\n")
     assert [name for name in different if not name.startswith(("plans/", "reports/"))] == []

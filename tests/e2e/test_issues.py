@@ -61,8 +61,7 @@ def test_an_issue_is_worked_on_as_a_plan_and_closed_by_its_pull_request(project:
     issue = hub.add_issue("Tests fail: `make` | broken", HOSTILE)
     hub.comment(issue.number, "Only with make 4.")
     before = project.repo.head("main")
-    ran = project.runplan("start", "--issue", str(issue.number), "auto", "--foreground")
-    assert ran.code == 0, ran.err
+    project.runplan("start", "--issue", str(issue.number), "auto", "--foreground").exits(0)
     assert (hub.merges, issue.state, len(issue.comments)) == (1, "closed", 1)
     (pull,) = hub.pulls.values()
     assert f"Fixes #{issue.number}" in pull.body
@@ -136,8 +135,7 @@ def test_an_issue_is_planned_first_and_its_plan_approved(project: Project, tmp_p
         ran = project.runplan("start", "--issue", str(issue.number), "auto", "--foreground")
         assert (ran.code, project.dispatched("plans/issue-1.md")[:2]) == (4, ["explore", "draft"]), ran.err
         assert "It does not work." in project.prompts("draft", plan="plans/issue-1.md")[0]
-        approved = project.runplan("approve", "issue-1")
-        assert approved.code == 0, approved.err
+        project.runplan("approve", "issue-1").exits(0)
     assert (server.hub.merges, issue.state) == (1, "closed")
     assert project.show("origin/main:2.txt") == "2"
 
@@ -159,12 +157,10 @@ def test_the_text_of_an_issue_does_not_permit_a_change_by_naming_a_file(
 def test_a_start_from_an_issue_leaves_the_checkout_alone_and_is_resumed(project: Project, hub: Hub) -> None:
     hub.add_issue("Bug")
     (project.path / "mine.txt").write_text("mine\n")
-    ran = project.runplan("start", "--issue", "1", "--foreground")
-    assert ran.code == 4, ran.err
+    project.runplan("start", "--issue", "1", "--foreground").exits(4)
     assert project.repo.status() == "?? mine.txt"
     assert (project.repo.head("main"), list(hub.pulls)) == (hub.tip("main"), [2])
-    ran = project.runplan("start", "--issue", "1", "auto", "--foreground")
-    assert ran.code == 0, ran.err
+    project.runplan("start", "--issue", "1", "auto", "--foreground").exits(0)
     assert (hub.merges, len(hub.pulls)) == (1, 1)
 
 
@@ -208,8 +204,7 @@ def test_an_issue_of_another_repository_is_declined_and_can_be_continued_here(
         ran = project.runplan("start", "--issue", "1", "auto", "--foreground")
         assert (ran.code, states(project, "plans/issue-1.md"), len(hub.pulls)) == (0, [], 1), ran.err
         assert "another repository made the branch origin/runplan/issue-1/pr" in ran.last
-        ran = project.go_on(ran)
-        assert ran.code == 0, ran.err
+        project.go_on(ran).exits(0)
         until(lambda: hub.merges)
     assert [pull.merged for pull in hub.pulls.values()] == [True]
 
@@ -259,8 +254,7 @@ def clone_of(project: Project, place: Path) -> Iterator[Project]:
 
 
 def watch(project: Project, *words: str) -> str:
-    ran = project.runplan("watch-issues", "--label", "runplan", "every", "10m", *words)
-    assert ran.code == 0, ran.err
+    ran = project.runplan("watch-issues", "--label", "runplan", "every", "10m", *words).exits(0)
     return ran.err
 
 

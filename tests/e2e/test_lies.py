@@ -108,8 +108,7 @@ def test_a_lie_does_not_land(name: str, tmp_path: Path) -> None:
 def test_the_same_work_without_a_lie_lands(tmp_path: Path) -> None:
     project = a_project(tmp_path, "1")
     tell(project, Lie(HONEST + SAYS_DONE, ""))
-    ran = project.start("1", "auto")
-    assert ran.code == 0, ran.err
+    project.start("1", "auto").exits(0)
     assert project.landed() == ["1"]
 
 

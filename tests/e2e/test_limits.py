@@ -33,8 +33,7 @@ BUSY = 'tell = {trouble = "overloaded", words = "529 overloaded"}'
 def test_a_usage_limit_is_waited_out_and_charges_no_attempt(project: Project, tmp_path: Path) -> None:
     half = 'write = "half.txt"\ntext = "half\\n"'
     project.agent(steps(*once(tmp_path, "limit", half, LIMIT, "exit = 1"), 'append = "half.txt"\ntext = "whole\\n"'))
-    ran = project.start("1", "auto")
-    assert ran.code == 0, ran.err
+    ran = project.start("1", "auto").exits(0)
     assert "(robot usage limit)" in ran.err
     assert project.show("main:half.txt") == "half\nwhole", "the next agent finds the work of the first"
     until = str(project.bodies("AgentLimited")[0]["until"])
@@ -52,8 +51,7 @@ def test_during_a_limit_fallback_agents_are_tried_in_order(project: Project) -> 
     project.commit_file("first.toml", steps(longer, "exit = 1"))
     project.agent(steps(LIMIT, "exit = 1") + verify("pass_all = true"))
     agents(project, fallback='["first", "spare"]', more='[agents.first]\nkind = "script"\nscript = "first.toml"\n')
-    ran = project.start("1", "auto")
-    assert ran.code == 0, ran.err
+    project.start("1", "auto").exits(0)
     tried = [("implement", agent) for agent in ("robot", "first", "spare")]
     assert sent(project) == [*tried, ("verify", "robot")]
     assert len(project.bodies("Paused")) == 1, "no agent replaces the verifier of its own work: the run waits"
@@ -63,8 +61,7 @@ def test_during_a_limit_fallback_agents_are_tried_in_order(project: Project) -> 
 def test_a_run_waits_when_its_pace_is_reached_and_goes_on_by_itself(project: Project) -> None:
     spent = f"tell = {{quota = 71, resets = {RESETS}}}"
     set_up(project, agent=work(spent) + verify("pass_all = true"), settings="[run]\npace = 70\n")
-    ran = project.start("1", "auto")
-    assert ran.code == 0, ran.err
+    project.start("1", "auto").exits(0)
     (wait,) = project.bodies("Paused")
     assert (wait["kind"], wait["words"]) == ("limit", "71% of its usage window are used, and run.pace is 70")
     assert project.dispatched() == ["implement", "verify"], "the work that has reached it is not repeated"
@@ -79,8 +76,7 @@ def test_the_pace_does_not_shorten_a_usage_limit(project: Project, tmp_path: Pat
     early = f"tell = {{quota = 95, resets = {RESETS - 3600}}}"
     agent = work(*once(tmp_path, "limit", early, LIMIT, "exit = 1")) + verify("pass_all = true")
     set_up(project, agent=agent, settings="[run]\npace = 70\n")
-    ran = project.start("1", "auto")
-    assert ran.code == 0, ran.err
+    project.start("1", "auto").exits(0)
     assert [body["words"] for body in project.bodies("Paused")] == ["You have hit your limit"]
 
 
@@ -169,8 +165,7 @@ def test_retry_does_not_wait_for_an_earlier_limit(project: Project, tmp_path: Pa
     project.agent(steps(*once(tmp_path, "once", LIMIT, "exit = 1"), 'write = "1.txt"'))
     killed = project.start("1", "auto", TEST_KILL="after Paused")
     assert killed.code == -9, killed.err
-    again = project.runplan("retry", "X", TEST_NOW=iso(HERE + timedelta(hours=1)))
-    assert again.code == 0, again.err
+    project.runplan("retry", "X", TEST_NOW=iso(HERE + timedelta(hours=1))).exits(0)
     assert len(project.bodies("Paused")) == 1
 
 
@@ -179,19 +174,16 @@ def test_the_fallback_agent_never_verifies_its_own_work(project: Project, tmp_pa
     """The implementer is the fallback, and the verifier is limited: its judge is waited for."""
     project.commit_file("spare.toml", verify(*once(tmp_path, "once", LIMIT, "exit = 1"), "pass_all = true"))
     agents(project, verifier="spare", fallback="robot")
-    ran = project.start("1", "auto")
-    assert ran.code == 0, ran.err
+    project.start("1", "auto").exits(0)
     assert sent(project) == [("implement", "robot"), ("verify", "spare"), ("verify", "spare")]
     assert [wait["kind"] for wait in project.bodies("Paused")] == ["limit"]
 
 
 def test_a_missing_fallback_agent_is_refused_before_any_work(project: Project) -> None:
     agents(project, fallback="gone", more='[agents.gone]\nkind = "command"\nargv = ["no-such-program"]\n')
-    ran = project.start("1", "auto")
-    assert ran.code == 2, ran.err
+    ran = project.start("1", "auto").exits(2)
     assert "agent-missing: agents.fallback: no-such-program is not installed" in ran.err
-    seen = project.runplan("doctor")
-    assert seen.code == 2
+    seen = project.runplan("doctor").exits(2)
     assert "FAIL  fallback    no-such-program is not installed or not on PATH" in seen.out
 
 

@@ -56,8 +56,7 @@ def test_a_damaged_journal_is_refused_and_the_printed_command_helps(tmp_path: Pa
     garbage = random.Random(7).randbytes(PAGE)
     for damaged in (valid[: len(valid) // 2], garbage + garbage, valid[:PAGE] + garbage + valid[2 * PAGE :]):
         journal(project).write_bytes(damaged)
-        ran = project.start("finish", "auto")
-        assert ran.code == 5, ran.err
+        ran = project.start("finish", "auto").exits(5)
         assert "landed work is safe in the plans and in git; move it away and start again: mv " in ran.last
         assert project.landed() == []
         for kept in journal(project).parent.glob("journal.db-*"):
@@ -88,12 +87,10 @@ def test_a_lost_tool_repository_ends_the_run_and_the_next_one_continues(tmp_path
     tool = project.path / ".git/runplan/tool.git"
     loses = f'run = "{loss.format(tool)}"\nonce = "{tmp_path}/lost"'
     project.agent(work(loses) if role == "implement" else work() + verify(loses, "pass_all = true"))
-    ran = project.start("1", "auto")
-    assert ran.code == 5, ran.err
+    ran = project.start("1", "auto").exits(5)
     assert f"{tool} is gone or damaged; commits of runplan/x/1 that only it held are lost" in ran.last
     assert project.runplan("status", "X", "--json").json["run"]["reason"] == "crashed"
-    again = project.runplan("retry", "X")
-    assert again.code == 0, again.err
+    project.runplan("retry", "X").exits(0)
     assert project.landed() == ["1"]
     assert project.dispatched().count("implement") == 1
     assert project.runplan("gc").code == 0
@@ -141,8 +138,7 @@ def test_a_start_names_the_running_agent_of_an_unknown_run(project: Project, tmp
     running.kill()
     running.communicate()
     shutil.rmtree(project.path / ".git/runplan")
-    ran = project.start("finish", "auto")
-    assert ran.code == 2, ran.err
+    ran = project.start("finish", "auto").exits(2)
     assert "an agent of an unknown run still works in" in ran.last
     pids = [int(pid) for pid in ran.last.rpartition("kill ")[2].split()]
     for pid in pids:
@@ -170,6 +166,5 @@ def test_lanes_that_lost_tool_git_give_their_work_to_their_own_phases(tmp_path: 
         meanwhile.let_on("b")
         assert ended(process).code == 5
     project.agent(steps("exit = 3", phase="2") + steps("exit = 3", phase="3"))
-    ran = project.runplan("retry", "X")
-    assert ran.code == 0, ran.err
+    project.runplan("retry", "X").exits(0)
     assert sorted(project.landed()) == ["1", "2", "3"]

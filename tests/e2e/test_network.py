@@ -94,7 +94,5 @@ def test_a_list_of_hosts_is_refused_where_no_sandbox_can_keep_it(tmp_path: Path)
     project = a_project(tmp_path, "1")
     project.extra |= {"RUNPLAN_AGENTS_SANDBOX": "none", "RUNPLAN_TESTS_NETWORK": "example.com"}
 
-    ran = project.start("1", "auto")
-
-    assert ran.code == 2
+    ran = project.start("1", "auto").exits(2)
     assert 'tests.network needs a sandbox: agents.sandbox = "none"' in ran.err

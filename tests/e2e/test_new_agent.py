@@ -70,8 +70,7 @@ def project(tmp_path: Path, tree: Path) -> Project:
 def test_a_new_agent_module_implements_and_verifies_a_phase(project: Project) -> None:
     """Called, given its key, read, judged, booked."""
     project.commit_file("runplan.toml", '[agents]\nimplementer = "acme"\nverifier = "acme"\n')
-    ran = project.start("auto")
-    assert ran.code == 0, ran.err
+    project.start("auto").exits(0)
     assert project.show("main:1.txt") == "--write with key-"
     ended = [body for body in project.bodies("DispatchEnded") if body.get("agent")]
     assert [(each["agent"], each["kind"]) for each in ended] == [("acme", "success")] * 2

@@ -138,15 +138,13 @@ def test_a_test_that_a_person_edited_since_counts_as_it_is(scripts: Project) -> 
     assert scripts.start("1", "auto").code == 0
     scripts.repo.commit("Decide", **{"tests/answer.sh": "test $(cat answer) -gt 40\n"})
     play(scripts, WRONG, verdict=FAILS_T1, phase="2", command=SCRIPTS)
-    ran = scripts.start("2", "auto")
-    assert ran.code == 0, ran.err
+    scripts.start("2", "auto").exits(0)
 
 
 @pytest.mark.promise
 def test_a_person_may_be_asked_about_changed_tests(scripts: Project) -> None:
     play(scripts, WEAKER, WRONG, settings='changed = "ask"\n', verdict=FAILS_T1, command=SCRIPTS)
-    ran = scripts.start("1", "auto")
-    assert ran.code == 4, ran.err
+    ran = scripts.start("1", "auto").exits(4)
     assert "needs your sign-off: the tests of the base passed on the base" in ran.err
     shown = json.loads(scripts.runplan("diff", "X", "--json").out)["proofs"]
     assert {broken["test"] for proof in shown for broken in proof["broken"]} == {"the tests of the base"}
@@ -187,5 +185,4 @@ def test_both_runs_can_be_switched_off_and_allowed_tests_may_change(scripts: Pro
         phase="2",
         plan=plan.replace("Step 1 | ⬚", "Step 1 | ✅ Done"),
     )
-    ran = scripts.start("2", "auto")
-    assert ran.code == 0, ran.err
+    scripts.start("2", "auto").exits(0)

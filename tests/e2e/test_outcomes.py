@@ -254,8 +254,7 @@ def assert_the_work_is_kept(project: Project, case: Case, printed: str) -> None:
 
 
 def assert_the_report_shows_the_failure(project: Project, case: Case) -> None:
-    report = project.runplan("report", "X")
-    assert report.code == 0
+    report = project.runplan("report", "X").exits(0)
     for part in (
         "## Run Failed — ",
         "**Plan:** `plans/X.md`",
@@ -292,8 +291,7 @@ def test_phases_landed_before_a_failure_stay(project: Project) -> None:
     view = assert_nothing_runs(project)
     assert [phase["status"] for phase in view["phases"]] == ["done", "todo", "todo"]
     set_up(project, plan="# Broken\n")
-    report = project.runplan("report", "X")
-    assert report.code == 0, report.err
+    report = project.runplan("report", "X").exits(0)
     assert report.out.index("## Run Failed — ") < report.out.index("## Phase — 1 Step 1")
 
 
@@ -319,9 +317,7 @@ def test_one_crash_of_an_agent_is_retried_and_reported(project: Project, tmp_pat
     crashed = f'exit = 3\nonce = "{tmp_path}/crashed"'
     set_up(project, agent=steps(killed, 'write = "1.txt"') + verify(crashed, "pass_all = true"))
 
-    ran = project.start("1", "auto")
-
-    assert ran.code == 0, ran.err
+    ran = project.start("1", "auto").exits(0)
     assert project.dispatched() == ["implement", "implement", "verify", "verify"]
     again = [body["again"] for body in project.bodies("DispatchStarted")]
     assert again == ["", "robot (implement) was killed by signal 9", "", "robot (verify) exited with code 3"]
@@ -354,7 +350,6 @@ def test_a_run_that_runplan_itself_failed_at_is_taken_up_once_and_then_waits(pro
     assert (entry["kind"], entry["text"], entry["commands"]) == ("crash", "KeyError: 'key'", [again])
     assert project.runplan("status", "X", "--json").json["run"]["state"] == "waiting"
     assert "\n  1  Crashed  Step 1\n" in project.runplan("status", "X").out
-    continued = project.runplan("retry", "X", "--foreground")
-    assert continued.code == 0, continued.err
+    project.runplan("retry", "X", "--foreground").exits(0)
     assert project.landed() == ["1"]
     assert project.dispatched() == ["implement", "verify"]

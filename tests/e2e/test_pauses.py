@@ -30,8 +30,7 @@ from tests.support.forks import Process
 @pytest.mark.promise
 def test_without_auto_each_change_waits_for_approval(project: Project) -> None:
     before = project.repo.head("main")
-    waits = project.start("finish")
-    assert waits.code == 4, waits.err
+    waits = project.start("finish").exits(4)
     diff, approve, reject = (f"runplan {verb} plans/X.md 1" for verb in ("diff", "approve", "reject"))
     answers = f"Request changes: {reject} -m TEXT; Reject: {reject}"
     assert waits.last == f"runplan: Review: {diff}; Approve: {approve}; {answers}"
@@ -42,15 +41,12 @@ def test_without_auto_each_change_waits_for_approval(project: Project) -> None:
     assert view["phases"][0]["status"] == "in-progress"
     assert "for approval" in project.runplan("status", "X").out
 
-    onward = project.go_on(waits)
-
-    assert onward.code == 4, onward.err
+    onward = project.go_on(waits).exits(4)
     assert project.landed() == ["1"]
     assert project.go_on(onward).code == 0
     assert project.landed() == ["1", "2"]
     assert project.leftovers() == []
-    none = project.runplan("approve", "X")
-    assert none.code == 3
+    none = project.runplan("approve", "X").exits(3)
     assert none.err == "runplan: no change of plans/X.md waits for you; see: runplan status plans/X.md\n"
 
 
@@ -193,8 +189,7 @@ def test_approve_without_a_plan_takes_the_only_change_that_waits(project: Projec
         "runplan: 2 changes wait for you; name one: runplan approve plans/X.md 1; runplan approve plans/Y.md 2",
     )
     assert project.runplan("reject", "X").code == 0
-    ran = project.runplan("approve")
-    assert ran.code == 0, ran.err
+    project.runplan("approve").exits(0)
     assert project.landed() == ["2"]
 
 
@@ -225,8 +220,7 @@ def test_diff_shows_the_pending_change_and_its_evidence(project: Project) -> Non
         assert word in seen
     assert "runplan approve plans/X.md" in seen
     assert project.runplan("diff", "X", "2").code == 3
-    yes = project.runplan("approve", "X")
-    assert yes.code == 0, yes.err
+    yes = project.runplan("approve", "X").exits(0)
     named = f"runplan: approving phase 1 of plans/X.md: commit {waits['commit'][:12]}, tree {waits['tree'][:12]}\n"
     assert named in yes.err
 
@@ -272,8 +266,7 @@ def test_a_second_interrupt_ends_the_agents_and_the_next_start_continues(
     os.killpg(running.pid, signal.SIGINT)  # as a terminal does: everybody in the foreground hears it
     heard(running)
     os.killpg(running.pid, signal.SIGINT)
-    stopped = ended(running)
-    assert stopped.code == 130, stopped.err
+    stopped = ended(running).exits(130)
     assert stopped.last == ("runplan: interrupted; all agents are stopped. Continue with: runplan retry plans/X.md")
     endings = [body["ending"] for body in project.bodies("DispatchEnded")]
     assert endings == ["ended"], "no failure is recorded"
@@ -281,9 +274,7 @@ def test_a_second_interrupt_ends_the_agents_and_the_next_start_continues(
     assert "interrupted; no process is working on it" in project.runplan("status", "X").out
     meanwhile.let_on("implement")
 
-    again = project.go_on(stopped)
-
-    assert again.code == 0, again.err
+    project.go_on(stopped).exits(0)
     assert project.landed() == ["1"]
     assert project.leftovers() == []
 
@@ -296,11 +287,9 @@ def test_a_first_interrupt_lets_the_agent_finish_and_starts_nothing_new(project:
     running.send_signal(signal.SIGINT)
     heard(running)
     meanwhile.let_on("implement")
-    stopped = ended(running)
-    assert stopped.code == 130, stopped.err
+    stopped = ended(running).exits(130)
     assert "WorkTaken" in [kind for kind, _ in project.events()], "what it did is taken"
     assert project.dispatched() == ["implement"]
-    again = project.go_on(stopped)
-    assert again.code == 0, again.err
+    project.go_on(stopped).exits(0)
     assert project.dispatched() == ["implement", "verify"]
     assert project.landed() == ["1"]

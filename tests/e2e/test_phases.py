@@ -30,9 +30,7 @@ def test_a_phase_lands_with_trailers_tracker_row_and_report(project: Project, tm
     set_up(project, agent=writes("1") + writes("2", commit=False) + steps('write = ".runplan/note"', phase="2"))
     before = project.repo.head("main")
 
-    first = project.start("auto")
-
-    assert first.code == 0, first.err
+    first = project.start("auto").exits(0)
     assert first.last == "runplan: Done: 1 phase landed (1). Report: runplan report plans/X.md"
     assert subjects(project, before) == ["Write 1", "x: record phase 1 as done"]
     run = project.runplan("status", "X", "--json").json["run"]["id"]
@@ -49,9 +47,7 @@ def test_a_phase_lands_with_trailers_tracker_row_and_report(project: Project, tm
 
     assert "| X (`plans/X.md`) | active | 20" in project.show("main:reports/README.md")
 
-    second = project.start("2", "auto")
-
-    assert second.code == 0, second.err
+    project.start("2", "auto").exits(0)
     assert "| X (`plans/X.md`) | done | 20" in project.show("main:reports/README.md")
     assert subjects(project, before)[2:] == ["Step 2", "x: record phase 2 as done"]
     assert project.repo.git("show", "--name-only", "--format=", "main~1") == "2.txt"
@@ -77,9 +73,7 @@ def test_a_failed_gate_is_fixed_and_the_baseline_is_reused(project: Project, tmp
         agent=steps('write = "1.txt"\ntext = "wrong\\n"') + fix('write = "1.txt"\ntext = "right\\n"') + writes("2"),
     )
 
-    ran = project.start("finish", "auto")
-
-    assert ran.code == 0, ran.err
+    ran = project.start("finish", "auto").exits(0)
     assert ran.last == "runplan: Done: 2 phases landed (1, 2). Report: runplan report plans/X.md"
     assert "gate       failed: exit code 1" in ran.err
     assert project.show("main:1.txt") == "right"
@@ -111,9 +105,7 @@ def test_a_branch_with_a_merge_lands_as_one_commit_of_its_author(project: Projec
     project.repo.write("local.cfg", "secret\n")
     before = project.repo.head("main")
 
-    ran = project.start("auto")
-
-    assert ran.code == 0, ran.err
+    project.start("auto").exits(0)
     assert len(subjects(project, before)) == 2
     assert project.repo.git("log", "-1", "--format=%s", "main") == "chore(x): record phase 1 as done"
     keys = project.repo.git("log", "-2", "--format=%(trailers:key=Co-authored-by)%(trailers:key=Signed-off-by)", "main")
@@ -128,8 +120,7 @@ def test_a_branch_with_a_merge_lands_as_one_commit_of_its_author(project: Projec
 def test_a_plan_with_all_rows_done_is_marked_complete(project: Project) -> None:
     set_up(project, plan=a_plan("1").replace("⬚", "✅ Done"), agent="")
     before = project.repo.head("main")
-    ran = project.start("finish", "auto")
-    assert ran.code == 0, ran.err
+    ran = project.start("finish", "auto").exits(0)
     assert ran.last == "runplan: Done: the plan is marked complete. Report: runplan report plans/X.md"
     assert subjects(project, before) == ["x: mark the plan complete"]
     assert project.repo.git("diff", "--name-only", before, "main") == "plans/X.md"
@@ -197,9 +188,7 @@ def test_a_moved_target_is_gated_again_and_landed_on(project: Project, meanwhile
     project.repo.commit("Meanwhile", **{"plans/X.md": edited, "other.txt": "other\n"})
     theirs = project.repo.head("main")
     meanwhile.let_on("verify")
-    ran = ended(running)
-
-    assert ran.code == 0, ran.err
+    ran = ended(running).exits(0)
     assert f"the target moved to {theirs[:12]}; building again" in ran.err
     assert project.repo.git("rev-parse", "main~2") == theirs
     assert ran.err.count("  verify ") == 1
@@ -221,8 +210,7 @@ def test_a_conflict_gets_one_fix_on_the_new_tip(project: Project, meanwhile: Mea
     meanwhile.reached("implement")
     project.repo.commit("Theirs", **{"1.txt": "theirs\n"})
     meanwhile.let_on("implement")
-    ran = ended(running)
-    assert ran.code == 0, ran.err
+    ran = ended(running).exits(0)
     assert "conflicts in 1.txt" in ran.err
     assert project.show("main:1.txt") == "theirs\nand ours"
     assert project.leftovers() == ["refs/runplan/parked/x/1/1"]
@@ -269,8 +257,7 @@ def test_finish_works_a_phase_that_was_added_during_the_run(project: Project, me
     meanwhile.reached("implement")
     project.plan(a_plan("1", "2"))
     meanwhile.let_on("implement")
-    ran = ended(running)
-    assert ran.code == 0, ran.err
+    ended(running).exits(0)
     assert project.landed() == ["1", "2"]
     assert "status: complete" in project.show("main:plans/X.md")
 

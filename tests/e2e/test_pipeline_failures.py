@@ -93,8 +93,7 @@ def test_a_phase_ahead_of_one_that_does_not_land_is_kept_and_lands_with_it_later
 
     (project.path / "1.txt").unlink(missing_ok=True)
     set_up(project, settings="[tests]\ncommand = 'true'\n", agent=work(phase="1") + work(phase="2") + FIXERS)
-    again = project.start("finish", "auto")
-    assert again.code == 0, again.err
+    project.start("finish", "auto").exits(0)
     assert list(dict.fromkeys(project.landed())) == ["1", "2"]
     assert [project.show(f"main:{phase}.txt").splitlines()[0] for phase in "12"] == ["1", "2"]
     assert [left for left in project.leftovers() if "/parked/" not in left] == []

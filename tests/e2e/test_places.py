@@ -32,21 +32,18 @@ def on(repo: Repo, branch: str) -> int:
 @pytest.mark.promise
 def test_an_approved_change_lands_on_the_target_of_its_run_which_status_report_and_undo_use(project: Project) -> None:
     assert project.start("1", **DEV).code == 4
-    approved = project.runplan("approve", "X")
-    assert approved.code == 0, approved.err
+    project.runplan("approve", "X").exits(0)
     assert (on(project.repo, "main"), on(project.repo, "dev")) == (0, 1)
     assert project.runplan("status", "X", "--json").json["phases"][0]["status"] == "done"
     assert "## Phase — 1 Step 1" in project.runplan("report", "X").out
-    undone = project.runplan("undo", "X", "1")
-    assert undone.code == 0, undone.err
+    project.runplan("undo", "X", "1").exits(0)
     assert "1.txt" not in project.repo.git("ls-tree", "--name-only", "dev")
     assert project.leftovers() == []
 
 
 def test_a_killed_run_continues_on_its_own_target(project: Project) -> None:
     assert project.start("1", "auto", TEST_KILL="after LandingStarted", **DEV).code == -signal.SIGKILL
-    again = project.runplan("retry", "X")
-    assert again.code == 0, again.err
+    project.runplan("retry", "X").exits(0)
     assert (on(project.repo, "main"), on(project.repo, "dev")) == (0, 1)
     assert project.leftovers() == []
 
@@ -65,8 +62,7 @@ def test_a_plan_keeps_its_report_when_a_namesake_appears(tmp_path: Path) -> None
 def test_the_suggested_commit_command_quotes_a_path_with_a_blank(tmp_path: Path) -> None:
     project = a_project(tmp_path)
     project.repo.write("plans/My Plan.md", a_plan("1"))
-    refused = project.runplan("start", "plans/My Plan.md", "--foreground")
-    assert refused.code == 2
+    refused = project.runplan("start", "plans/My Plan.md", "--foreground").exits(2)
     commit = refused.last.partition("run: ")[2]
     subprocess.run(commit, shell=True, check=True, cwd=project.path, env=project.env, capture_output=True)
     assert project.repo.status() == ""

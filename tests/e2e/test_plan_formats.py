@@ -37,8 +37,7 @@ def test_a_plan_of_every_format_is_worked_to_its_end(name: str, tmp_path: Path) 
     folders = {phase.id: phase.touches[0].removesuffix("**") if phase.touches else "" for phase in left}
     agent = "".join(steps(f'write = "{folder}{id_}.txt"', phase=id_) for id_, folder in folders.items())
     project.repo.commit("Set up", **{"agent.toml": agent, path: text.decode()})
-    ran = project.runplan("start", word, "finish", "auto", "--foreground")
-    assert ran.code == 0, ran.err
+    project.runplan("start", word, "finish", "auto", "--foreground").exits(0)
     assert project.landed() == [phase.id for phase in left]
     landed = parse_plan(project.show(f"HEAD:{path}").encode() + b"\n", path=path)
     assert landed.complete
@@ -59,8 +58,7 @@ def test_the_statuses_are_all_that_changes_in_a_task_list(tmp_path: Path) -> Non
     agent = steps('write = "1.txt"', phase="1") + steps('write = "2.txt"', phase="2")
     project.repo.commit("Set up", **{"agent.toml": agent, path: TASKS})
     assert "read as: JSON task list" in project.runplan("check", path).out
-    ran = project.runplan("start", path, "finish", "auto", "--foreground")
-    assert ran.code == 0, ran.err
+    project.runplan("start", path, "finish", "auto", "--foreground").exits(0)
     assert project.landed() == ["1", "2"]
     assert project.show(f"HEAD:{path}") == TASKS.replace("pending", "done")
 
@@ -98,16 +96,14 @@ def test_a_folder_of_task_files_is_a_plan(tmp_path: Path) -> None:
     refused = project.runplan("start", "backlog", "--foreground")
     assert "backlog/tasks in the checkout differs from" in refused.err
     edited.write_text(files["backlog/tasks/task-2 - Part-2.md"])
-    ran = project.runplan("start", "backlog", "finish", "auto", "--foreground")
-    assert ran.code == 0, ran.err
+    project.runplan("start", "backlog", "finish", "auto", "--foreground").exits(0)
     assert project.landed() == ["TASK-1", "TASK-2"]
     for path in ("backlog/tasks/task-1 - Part-1.md", "backlog/tasks/task-2 - Part-2.md"):
         expected = files[path].replace("To Do", "Done").replace("- [ ]", "- [x]")
         assert project.show(f"HEAD:{path}") + "\n" == expected
     shown = project.runplan("status", "backlog", "--json").json
     assert (shown["title"], shown["status"]) == ("Backlog", "complete")
-    undone = project.runplan("undo", "backlog", "TASK-2")
-    assert undone.code == 0, undone.err
+    project.runplan("undo", "backlog", "TASK-2").exits(0)
     assert "status: To Do" in project.show("HEAD:backlog/tasks/task-2 - Part-2.md")
 
 
@@ -126,8 +122,7 @@ def test_a_spec_folder_is_a_plan_and_its_files_are_context(tmp_path: Path) -> No
         "done\n"
         '! grep -qF specs/001-login/plan.md "$RUNPLAN_PROMPT" && echo done > 1.txt\n'
     )
-    ran = project.runplan("start", "001-login", "finish", "auto", "--foreground")
-    assert ran.code == 0, ran.err
+    project.runplan("start", "001-login", "finish", "auto", "--foreground").exits(0)
     verify = project.prompts("verify", plan="specs/001-login/tasks.md")[0]
     assert "- `specs/001-login/spec.md`\n- `.specify/memory/constitution.md`" in verify
     assert "- [x] T001" in project.show("HEAD:specs/001-login/tasks.md")

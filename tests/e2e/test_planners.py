@@ -27,8 +27,7 @@ def failed(project: Project, script: str, more: str = "") -> str:
     """The reason for which planning fails; nothing of the user's differs then."""
     planning_project(project, script, more)
     mine = what_is_the_users(project)
-    ran = plan(project)
-    assert ran.code == 1, ran.err
+    ran = plan(project).exits(1)
     assert what_is_the_users(project) == mine
     assert asked(project) == []
     assert project.leftovers() == []
@@ -42,8 +41,7 @@ def test_the_sandbox_keeps_a_planner_from_writing(project: Project) -> None:
     script = of("draft", f'run = "{writes}"') + said({"plan": PLAN})
     planning_project(project, planner(draft=script, critique=CONTENT))
     mine = what_is_the_users(project)
-    ran = plan(project, RUNPLAN_AGENTS_SANDBOX="bwrap")
-    assert ran.code == 4, ran.err
+    plan(project, RUNPLAN_AGENTS_SANDBOX="bwrap").exits(4)
     assert project.dispatched(GREET) == ["explore", "draft", "critique"]
     assert what_is_the_users(project) == mine
 
@@ -85,6 +83,5 @@ def test_a_planner_that_never_satisfies_a_check_ends_the_run(project: Project) -
 def test_a_retry_of_planning_begins_at_the_refused_step(project: Project) -> None:
     assert failed(project, planner(draft={"plan": "# Words\n\nGerne!\n"})) == "plan-invalid"
     planning_project(project, planner(draft={"plan": PLAN}, critique=CONTENT))
-    ran = project.runplan("retry", "greet-people", "--foreground")
-    assert ran.code == 4, ran.err
+    project.runplan("retry", "greet-people", "--foreground").exits(4)
     assert project.dispatched(GREET)[4:] == ["draft", "critique"], "the exploration is not paid for twice"

@@ -41,8 +41,7 @@ def test_a_check_that_rewrites_its_runner_does_not_pass_later(project: Project, 
     assert (ran.code, ran.last) == (1, "runplan: failed: tests-failed"), ran.err
     project.agent(work('write = "check.sh"\ntext = "touch added.o\\n"', 'commit = "Add"'))
     (tmp_path / "set-ups").unlink()
-    ran = project.runplan("retry", "X", "1", "--fresh")
-    assert ran.code == 0, ran.err
+    project.runplan("retry", "X", "1", "--fresh").exits(0)
     proofs = [line for line in (tmp_path / "set-ups").read_text().splitlines() if line.endswith("-proof")]
     assert len(proofs) == 1, "once for all trees"
 
@@ -62,8 +61,7 @@ def test_a_fixer_takes_back_what_the_phase_does_not_permit(project: Project) -> 
         )
     )
     before = project.repo.head("main")
-    ran = project.start("1", "auto")
-    assert ran.code == 0, ran.err
+    project.start("1", "auto").exits(0)
     assert project.dispatched() == ["implement", "fix", "verify"]
     commits = project.repo.git("rev-list", f"{before}..main").split()
     assert len(commits) == 2, "the net change and the bookkeeping"
@@ -80,8 +78,7 @@ def test_a_phase_reworded_during_its_run_is_not_marked_done(project: Project, tm
     meanwhile.reached("verify")
     project.plan(a_plan("1").replace("- [ ] Write 1.txt", "- [ ] Write 1.txt and more"))
     meanwhile.let_on("verify")
-    ran = ended(running)
-    assert ran.code == 4
+    ran = ended(running).exits(4)
     assert "phase 1 was reworded on main" in ran.err
     assert project.runplan("reject", "X").code == 0
     assert project.runplan("status", "X", "--json").json["phases"][0]["status"] == "todo"
@@ -92,8 +89,7 @@ def test_a_phase_is_not_done_because_an_interrupted_run_named_it(tmp_path: Path)
     project = a_project(tmp_path, "1", "2", "3")
     killed = project.start("finish", "auto", TEST_KILL="after Landed")
     assert killed.code == -signal.SIGKILL
-    ran = project.start("3", "auto")
-    assert ran.code == 0, ran.err
+    project.start("3", "auto").exits(0)
     assert project.landed() == ["1", "3"]
 
 

@@ -32,8 +32,7 @@ def project(project: Project) -> Project:
 
 def proposed(project: Project, *words: str) -> str:
     """Plan the goal; the hash of the proposal."""
-    ran = plan(project, *words)
-    assert ran.code == 4, ran.err
+    plan(project, *words).exits(4)
     return asked(project)[-1]
 
 
@@ -47,8 +46,7 @@ def test_a_rejection_with_words_revises_at_once_and_asks_again(project: Project)
     planning_project(project, revising({"plan": SMALLER}))
     mine = what_is_the_users(project)
     first = proposed(project)
-    ran = project.runplan("reject", "greet-people", "-m", "Make it smaller.")
-    assert ran.code == 4, ran.err
+    project.runplan("reject", "greet-people", "-m", "Make it smaller.").exits(4)
     assert project.dispatched(GREET)[3:] == ["revise"]
     assert "Make it smaller." in prompts(project, "revise")[0]
     assert asked(project)[0] == first != asked(project)[1]
@@ -73,8 +71,7 @@ def test_the_rejected_text_is_not_proposed_again(project: Project, words: tuple[
 def test_a_rejection_without_words_abandons_the_plan(project: Project) -> None:
     mine = what_is_the_users(project)
     proposed(project)
-    ran = project.runplan("reject", "greet-people")
-    assert ran.code == 0, ran.err
+    project.runplan("reject", "greet-people").exits(0)
     assert states(project, GREET) == ["stopped"]
     assert project.runplan("status", "greet-people", "--json").json["status"] == "abandoned"
     assert what_is_the_users(project) == mine
@@ -89,8 +86,7 @@ def test_an_edited_text_is_checked_labelled_and_asked_about_again(project: Proje
     first = proposed(project)
     alone = project.runplan("plan").out
     assert all(f"runplan {verb} {GREET}" in alone for verb in ("diff", "approve", "reject", "edit")), alone
-    edited = project.runplan("edit", "greet-people", EDITOR="sed -i 's/A file greets/A file waves/'")
-    assert edited.code == 4, edited.err
+    project.runplan("edit", "greet-people", EDITOR="sed -i 's/A file greets/A file waves/'").exits(4)
     assert asked(project)[0] == first != asked(project)[1]
     assert "edited by user" in project.runplan("diff", "greet-people").out
     assert project.runplan("approve", "greet-people").code == 0
@@ -99,8 +95,7 @@ def test_an_edited_text_is_checked_labelled_and_asked_about_again(project: Proje
 
 def test_an_invalid_edit_is_refused_kept_and_continued(project: Project) -> None:
     first = proposed(project)
-    edited = project.runplan("edit", "greet-people", EDITOR="sed -i 's/## Risks/## Mut/'")
-    assert edited.code == 2, edited.err
+    edited = project.runplan("edit", "greet-people", EDITOR="sed -i 's/## Risks/## Mut/'").exits(2)
     kept = Path(edited.last.rpartition(" ")[2])
     assert "## Mut" in kept.read_text()
     assert asked(project) == [first]
@@ -134,8 +129,7 @@ def test_an_editor_that_leaves_no_text_changes_nothing(project: Project) -> None
         ("rm", "no text"),
         (replace, "no text"),
     ):
-        edited = project.runplan("edit", "greet-people", EDITOR=editor)
-        assert edited.code == 2, edited.err
+        edited = project.runplan("edit", "greet-people", EDITOR=editor).exits(2)
         assert re.fullmatch(
             rf"runplan: nothing was changed: the editor \(.*\) (left|failed with) {left}.*", edited.last
         )
@@ -149,8 +143,7 @@ def test_a_file_of_the_user_at_the_path_is_not_overwritten(project: Project) -> 
     assert (ran.code, GREET in ran.err) == (4, True), ran.err
     assert (project.path / GREET).read_text() == "mine\n"
     (project.path / GREET).rename(project.path / "mine.md")
-    ran = project.runplan("retry", "greet-people")
-    assert ran.code == 0, ran.err
+    project.runplan("retry", "greet-people").exits(0)
     assert "status: active" in project.show(f"main:{GREET}")
     assert len(asked(project)) == 1
 
@@ -159,12 +152,10 @@ def test_with_pull_requests_the_plan_is_the_first_commit_of_its_branch(project: 
     planning_project(project, QUIET, '[run]\nlanding = "pr"\n')
     with on_github(project, tmp_path) as server:
         proposed(project)
-        approved = project.runplan("approve", "greet-people")
-        assert approved.code == 0, approved.err
+        project.runplan("approve", "greet-people").exits(0)
         branch = "runplan/greet-people/pr"
         assert server.hub.git("diff", "--name-only", "main", branch) == GREET
         assert server.hub.git("rev-list", "--count", f"main..{branch}") == "1"
-        ran = project.runplan("start", "greet-people", "finish", "auto", "--foreground")
-        assert ran.code == 0, ran.err
+        project.runplan("start", "greet-people", "finish", "auto", "--foreground").exits(0)
         assert [pull.merged for pull in server.hub.pulls.values()] == [True]
         assert "status: complete" in server.hub.git("show", f"main:{GREET}")

@@ -55,8 +55,7 @@ def test_answers_continue_the_kept_work_of_implementer_and_fixer(project: Projec
     late = project.runplan("answer", first, "Use 9090.")
     already = f"runplan: the question {first} of plans/X.md is already answered, or its run has ended; see: "
     assert (late.code, late.last) == (3, f"{already}runplan status plans/X.md")
-    ran = project.runplan("answer", ask(project), "localhost")
-    assert ran.code == 0, ran.err
+    project.runplan("answer", ask(project), "localhost").exits(0)
     assert project.show("main:1.txt") == "half done fixed"
     assert project.repo.git("log", "--format=%s", "main").splitlines()[1] == "Step 1", "no commit of a half"
     assert project.dispatched() == ["implement", "implement", "verify", "fix", "fix", "verify"]
@@ -84,8 +83,7 @@ def test_each_question_is_notified_once_and_survives_a_killed_daemon(project: Pr
         heard.append(question)
         until(lambda: [line.partition("?")[0] for line in lines_of(notices)] == heard)
         kill_daemon(project)
-        ran = project.runplan("answer", ask(project), "8080")
-        assert ran.code == 0, ran.err
+        project.runplan("answer", ask(project), "8080").exits(0)
     until_runs_are(project, "done")
     assert project.landed() == ["1", "2"]
     assert len(lines_of(notices)) == 2
@@ -103,8 +101,7 @@ def test_independent_phases_go_on_while_one_waits_for_a_person(project: Project,
         project.settings('[run]\nsign_off = ["1.*"]\n')
     asking = steps('say = "BLOCKER: which port?"', phase="1") + writes("2", "3")
     project.agent(asking if is_question else writes("1", "2", "3"))
-    ran = project.start("finish", "auto")
-    assert ran.code == 4, ran.err
+    ran = project.start("finish", "auto").exits(4)
     assert ("phase 1 asks: which port?" in ran.err) is is_question
     told = "phase 1 will wait for your sign-off; independent phases go on meanwhile"
     assert (told in ran.err) is not is_question
@@ -114,8 +111,7 @@ def test_independent_phases_go_on_while_one_waits_for_a_person(project: Project,
     )
     if is_question:
         project.agent(writes("1", "2", "3"))
-    done = project.runplan(*(("answer", "X", "8080") if is_question else ("approve", "X")))
-    assert done.code == 0, done.err
+    project.runplan(*(("answer", "X", "8080") if is_question else ("approve", "X"))).exits(0)
     assert project.landed() == ["2", "1", "3"]
 
 

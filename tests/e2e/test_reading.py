@@ -134,8 +134,7 @@ def test_status_without_a_plan_lists_all_and_without_runs_has_none(recorded: Pro
     (view,) = fresh.runplan("status", "--json").json
     assert (view["run"], view["claim"], view["next"]) == (None, None, "1")
     fresh.repo.write("plans/broken.md", "nothing\n")
-    people = fresh.runplan("status")
-    assert people.code == 0
+    people = fresh.runplan("status").exits(0)
     assert people.out.endswith("\n\n1 page is no plan: plans/broken.md  (runplan status --all)\n")
     assert "plans/broken.md:1: no phases found" in fresh.runplan("status", "--all").out
     assert not (fresh.path / ".git/runplan").exists()
@@ -276,8 +275,7 @@ def test_report_html_is_one_page_with_folded_diffs(recorded: Project, tmp_path: 
 def test_report_since_covers_every_repository_also_those_used_in_the_foreground(
     recorded: Project, tmp_path: Path
 ) -> None:
-    ran = recorded.runplan_in(tmp_path, "report", "--since", "yesterday")
-    assert ran.code == 0, ran.err
+    ran = recorded.runplan_in(tmp_path, "report", "--since", "yesterday").exits(0)
     commit = recorded.repo.head("main~1")[:7]
     counts = r"^Phases: 1 waiting for you, 1 landed\. Time: \d+s \(agents \d+s, tests \d+s\)\.$"
     assert re.search(counts, ran.out, re.MULTILINE), ran.out
@@ -346,8 +344,7 @@ def test_check_fix_adds_a_tracker_and_strict_fails_on_warnings(recorded: Project
     assert plan.read_text() == fixed
     plan.write_text(fixed.replace("| 1 — One | ⬚ |", "| 1 — One | 🟡 In progress |"))
     assert check().code == 0
-    strict = check("--strict")
-    assert strict.code == 2
+    strict = check("--strict").exits(2)
     assert re.search(r"^p\.md:\d+: warning: ", strict.out, re.MULTILINE)
 
 
@@ -448,8 +445,7 @@ def test_next_prints_local_time_and_time_left(project: Project) -> None:
     with journal(project) as store:
         plan_every(store, "4h", since=now - timedelta(minutes=105))
         plan_every(store, "2d", "plans/longer name.md", since=now, paused="phase 2 failed")
-    recorded = project.runplan("next")
-    assert recorded.code == 0
+    recorded = project.runplan("next").exits(0)
     first, second, empty, daemon = recorded.out.splitlines()
     when = r"(?:\w{3} )?\d\d:\d\d CES?T \(in "
     assert re.fullmatch(rf"plans/X\.md            every 4h, next {when}2h 1[45]m\)", first)
@@ -553,8 +549,7 @@ def landed(tmp_path_factory: pytest.TempPathFactory) -> Project:
     place: Path = tmp_path_factory.mktemp("project")
     project = a_project(place, "1")
     project.agent(AGENT)
-    ran = project.start("1", "auto")
-    assert ran.code == 0, ran.err
+    ran = project.start("1", "auto").exits(0)
     assert OBEYED.search(ran.err) is None
     return project
 
@@ -562,8 +557,7 @@ def landed(tmp_path_factory: pytest.TempPathFactory) -> Project:
 @pytest.mark.parametrize("verb", ["logs", "status", "report", "explain"])
 def test_no_verb_prints_terminal_control_characters(landed: Project, verb: str) -> None:
     for form in ((), ("--json",)):
-        recorded = landed.runplan(verb, "X", *form)
-        assert recorded.code == 0, recorded.err
+        recorded = landed.runplan(verb, "X", *form).exits(0)
         assert OBEYED.search(recorded.out + recorded.err) is None
 
 

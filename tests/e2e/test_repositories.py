@@ -105,8 +105,7 @@ def test_a_plan_lands_in_every_kind_of_repository(tmp_path: Path, make: Callable
     project = a_project(tmp_path, "1")
     project.agent(writes("1") + '[[phase."1".implement]]\ngit = ["log", "--stat"]\n')
     repo = make(project.repo, tmp_path / "other")
-    ran = Project(repo=repo, home=project.home).start("finish", "auto")
-    assert ran.code == 0, ran.err
+    Project(repo=repo, home=project.home).start("finish", "auto").exits(0)
     assert repo.git("log", "-3", "--format=%s", "main").split("\n")[1] == "Write 1"
     end = "\r\n" if make is crlf else "\n"
     assert [(repo.path / f"{one}.txt").read_bytes().decode() for one in "1"] == [f"1{end}"]
@@ -161,8 +160,7 @@ def stored(project: Project, content: str) -> Path:
     "sandbox", ["none", pytest.param("bwrap", marks=pytest.mark.skipif(bool(obstacle()), reason=obstacle()))]
 )
 def test_files_in_lfs_land(project: Project, sandbox: str) -> None:
-    ran = works(project, WORK + COMMIT, "auto", RUNPLAN_AGENTS_SANDBOX=sandbox)
-    assert ran.code == 0, ran.err
+    works(project, WORK + COMMIT, "auto", RUNPLAN_AGENTS_SANDBOX=sandbox).exits(0)
     for name, content in (("logo.bin", "new logo\n"), ("sound.bin", "a sound\n")):
         assert (project.path / name).read_text() == content
         assert f"oid sha256:{stored(project, content).name}" in project.show(f"main:{name}")
@@ -178,8 +176,7 @@ def test_lfs_content_that_was_never_downloaded_stays_a_pointer(project: Project)
     stored(project, "a film\n").unlink()
     project.repo.write("film.bin", pointer)
     project.repo.git("add", "film.bin")
-    ran = works(project, WORK + COMMIT, "auto")
-    assert ran.code == 0, ran.err
+    works(project, WORK + COMMIT, "auto").exits(0)
     assert (project.path / "film.bin").read_text() == pointer
     assert project.repo.status() == ""
     assert project.leftovers() == []
@@ -214,8 +211,7 @@ def test_hooks_of_the_project_run_for_no_agent_and_no_landing(hooked: Project) -
     add_hook(hooked, "reference-transaction")
     hooked.repo.commit("Add a hook that runs for every ref")
     hooked.repo.git("config", "core.hooksPath", ".husky")
-    done = hooked.start("finish", "auto")
-    assert done.code == 0, done.err
+    hooked.start("finish", "auto").exits(0)
     assert hooked.landed() == ["1", "2"]
     assert hooked.runplan("undo", "X", "2").code == 0
     assert ran(hooked) == []
@@ -223,7 +219,6 @@ def test_hooks_of_the_project_run_for_no_agent_and_no_landing(hooked: Project) -
 
 def test_work_whose_commit_a_hook_refused_is_committed_by_runplan(hooked: Project) -> None:
     hooked.shell_agent("echo 1 >1.txt; git add .; git commit -qm Work || true", INSTALLS)
-    done = hooked.start("1", "auto")
-    assert done.code == 0, done.err
+    hooked.start("1", "auto").exits(0)
     assert hooked.landed() == ["1"]
     assert [line.partition(" ")[0] for line in ran(hooked)] == ["pre-commit", "commit-msg"]

@@ -40,8 +40,7 @@ def test_after_failed_tests_a_fixer_gets_the_complaint_and_the_kept_work(project
     assert project.start("1", "auto").last == "runplan: failed: tests-failed"
     before = len(project.dispatched())
     project.agent(UNUSED + fix('run = "grep -q wronger 1.txt"', 'write = "1.txt"\ntext = "right\\n"'))
-    ran = project.runplan("retry", "X")
-    assert ran.code == 0, ran.err
+    project.runplan("retry", "X").exits(0)
     assert roles(project, before)[0] == "fix"
     assert "the checks failed: " in project.prompts("fix")[-1]
     assert project.show("main:1.txt") == "right"
@@ -70,8 +69,7 @@ def test_commits_of_a_person_on_the_branch_become_part_of_the_phase(
     commit_on_the_branch(project, tmp_path / "mine", {"1.txt": "right\n", "3.txt": "mine\n"}, amend=amend)
     before = len(project.dispatched())
     project.agent(UNUSED + fix('write = "unused.txt"'))
-    ran = project.runplan("retry", "X")
-    assert ran.code == 0, ran.err
+    project.runplan("retry", "X").exits(0)
     assert "fix" not in roles(project, before)
     assert (project.show("main:1.txt"), project.show("main:3.txt")) == ("right", "mine")
     assert "By hand" in project.repo.git("log", "--format=%s", "main")
@@ -83,8 +81,7 @@ def test_an_implementer_continues_the_work_of_one_that_failed(project: Project) 
     project.agent(work("exit = 3"))
     assert project.start("1", "auto").last == "runplan: failed: agent-failed"
     project.agent(steps('run = "test -e 1.txt && grep -q \\"Work so far\\" $RUNPLAN_PROMPT"', 'write = "2.txt"'))
-    ran = project.start("1", "auto")
-    assert ran.code == 0, ran.err
+    project.start("1", "auto").exits(0)
     assert project.show("main:1.txt") == "1"
 
 
@@ -94,8 +91,7 @@ def test_retry_fresh_begins_on_the_target_and_parks_the_branch(project: Project)
     assert project.start("1", "auto").code == 1
     kept = project.repo.head(BRANCH)
     project.agent(steps('run = "test ! -e 1.txt"', 'write = "2.txt"'))
-    ran = project.runplan("retry", "X", "--fresh")
-    assert ran.code == 0, ran.err
+    ran = project.runplan("retry", "X", "--fresh").exits(0)
     assert "the earlier attempt is kept at refs/runplan/parked/x/1/1" in ran.err
     assert project.repo.head("refs/runplan/parked/x/1/1") == kept
     assert "1.txt" not in project.repo.git("ls-tree", "--name-only", "main").split()
@@ -103,8 +99,7 @@ def test_retry_fresh_begins_on_the_target_and_parks_the_branch(project: Project)
 
 def test_retry_fresh_ends_a_run_that_waits(project: Project) -> None:
     assert project.start("1").code == 4
-    ran = project.runplan("retry", "X", "--fresh")
-    assert ran.code == 4, ran.err
+    project.runplan("retry", "X", "--fresh").exits(4)
     assert project.dispatched() == ["implement", "verify", "implement", "verify"]
 
 
@@ -185,6 +180,5 @@ def test_a_corrected_plan_is_checked_before_anyone_fixes(project: Project) -> No
     project.plan(plan)
     before = len(project.dispatched())
     project.agent(UNUSED)
-    ran = project.runplan("retry", "X")
-    assert ran.code == 0, ran.err
+    project.runplan("retry", "X").exits(0)
     assert roles(project, before) == ["verify"]

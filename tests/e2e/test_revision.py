@@ -32,17 +32,13 @@ def test_a_phase_that_does_not_fit_the_code_is_revised_and_the_run_continues(pro
     done = project.show("main:plans/X.md")
     project.agent(revises(project) + writes("2", "3"))
 
-    ran = project.start("finish", "auto")
-
-    assert ran.code == 4, ran.err
+    ran = project.start("finish", "auto").exits(4)
     assert "the proposed plan needs your approval" in ran.err
     shown = project.runplan("diff", "X").out
     assert "+- [ ] Write 2.txt with a bye" in shown
     assert "Step 1" not in "".join(line for line in shown.splitlines() if line.startswith(("+", "-")))
 
-    approved = project.runplan("approve", "X")
-
-    assert approved.code == 0, approved.err
+    project.runplan("approve", "X").exits(0)
     assert project.landed() == ["1", "plan", "2", "3"]
     text = project.show("main:plans/X.md")
     row = next(line for line in done.splitlines() if line.startswith("| 1 — Step 1"))
@@ -63,8 +59,7 @@ def test_a_phase_that_is_planned_first_becomes_a_proposal_before_it_is_worked(pr
     assert "+- [ ] Write 2.txt with a bye" in project.runplan("diff", "X").out
     [prompt] = project.prompts("draft")
     assert "Phase 2 is large, so it is planned before it is worked." in prompt
-    approved = project.runplan("approve", "X")
-    assert approved.code == 0, approved.err
+    project.runplan("approve", "X").exits(0)
     assert project.landed() == ["1", "plan", "2", "3"]
     assert "plan-first" not in project.show("main:plans/X.md")
     models = {(body["role"], body["model"]) for body in project.bodies("DispatchStarted") if body["agent"]}
@@ -86,10 +81,7 @@ def test_a_person_revises_a_plan_whose_phase_asks(project: Project) -> None:
     assert project.start("finish", "auto").code == 4
     project.agent(revises(project) + writes("2", "3"))
 
-    ran = project.runplan("plan", "--revise", "X", "2", "-m", "Say bye.")
-
-    assert ran.code == 4, ran.err
+    project.runplan("plan", "--revise", "X", "2", "-m", "Say bye.").exits(4)
     assert project.runplan("status", "X", "--json").json["run"]["waiting_for"] == "approval"
-    done = project.runplan("approve", "X")
-    assert done.code == 0, done.err
+    project.runplan("approve", "X").exits(0)
     assert project.landed() == ["1", "plan", "2", "3"]

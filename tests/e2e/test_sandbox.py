@@ -117,9 +117,7 @@ def test_a_sandboxed_process_cannot_write_outside_its_worktree(boxed: Shut, tmp_
     objects = {path: path.read_bytes() for path in (project.path / ".git/objects").glob("??/*")}
     config, hooks = (project.path / ".git/config").read_bytes(), names(project.path / ".git/hooks")
 
-    ran = project.start("1", "auto")
-
-    assert ran.code == 0, ran.err
+    project.start("1", "auto").exits(0)
     assert "tried" in boxed.said()
     assert "DONE" not in boxed.said()
     assert project.landed() == ["1"]
@@ -156,8 +154,7 @@ def test_each_role_sees_and_writes_what_the_table_of_views_says(boxed: Shut) -> 
         check=f"{look}; test ! -e 1.txt || test -e fixed.txt",
         judge=look,
     )
-    ran = project.start("1", "auto")
-    assert ran.code == 0, ran.err
+    project.start("1", "auto").exits(0)
     temporary = ",+" * 5
     assert set(boxed.said().splitlines()) == {
         f"setup,+,+,+{temporary}",
@@ -204,8 +201,7 @@ def test_the_script_of_an_agent_below_tmp_is_readable_there_and_nothing_else_is(
 
 def test_what_an_agent_installs_in_its_home_is_not_there_for_the_tests(boxed: Shut) -> None:
     boxed.scripts(agent="echo 1 >1.txt; touch ~/package", check="test ! -e 1.txt || cat ~/package")
-    ran = boxed.project.start("finish", "auto")
-    assert ran.code == 1
+    ran = boxed.project.start("finish", "auto").exits(1)
     assert "the checks have a home of their own: only run.setup, and no agent, installs what they find there" in ran.err
 
 
@@ -229,9 +225,7 @@ def test_a_verifier_cannot_write_its_worktree(boxed: Shut) -> None:
         'git status >/dev/null && git diff main >/dev/null && t=$(mktemp) && echo "scratch" && rm "$t"'
     )
 
-    ran = boxed.project.start("1", "auto")
-
-    assert ran.code == 0, ran.err
+    boxed.project.start("1", "auto").exits(0)
     assert "scratch" in boxed.said()
     assert "WROTE" not in boxed.said()
 
@@ -306,7 +300,6 @@ def test_what_an_earlier_set_up_left_in_the_home_is_gone_before_the_next(boxed: 
     project.repo.commit("Begin", **{"package-lock.json": "1\n"})
     look = 'echo "home: $(ls ~/left 2>/dev/null)"; mkdir -p ~/left; touch ~/left/$(cat package-lock.json)'
     boxed.scripts(setup=look, agent="echo 2 >package-lock.json; echo 1 >1.txt")
-    ran = project.start("1", "auto")
-    assert ran.code == 0, ran.err
+    project.start("1", "auto").exits(0)
     assert boxed.said().count("home: \n") == 3  # both worktrees at first, then that of the checks
     assert "home: 1" not in boxed.said()

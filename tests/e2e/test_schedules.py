@@ -36,8 +36,7 @@ def ago(**span: float) -> str:
 
 
 def scheduled(project: Project, *words: str) -> None:
-    ran = project.runplan("start", "X", "auto", "every", "4h", *words)
-    assert ran.code == 0, ran.err
+    project.runplan("start", "X", "auto", "every", "4h", *words).exits(0)
 
 
 def due_soon(project: Project) -> None:
@@ -50,8 +49,7 @@ def due_soon(project: Project) -> None:
 @pytest.mark.promise
 def test_a_schedule_without_now_only_schedules(project: Project) -> None:
     before = datetime.now(UTC)
-    ran = project.runplan("start", "X", "auto", "every", "4h")
-    assert ran.code == 0, ran.err
+    ran = project.runplan("start", "X", "auto", "every", "4h").exits(0)
     assert "Scheduled plans/X.md every 4h, first at " in ran.last
     (row,) = schedules(project)
     assert (row.plan, row.spec, row.paused) == ("plans/X.md", "4h", None)
@@ -155,8 +153,7 @@ def test_a_failed_phase_pauses_the_schedule_until_retry(project: Project) -> Non
         until(lambda: firings(project))
         assert firings(project) == [("skipped", "phase 1 failed (agent-failed)")], "no bill every four hours"
         assert states(project) == ["failed"]
-        ran = project.runplan("retry", "X")
-        assert ran.code == 0, ran.err
+        project.runplan("retry", "X").exits(0)
         until(lambda: schedules(project)[0].paused is None)
         until_runs_are(project, "failed", "done")
 

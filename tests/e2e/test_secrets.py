@@ -65,9 +65,7 @@ def test_evidence_is_redacted_in_journal_report_and_prompts(tmp_path: Path) -> N
     (project.home / "judge.sh").write_text(f"echo '{verdict}' >\"$RUNPLAN_RETURN\"\n")
     project.commit_file("runplan.toml", SETTINGS.format(home=project.home))
 
-    ran = project.start("1", "auto")
-
-    assert ran.code == 1
+    ran = project.start("1", "auto").exits(1)
     assert "fix" in project.dispatched()
     verdicts = project.bodies("VerdictGiven")
     assert verdicts[0]["items"][0][2] == "1.txt holds [redacted] and [redacted]"
@@ -82,9 +80,7 @@ def test_the_password_of_a_proxy_is_redacted(tmp_path: Path) -> None:
     project = a_project(tmp_path, "1", HTTPS_PROXY=f"http://uma:{SECRET}@proxy.invalid:3128")
     project.commit_file("runplan.toml", PROXY)
 
-    ran = project.start("1", "auto")
-
-    assert ran.code == 1
+    ran = project.start("1", "auto").exits(1)
     assert leaks(project, but=()) == []
     assert SECRET not in ran.err
     assert any("through http://uma:[redacted]@proxy.invalid:3128" in prompt for prompt in project.prompts("fix"))

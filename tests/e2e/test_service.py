@@ -53,8 +53,7 @@ def machine(tmp_path: Path) -> Machine:
 
 
 def test_a_service_is_shown_installed_and_taken_away(machine: Machine) -> None:
-    shown = machine.runplan("service", "install", "--dry-run")
-    assert shown.code == 0
+    shown = machine.runplan("service", "install", "--dry-run").exits(0)
     assert shown.out.startswith(f"# {machine.unit}\n")
     assert f"ExecStart={sys.executable} -P -m runplan daemon\n" in shown.out
     assert shown.out.endswith("# systemctl --user daemon-reload\n# systemctl --user enable --now runplan.service\n")
@@ -90,9 +89,7 @@ def test_a_service_is_shown_installed_and_taken_away(machine: Machine) -> None:
 def test_install_prints_the_command_when_the_manager_does_not_answer(machine: Machine) -> None:
     (machine.home / "deaf").touch()
 
-    ran = machine.runplan("service", "install")
-
-    assert ran.code == 0
+    ran = machine.runplan("service", "install").exits(0)
     assert "Not started: no systemctl user session here. Once you have one, run: systemctl --user" in ran.out
     assert machine.unit.exists()
     assert machine.printed == []

@@ -131,8 +131,7 @@ def test_a_start_uses_the_committed_settings_and_says_so(project: Project) -> No
     project.commit_file("runplan.toml", CHECKED)
     tip = project.repo.head("main")
     project.repo.write("runplan.toml", OTHER_SETTINGS)
-    ran = project.start("1", "auto")
-    assert ran.code == 0, ran.err
+    ran = project.start("1", "auto").exits(0)
     printed = (
         f"runplan: runplan.toml in the checkout is not committed on main; the version of main ({tip[:12]}) is used. "
         "To use yours: git add runplan.toml && git commit -m 'Settings of runplan' -- runplan.toml\n"
@@ -149,8 +148,7 @@ def test_an_uncommitted_settings_file_is_used_and_stored_with_the_run(project: P
     project.repo.git("rm", "-q", "--cached", "runplan.toml")
     project.repo.git("commit", "-qm", "Without settings")
     project.repo.write("runplan.toml", CHECKED)
-    ran = project.start("1")
-    assert ran.code == 4, ran.err
+    ran = project.start("1").exits(4)
     commit = "git add runplan.toml && git commit -m 'Settings of runplan' -- runplan.toml"
     assert (
         f"runplan: runplan.toml is not committed on main; the checkout's file is used. To commit it: {commit}"
@@ -158,8 +156,7 @@ def test_an_uncommitted_settings_file_is_used_and_stored_with_the_run(project: P
     )
     project.repo.write("runplan.toml", OTHER_SETTINGS)
     project.commit_file("aside.txt", "the target moves, so the candidate is checked again\n")
-    yes = project.runplan("approve", "X")
-    assert yes.code == 4, yes.err
+    project.runplan("approve", "X").exits(4)
     assert project.runplan("approve", "X").code == 0
     assert (len(checks(project)) > 2, set(checks(project))) == (True, {"as-started"})
 

@@ -39,8 +39,7 @@ def test_set_up_runs_once_in_each_worktree_and_again_where_a_lock_file_changed(t
     prepare(project, setup, test="cmp package-lock.json new.o/lock", **{"package-lock.json": "1"})
     lock = 'write = "package-lock.json"\ntext = "2"'
     project.agent(work() + work(lock, 'commit = "Lock"', phase="2") + work(phase="3"))
-    ran = project.start("finish", "auto")
-    assert ran.code == 0, ran.err
+    project.start("finish", "auto").exits(0)
     changed = "package-lock.json changed"
     assert set_ups(project) == [*FIRST, ("checks", changed), ("agents", changed)]
     report = project.show("main:reports/plan-x.md")
@@ -87,8 +86,7 @@ STALE = 'passed with a fresh set-up, so the earlier one was stale: name what it 
 def test_a_check_that_passes_only_after_a_fresh_set_up_shows_a_forgotten_input(project: Project) -> None:
     check = {"check.sh": COUNTS}
     prepare(project, "git ls-files | wc -l >count.o", test="sh check.sh", last="rerun = 'sh check.sh'", **check)
-    ran = project.start("finish", "auto")
-    assert ran.code == 0, ran.err
+    ran = project.start("finish", "auto").exits(0)
     failure = "1 test fails that did not fail before: t.py::test_a"
     red = f"the second run failed, too: {failure}, with products of an earlier set-up"
     whys = [why for place, why in set_ups(project) if place != "agents"]

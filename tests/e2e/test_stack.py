@@ -44,8 +44,7 @@ def test_a_stack_is_merged_from_below_by_squash(project: Project, server: StandI
         drafts.add(tuple(pull.number for pull in hub.pulls.values() if pull.state == "open" and not pull.draft))
 
     server.on_request = look
-    ran = project.start("finish", "auto", "pr")
-    assert ran.code == 0, ran.err
+    ran = project.start("finish", "auto", "pr").exits(0)
     assert bases == {1: ["main"], 2: ["runplan/x/pr-1", "main"], 3: ["runplan/x/pr-2", "main"]}
     assert drafts == {(), (1,), (2,), (3,)}, "only the lowest one is ready"
     assert [(pull.merged, pull.title) for pull in hub.pulls.values()] == [(True, f"X: Step {n}") for n in (1, 2, 3)]
@@ -60,8 +59,7 @@ def test_a_stack_is_merged_from_below_by_squash(project: Project, server: StandI
     assert table in hub.pulls[3].body
     assert "|  | Step 1 | you are here |\n| #2 | Step 2 |  |\n| #3 | Step 3 |  |" in hub.pulls[1].body
     assert "pull request #3 is merged" in ran.err
-    ran = project.runplan("undo", "X", "2")
-    assert ran.code == 0, ran.err
+    project.runplan("undo", "X", "2").exits(0)
     assert (hub.pulls[4].head, hub.pulls[4].base) == ("runplan/x/pr", "main")
     assert hub.git("diff", "--name-only", "--diff-filter=D", "main", "runplan/x/pr") == "2.txt"
 
@@ -87,8 +85,7 @@ def test_a_repair_of_a_lower_one_is_merged_into_those_above(project: Project, hu
         hub.check(sha, "ci", "success" if is_good else "failure")
 
     hub.on_push = check
-    ran = project.start("finish", "auto", "pr")
-    assert ran.code == 0, ran.err
+    project.start("finish", "auto", "pr").exits(0)
     assert (hub.merges, [pull.merged for pull in hub.pulls.values()]) == (3, [True] * 3)
     repaired = "x: repair the pull request"
     pushed = [(branch, subject) for branch, subject, _ in heads if branch != "main"]
@@ -176,8 +173,7 @@ def test_an_undo_while_all_are_open_goes_to_the_highest_one(project: Project, hu
         project.runplan("retry", "X", "--review").err
     )
     assert project.runplan("stop", "X").code == 0
-    ran = project.runplan("undo", "X", "2")
-    assert ran.code == 0, ran.err
+    project.runplan("undo", "X", "2").exits(0)
     assert [hub.git("ls-tree", "--name-only", branch).count("2.txt") for branch in branches] == [0, 1, 0]
     assert [pull.state for pull in hub.pulls.values()] == ["open"] * 3
 
@@ -188,8 +184,7 @@ def test_neighbours_of_one_name_share_a_merge_request_of_gitlab(project: Project
         hub = server.hub
         hub.squash_option = "always"
         assert "pull request: rest" in project.runplan("check", "X").out
-        ran = project.start("finish", "auto", "pr")
-        assert ran.code == 0, ran.err
+        project.start("finish", "auto", "pr").exits(0)
         assert [(pull.merged, pull.title) for pull in hub.pulls.values()] == [(True, "X: Step 1"), (True, "X: rest")]
         assert "| !1 | Step 1 | merged |\n|  | rest | you are here |" in hub.pulls[2].body
         assert "**2 of 2 phases**" in hub.pulls[2].body

@@ -47,8 +47,7 @@ def trials(project: Project) -> list[dict[str, Any]]:
 @pytest.mark.promise
 def test_a_change_of_try_paths_is_used_and_the_person_who_approves_sees_the_files(project: Project) -> None:
     project.agent(steps(PAGE) + tried(USE, PASSED))
-    ran = project.start("1")
-    assert ran.code == 4, ran.err
+    ran = project.start("1").exits(4)
     assert "  trial      passed, 1 file\n" in ran.err
     assert project.dispatched() == ["implement", "verify", "try"]
     shown = project.runplan("diff", "X").out
@@ -70,8 +69,7 @@ def test_a_change_of_try_paths_is_used_and_the_person_who_approves_sees_the_file
 def test_a_finding_starts_a_fix_and_the_fixed_work_is_used_again(project: Project) -> None:
     mend = fix('write = "web/index.html"\ntext = "<h1>Hello Uma</h1>\\n"')
     project.agent(steps(PAGE) + mend + tried(USE, FOUND) + tried(USE, PASSED, cycle="2"))
-    ran = project.start("1", "auto")
-    assert ran.code == 0, ran.err
+    ran = project.start("1", "auto").exits(0)
     assert project.dispatched() == ["implement", "verify", "try", "fix", "verify", "try"]
     assert "- Trial 1: The greeting has no name.\n" in project.prompts("fix")[0]
     assert "             The greeting has no name.\n" in ran.err
@@ -87,8 +85,7 @@ def test_a_retry_has_the_findings_fixed(project: Project) -> None:
     assert "Trial by robot: 1 finding\n  Finding: The greeting has no name.\n" in shown
     mend = fix('write = "web/index.html"\ntext = "<h1>Hello Uma</h1>\\n"')
     set_up(project, settings=TRY, agent=mend + tried(USE, PASSED, cycle="2"))
-    ran = project.runplan("retry", "X", "--foreground")
-    assert ran.code == 0, ran.err
+    project.runplan("retry", "X", "--foreground").exits(0)
     assert "- Trial 1: The greeting has no name.\n" in project.prompts("fix")[0]
     assert project.show("main:web/index.html") == "<h1>Hello Uma</h1>"
 
@@ -175,8 +172,7 @@ def test_a_run_that_is_killed_during_the_trial_goes_on_with_it(project: Project,
         runner.send_signal(signal.SIGKILL)
         assert ended(runner).code == -signal.SIGKILL
     meanwhile.let_on("try")
-    ran = project.start("1", "auto")
-    assert ran.code == 0, ran.err
+    project.start("1", "auto").exits(0)
     assert project.dispatched() == ["implement", "verify", "try"]
     assert len(trials(project)) == 1
     until(lambda: not processes_of(project.home))
@@ -193,8 +189,7 @@ def test_server_and_agent_share_a_network_and_the_server_has_no_key_of_the_agent
     more = "env = ['KEY_OF_AGENT']\n[tests]\nenv = ['FOR_TESTS']\n"
     look = USE.replace("$RUNPLAN_PORT", "$RUNPLAN_PORT/env.txt").replace("'''\n", "'''\necho key $KEY_OF_AGENT\n", 1)
     set_up(project, settings=more + served, agent=steps(PAGE) + tried(look, PASSED))
-    ran = project.start("1", "auto")
-    assert ran.code == 0, ran.err
+    project.start("1", "auto").exits(0)
     (trial,) = trials(project)
     printed = (project.path / ".git/runplan/dispatch" / trial["dispatch"] / "out.log").read_text()
     assert "key k1\n" in printed

@@ -15,8 +15,7 @@ def tracker(project: Project) -> list[str]:
 @pytest.mark.promise
 def test_an_undo_reverts_the_code_and_resets_the_tracker_row(landed: Project) -> None:
     before = landed.repo.head("main")
-    undone = landed.runplan("undo", "X", "1")
-    assert undone.code == 0, undone.err
+    undone = landed.runplan("undo", "X", "1").exits(0)
     assert undone.last == "runplan: Done: phase 1 was reverted. Report: runplan report plans/X.md"
     assert not (landed.path / "1.txt").exists()
     assert (landed.path / "2.txt").exists()
@@ -34,8 +33,7 @@ def test_an_undo_reverts_the_code_and_resets_the_tracker_row(landed: Project) ->
 def test_an_undone_phase_can_land_and_be_undone_again(landed: Project) -> None:
     """A trailer of the phase proves nothing after an undo: the landing's own id does."""
     assert landed.runplan("undo", "X", "1").code == 0
-    again = landed.start("finish", "auto")
-    assert again.code == 0, again.err
+    landed.start("finish", "auto").exits(0)
     assert (landed.path / "1.txt").exists()
     assert landed.runplan("undo", "X", "1").code == 0
     assert not (landed.path / "1.txt").exists()
@@ -64,8 +62,7 @@ def test_an_undo_during_a_run_that_waits_names_the_way_on_and_the_way_out(tmp_pa
     ways = "continue it: runplan retry plans/X.md; or end it: runplan stop plans/X.md"
     assert (refused.code, refused.last) == (2, f"runplan: a run of plans/X.md has not ended; {ways}")
     assert project.runplan("stop", "X").code == 0
-    undone = project.runplan("undo", "X", "1")
-    assert undone.code == 0, undone.err
+    project.runplan("undo", "X", "1").exits(0)
 
 
 def test_a_phase_with_landed_dependents_is_not_undone(tmp_path: Path) -> None:
@@ -140,8 +137,7 @@ def test_an_undo_in_a_shallow_clone_is_refused(landed: Project, tmp_path: Path) 
     fresh = Repo(path=tmp_path / "fresh", env=dict(landed.repo.env))
     landed.repo.git("clone", "-q", "--depth=2", f"file://{landed.path}", str(fresh.path))
     before = fresh.head("main")
-    ran = landed.runplan_in(fresh.path, "undo", "X", "1")
-    assert ran.code == 2, ran.err
+    ran = landed.runplan_in(fresh.path, "undo", "X", "1").exits(2)
     assert "git fetch --deepen=100" in ran.last
     assert fresh.head("main") == before
     fresh.git("fetch", "-q", "--deepen=100")

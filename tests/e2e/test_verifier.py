@@ -56,8 +56,7 @@ def test_unresolved_evidence_is_asked_for_once_more_without_a_fix_cycle(tmp_path
     project = a_project(tmp_path, "1")
     first = f'pass_all = true\nevidence = "see 2.txt:1"\nonce = "{tmp_path}/first"'
     project.agent(steps('write = "1.txt"\ntext = "one\\n"') + verify("pass_all = true") + verify(first))
-    ran = project.start("1", "auto")
-    assert ran.code == 0, ran.err
+    project.start("1", "auto").exits(0)
     assert project.dispatched() == ["implement", "verify", "verify"]
     assert "- W1: see 2.txt:1: 2.txt:1 is not a file of the tree\n" in project.prompts()[-1]
     report = project.repo.git("show", "main:reports/plan-x.md")
@@ -77,8 +76,7 @@ def test_a_verifier_sees_the_instructions_of_before_and_gets_the_new_ones_as_a_f
     )
     cited = 'pass_all = true\nevidence = "CLAUDE.md:2"'
     project.agent(steps('write = "1.txt"\ntext = "one\\n"', *changes) + verify(f"run = '''{look}'''", cited))
-    ran = project.start("1", "auto")
-    assert ran.code == 0, ran.err
+    project.start("1", "auto").exits(0)
     assert project.dispatched() == ["baseline", "implement", "gate", "verify"]
     logs = sorted(project.repo.path.glob(".git/runplan/dispatch/*/out.log"))
     assert "\nBe strict.\nBe strict.\nBe kind.\n- CLAUDE.md: " in logs[-1].read_text()
@@ -97,9 +95,7 @@ def test_an_item_does_not_pass_without_a_file_that_it_names_unless_its_absence_i
     absent = 'evidence = ["1.txt", {kind = "file", ref = "docs/z.md", absent = true}]'
     project.agent(work + verify(f"pass_all = true\n{absent}") + verify(f'pass_all = true\nonce = "{tmp_path}/first"'))
 
-    ran = project.start("1", "auto")
-
-    assert ran.code == 4, ran.err
+    ran = project.start("1", "auto").exits(4)
     assert "needs your sign-off: Sign-off: required; W1 passes without docs/z.md, which it names" in ran.err
     assert project.dispatched() == ["implement", "verify", "verify"]
     first, second = project.prompts("verify")

@@ -107,8 +107,7 @@ class Trial:
         """Start the plans; agents of the victim wait."""
         self.fleet.hold(self.victim.name)
         for plan in self.plans:
-            ran = self.fleet.hosts["desk"].run("start", plan, "finish", "auto", way)
-            assert ran.code == 0, ran.err
+            self.fleet.hosts["desk"].run("start", plan, "finish", "auto", way).exits(0)
 
     def _list_working(self) -> list[Mark]:
         ended = {mark.dispatch for mark in self.fleet.read_marks("end")}

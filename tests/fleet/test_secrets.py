@@ -87,8 +87,7 @@ def project(tmp_path: Path) -> Project:
     create_member()
     with psycopg.connect(start_server().dsn, autocommit=True) as db:
         db.execute(f"CREATE DATABASE {name_database(made)}".encode())
-    ran = made.runplan("fleet", "init", RUNPLAN_FLEET_DSN=dsn_of(made, "postgres"))
-    assert ran.code == 0, ran.err
+    made.runplan("fleet", "init", RUNPLAN_FLEET_DSN=dsn_of(made, "postgres")).exits(0)
     made.extra["RUNPLAN_FLEET_DSN"] = dsn_of(made, "member")
     return made
 
@@ -131,8 +130,7 @@ def test_no_secret_reaches_an_agent_or_the_database(project: Project) -> None:
     dsn = dsn_of(project, "member").replace("member@", f"member:{PASSWORD}@") + f"?sslkey={project.home}/client.key"
     project.extra |= {"RUNPLAN_AGENTS_SANDBOX": "bwrap", "RUNPLAN_FLEET_DSN": dsn, "SH_API_KEY": KEY, **HIDDEN}
     with worker(project):
-        ran = project.runplan("start", "X", "finish", "auto", "direct", "--wait")
-        assert ran.code == 0, ran.err
+        project.runplan("start", "X", "finish", "auto", "direct", "--wait").exits(0)
 
     stored = dump_tables(dsn_of(project, "postgres"))
     assert "the agent of plans/X.md" in stored, "the outputs of agents are stored"

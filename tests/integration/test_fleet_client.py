@@ -41,8 +41,7 @@ def machines(tmp_path: Path) -> tuple[Project, Project]:
     dsn = create_database()
     origin = with_remote(a_project(tmp_path, "1", "2"), tmp_path / f"origin-{next(_numbers)}.git")
     here, there = (on_machine(tmp_path / name, origin, dsn) for name in ("here", "there"))
-    ran = here.runplan("fleet", "init")
-    assert ran.code == 0, ran.err
+    ran = here.runplan("fleet", "init").exits(0)
     assert normalize_url(str(origin.path)) in ran.out
     return here, there
 
@@ -195,8 +194,7 @@ def test_a_queue_of_another_version_is_refused() -> None:
 def waiting(machines: tuple[Project, Project]) -> tuple[Project, Project]:
     """A change that waits on the first machine, as its worker has recorded and pushed it."""
     here, there = machines
-    ran = here.runplan("start", "X", "direct", "--foreground", RUNPLAN_FLEET_DSN="")
-    assert ran.code == 4, ran.err
+    here.runplan("start", "X", "direct", "--foreground", RUNPLAN_FLEET_DSN="").exits(4)
     with closing(store_of(here)) as store, store.transaction():
         for run, row in here.rows("SELECT id, row FROM runs"):
             store.execute(
@@ -216,8 +214,7 @@ def origin_of(project: Project) -> Path:
 
 def test_a_change_that_waits_is_shown_on_every_machine(waiting: tuple[Project, Project], tmp_path: Path) -> None:
     here, there = waiting
-    shown = there.runplan("diff", "X")
-    assert shown.code == 0, shown.err
+    shown = there.runplan("diff", "X").exits(0)
     assert "+" in shown.out.partition("diff --git ")[2]
     for words in (("status", "X"), ("explain", "X"), ("logs", "X"), ("inbox",), ("report", "--since", "today")):
         ran = there.runplan(*words)

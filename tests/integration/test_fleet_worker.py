@@ -66,8 +66,7 @@ class Fleet:
         return worker
 
     def start(self, plan: str, *words: str) -> None:
-        ran = self.runplan("start", plan, "direct", *words)
-        assert ran.code == 0, ran.err
+        self.runplan("start", plan, "direct", *words).exits(0)
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         with psycopg.connect(self.dsn) as db:
@@ -114,8 +113,7 @@ def begin(fleet: Fleet, *plans: str, agent: str = "") -> None:
     """Set up the database and the remote, with plans of one phase each, which have the names of the plans."""
     phases = {f"plans/{name}.md": a_plan(name) for name in plans}
     fleet.push(**{"runplan.toml": SETTINGS, "agent.toml": agent or writes(*plans), **phases})
-    ran = fleet.runplan("fleet", "init")
-    assert ran.code == 0, ran.err
+    fleet.runplan("fleet", "init").exits(0)
     with psycopg.connect(fleet.dsn) as db:
         db.execute(LEASE)
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from tests.support import forks, inject
 from tests.support.repos import Repo, init_repo
@@ -54,6 +54,11 @@ class Ran:
     @property
     def json(self) -> Any:
         return json.loads(self.out)
+
+    def exits(self, code: int) -> Self:
+        """The same, if it ended with this code."""
+        assert self.code == code, self.err
+        return self
 
 
 @dataclass

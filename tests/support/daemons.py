@@ -91,8 +91,7 @@ def none_left(home: Path) -> Iterator[None]:
 
 def run_of(project: Project, plan: str = "X") -> dict[str, Any]:
     """The newest run of the plan in `status`; empty for none."""
-    seen = project.runplan("status", plan, "--json")
-    assert seen.code == 0, seen.err
+    seen = project.runplan("status", plan, "--json").exits(0)
     return dict(seen.json["run"] or {})
 
 

@@ -38,8 +38,7 @@ class Inside:
     holder: subprocess.Popen[bytes]
 
     def sh(self, script: str, *args: str | Path) -> str:
-        ran = self._run("sh", "-euc", script, "sh", *map(str, args))
-        assert ran.code == 0, ran.err
+        ran = self._run("sh", "-euc", script, "sh", *map(str, args)).exits(0)
         return ran.out
 
     def start(self, *words: str, **env: str) -> Ran:

@@ -96,8 +96,7 @@ def hostile(tmp_path: Path) -> Iterator[Project]:
     with none_left(home):
         project = Project(repo=repo, home=home)
         user_settings(project, "[daemon]\nmax_parallel_repository = 2\n")
-        ran = project.runplan("start", "X", "1")
-        assert ran.code == 0, ran.err
+        project.runplan("start", "X", "1").exits(0)
         until(lambda: run_of(project).get("waiting_for") == "approval")
         yield project
 

@@ -50,9 +50,7 @@ def test_what_an_agent_finds_in_chromium_is_fixed_and_its_screenshot_is_on_the_p
     agent += fix(f'write = "web/index.html"\ntext = """{COUNTS}"""')
     set_up(project, agent=agent, plan=a_plan("1").replace("Write 1.txt", "Write web/index.html, a counter"))
 
-    ran = project.start("1")
-
-    assert ran.code == 4, ran.err
+    project.start("1").exits(4)
     first, second = project.bodies("TrialJudged")
     assert first["findings"] == ["I clicked Add, and the counter shows 0."]
     assert second.get("findings", []) == []
