@@ -109,13 +109,7 @@ def merge_open(place: Path) -> None:
 
 
 WAYS = (
-    Way(
-        name="cherry-pick",
-        set_up=_nothing,
-        moved=_nothing,
-        target=lambda place: place / "repo",
-        person=_commit_here,
-    ),
+    Way(name="cherry-pick", set_up=_nothing, moved=_nothing, target=lambda place: place / "repo", person=_commit_here),
     Way(name="direct", set_up=_add_remote, moved=_follow_remote, target=_bare, person=_push),
     Way(name="pr", set_up=_add_remote, moved=_serve, target=_bare, person=_push),
 )
@@ -276,13 +270,7 @@ SCENES = (
     Scene(name="asking", about="a question, and words with a rejection", plans=ONE, asks=True, auto=False),
     Scene(name="undone", about="a landed phase is taken back, and landed again", plans=ONE, undoes=1),
     Scene(name="nested", about="a sub-plan", plans={"X": ("1",), "A": ("2",)}, apart=True, subplan="A"),
-    Scene(
-        name="parallel",
-        about="three phases side by side",
-        plans=THREE,
-        settings="parallel = 3\n",
-        apart=True,
-    ),
+    Scene(name="parallel", about="three phases side by side", plans=THREE, settings="parallel = 3\n", apart=True),
     Scene(name="ahead", about="phases ahead of one that is fixed", plans=THREE, settings=AHEAD, chained=True),
     Scene(
         name="dropped",

@@ -91,8 +91,7 @@ PLANS = {
     ),
     "directory": Bad(words=start("plans"), says="plans is a directory; name the plan file in it"),
     "binary file": Bad(
-        make=plan_bytes(b"\n" + bytes(range(256))),
-        says="plans/X.md:2: this is no UTF-8 text; save the plan as UTF-8",
+        make=plan_bytes(b"\n" + bytes(range(256))), says="plans/X.md:2: this is no UTF-8 text; save the plan as UTF-8"
     ),
     "done in its companion": Bad(
         make=lambda project: project.repo.commit(
@@ -133,8 +132,7 @@ PLANS = {
 
 SETTINGS = {
     "unknown key": Bad(
-        make=settings('[run]\nlandng = "pr"\n'),
-        says="runplan.toml: [run] landng: unknown key; did you mean 'landing'?",
+        make=settings('[run]\nlandng = "pr"\n'), says="runplan.toml: [run] landng: unknown key; did you mean 'landing'?"
     ),
     "target": Bad(
         make=settings('[run]\ntarget = "trunk"\n'),
@@ -168,10 +166,7 @@ REPOSITORIES = {
         make=lambda project: project.repo.git("branch", "runplan"),
         says="the branch runplan blocks branches under runplan/; set run.branch_prefix",
     ),
-    "foreign branch": Bad(
-        make=ahead,
-        says="the branch runplan/x/1 exists, and runplan did not make it; look at it",
-    ),
+    "foreign branch": Bad(make=ahead, says="the branch runplan/x/1 exists, and runplan did not make it; look at it"),
     "journal in the way": Bad(
         code=5,
         make=lambda project: project.repo.write(".git/runplan", ""),
@@ -202,23 +197,17 @@ WORDS = {
     ),
     "nothing to edit": Bad(code=3, words=("edit", "X"), says="no proposal of plans/X.md waits for you"),
     "option": Bad(
-        words=("start", "X", "--forground"),
-        says="start: --forground: no such option; did you mean --foreground?",
+        words=("start", "X", "--forground"), says="start: --forground: no such option; did you mean --foreground?"
     ),
     "no forge": Bad(
         words=start("X", "pr"),
         make=lambda project: project.repo.git("remote", "add", "origin", "/srv/app.git"),
         says="needs a repository on GitHub",
     ),
-    "every": Bad(
-        words=start("X", "every", "4h"),
-        says="schedules need the daemon; leave out --foreground",
-    ),
+    "every": Bad(words=start("X", "every", "4h"), says="schedules need the daemon; leave out --foreground"),
     "nothing to pause": Bad(code=3, words=("pause", "X"), says="plans/X.md has no daemon run and no schedule"),
     "nothing to report": Bad(
-        code=3,
-        words=("report", "X"),
-        says="nothing to report of plans/X.md yet; start it: runplan start plans/X.md\n",
+        code=3, words=("report", "X"), says="nothing to report of plans/X.md yet; start it: runplan start plans/X.md\n"
     ),
     "nothing to explain": Bad(code=3, words=("explain", "X"), says="no run of plans/X.md is recorded here"),
 }

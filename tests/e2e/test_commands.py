@@ -149,13 +149,7 @@ def absent(scene: Scene, verb: str) -> None:
 
 
 #: Each verb and each state of the daemon; a command is the same row in all of them.
-CASES = [
-    ("pause", idle),
-    ("retry", busy),
-    ("approve", stopped),
-    ("resume", killed),
-    ("now", absent),
-]
+CASES = [("pause", idle), ("retry", busy), ("approve", stopped), ("resume", killed), ("now", absent)]
 
 
 @pytest.mark.parametrize(("verb", "given"), CASES, ids=lambda case: case if isinstance(case, str) else case.__name__)
@@ -190,10 +184,7 @@ def test_a_stop_without_a_daemon_ends_the_orphaned_agent_and_the_schedule_and_ke
     ran = project.runplan("stop", "X")
     assert (ran.code, ran.err.splitlines()[-2:]) == (
         0,
-        [
-            "runplan: Cancelled the schedule of plans/X.md (every 4h)",
-            "runplan: Stopping plans/X.md; its work is kept",
-        ],
+        ["runplan: Cancelled the schedule of plans/X.md (every 4h)", "runplan: Stopping plans/X.md; its work is kept"],
     )
     until(lambda: processes_of(project.home) == [])
     assert (states(project), daemon_of(project)) == (["stopped"], 0)

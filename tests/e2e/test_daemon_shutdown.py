@@ -6,16 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli import (
-    Meanwhile,
-    Project,
-    ended,
-    processes_of,
-    steps,
-    until,
-    verify,
-    work,
-)
+from tests.support.cli import Meanwhile, Project, ended, processes_of, steps, until, verify, work
 from tests.support.daemons import (
     a_manager,
     daemon_of,

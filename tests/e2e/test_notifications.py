@@ -47,7 +47,7 @@ def test_a_limit_that_is_nearly_used_up_is_told_once(project: Project) -> None:
         assert project.runplan("start", "X", "1", "auto", "--wait").code == 0
         until(lambda: got)
     assert [(notice["notice"], notice["text"].partition(".")[0]) for _, notice in got] == [
-        ("limit", "90 of 100 tokens (limits"),
+        ("limit", "90 of 100 tokens (limits")
     ]
 
 

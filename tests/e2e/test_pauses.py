@@ -10,18 +10,7 @@ import pytest
 
 from runplan.adapters.notify.links import is_used
 from runplan.adapters.store.protocol import open_store
-from tests.support.cli import (
-    RUNPLAN,
-    Meanwhile,
-    Project,
-    a_plan,
-    ended,
-    fix,
-    processes_of,
-    set_up,
-    work,
-    writes,
-)
+from tests.support.cli import RUNPLAN, Meanwhile, Project, a_plan, ended, fix, processes_of, set_up, work, writes
 from tests.support.forks import Process
 
 # --- approval -----------------------------------------------------------------------------------------

@@ -2,18 +2,7 @@
 
 import pytest
 
-from tests.support.cli import (
-    Meanwhile,
-    Project,
-    a_plan,
-    assert_nothing_runs,
-    ended,
-    fix,
-    set_up,
-    steps,
-    verify,
-    work,
-)
+from tests.support.cli import Meanwhile, Project, a_plan, assert_nothing_runs, ended, fix, set_up, steps, verify, work
 from tests.support.daemons import run_of, until_runs_are, until_waits_for_phase
 
 AHEAD = "[run]\npipeline = 1\n"

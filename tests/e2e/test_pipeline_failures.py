@@ -6,18 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli import (
-    Meanwhile,
-    Project,
-    a_plan,
-    assert_nothing_runs,
-    fix,
-    set_up,
-    steps,
-    until,
-    verify,
-    work,
-)
+from tests.support.cli import Meanwhile, Project, a_plan, assert_nothing_runs, fix, set_up, steps, until, verify, work
 from tests.support.daemons import run_of, until_waits_for_phase
 
 PLAN = a_plan("1", "2", depends={"2": "Phase 1."})
@@ -44,12 +33,7 @@ CASES = {
     "red gate": Case(reason="tests-failed", gate="exit 1"),
     "failed verdict": Case(reason="verification-failed", is_written=True, verdict=('fail = "W1"',)),
     "rejected promise": Case(
-        reason="stopped",
-        is_written=True,
-        gate="true",
-        more=WEAKER,
-        settings='changed = "ask"\n',
-        typed=("reject", "X"),
+        reason="stopped", is_written=True, gate="true", more=WEAKER, settings='changed = "ask"\n', typed=("reject", "X")
     ),
     "held landing": Case(
         reason="stopped", is_written=True, verdict=("pass_all = true",), held=True, typed=("stop", "X")

@@ -6,17 +6,7 @@ import pytest
 
 from tests.support.cli import Project, steps
 from tests.support.mounts import obstacle
-from tests.support.planning import (
-    CONTENT,
-    GREET,
-    PLAN,
-    asked,
-    plan,
-    planner,
-    planning_project,
-    said,
-    what_is_the_users,
-)
+from tests.support.planning import CONTENT, GREET, PLAN, asked, plan, planner, planning_project, said, what_is_the_users
 
 
 def of(role: str, *played: str) -> str:

@@ -6,18 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli import (
-    RUNPLAN,
-    Meanwhile,
-    Project,
-    a_plan,
-    a_project,
-    ended,
-    fix,
-    set_up,
-    verify,
-    work,
-)
+from tests.support.cli import RUNPLAN, Meanwhile, Project, a_plan, a_project, ended, fix, set_up, verify, work
 
 
 @pytest.fixture
@@ -107,7 +96,4 @@ def test_output_to_a_full_disk_is_exit_5(project: Project) -> None:
         ran = subprocess.run(
             [RUNPLAN, "status", "X"], cwd=project.path, env=project.env, stdout=full, stderr=subprocess.PIPE, text=True
         )
-    assert (ran.returncode, ran.stderr) == (
-        5,
-        "runplan: cannot write the output: No space left on device\n",
-    )
+    assert (ran.returncode, ran.stderr) == (5, "runplan: cannot write the output: No space left on device\n")

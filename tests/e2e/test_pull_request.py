@@ -339,14 +339,7 @@ def test_a_phase_that_is_built_on_a_squashed_branch_is_built_again(
 
 # --- faults ----------------------------------------------------------------------------------------------
 
-CALLS = (
-    "GET ",
-    "POST /pulls",
-    "GET /pulls/1",
-    "PATCH /pulls/1",
-    "POST /graphql",
-    "PUT /pulls/1/merge",
-)
+CALLS = ("GET ", "POST /pulls", "GET /pulls/1", "PATCH /pulls/1", "POST /graphql", "PUT /pulls/1/merge")
 
 
 def test_a_lost_answer_at_every_call_changes_nothing(project: Project, server: StandIn, hub: Hub) -> None:

@@ -23,10 +23,7 @@ from tests.support.daemons import kill_daemon, none_left, run_of, until_runs_are
 
 def asks(words: str, mark: str) -> tuple[str, str]:
     """Steps of an agent that asks, but only the first one that comes here."""
-    return (
-        f'say = "BLOCKER: {words}"\nonce = "main:.git/{mark}"',
-        f'exit = 0\nonce = "main:.git/{mark}-ended"',
-    )
+    return (f'say = "BLOCKER: {words}"\nonce = "main:.git/{mark}"', f'exit = 0\nonce = "main:.git/{mark}-ended"')
 
 
 def ask(project: Project) -> str:

@@ -209,11 +209,7 @@ def test_logs_are_the_sentences_of_wait_with_local_times(recorded: Project) -> N
     steps = "phase worktree baseline implement work candidate gate verify verdict approval"
     assert [line.split()[1] for line in shown[1:-3] if line] == steps.split()
     assert [line[10:] for line in shown if "  implement " in line] == ["  implement  robot, 0s"]
-    assert [line[10:] for line in shown[-3:]] == [
-        "",
-        "phase 2 passed all checks and needs your approval",
-        ANSWERS,
-    ]
+    assert [line[10:] for line in shown[-3:]] == ["", "phase 2 passed all checks and needs your approval", ANSWERS]
 
 
 def test_explain_prints_the_reason_of_decide(recorded: Project) -> None:
@@ -331,10 +327,7 @@ def test_check_fix_adds_a_tracker_and_strict_fails_on_warnings(recorded: Project
     check = partial(recorded.runplan_in, tmp_path, "check", "p.md")
     before = plan.read_text()
     bare = check()
-    assert (bare.code, bare.out.splitlines()[-1]) == (
-        0,
-        "p.md:3: warning: no statuses: all 2 phases count as todo",
-    )
+    assert (bare.code, bare.out.splitlines()[-1]) == (0, "p.md:3: warning: no statuses: all 2 phases count as todo")
     assert plan.read_text() == before
     assert check("--fix").code == 0
     fixed = plan.read_text()
@@ -348,10 +341,7 @@ def test_check_fix_adds_a_tracker_and_strict_fails_on_warnings(recorded: Project
     assert re.search(r"^p\.md:\d+: warning: ", strict.out, re.MULTILINE)
 
 
-READING = [
-    ("--version",),
-    ("status", "X", "--json"),
-]
+READING = [("--version",), ("status", "X", "--json")]
 
 
 PROGRAM = (

@@ -92,10 +92,7 @@ def test_a_stop_may_keep_the_schedule(project: Project, meanwhile: Meanwhile) ->
     scheduled(project, "now")
     meanwhile.reached("agent")
     ran = project.runplan("stop", "X", "--keep-schedule")
-    assert (ran.code, ran.last) == (
-        0,
-        "runplan: Stopping plans/X.md; its work and its schedule (every 4h) are kept",
-    )
+    assert (ran.code, ran.last) == (0, "runplan: Stopping plans/X.md; its work and its schedule (every 4h) are kept")
     until_runs_are(project, "stopped")
     (row,) = schedules(project)
     assert (row.spec, row.paused) == ("4h", None)

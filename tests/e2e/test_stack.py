@@ -5,18 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli import (
-    Meanwhile,
-    Project,
-    a_plan,
-    a_project,
-    end_processes_of,
-    ended,
-    fix,
-    set_up,
-    until,
-    work,
-)
+from tests.support.cli import Meanwhile, Project, a_plan, a_project, end_processes_of, ended, fix, set_up, until, work
 from tests.support.github.hub import Hub
 from tests.support.github.server import StandIn
 from tests.support.gitlab.server import on_gitlab

@@ -19,16 +19,7 @@ from runplan.domain.gitfacts import PLAN, RUN, read_trailers
 from runplan.domain.run.kinds import Reason
 from runplan.domain.settings.schema import PullRequestSettings, RunSettings, Settings
 from runplan.engine.landing.description import BEGIN, DRAFT, END, PEOPLE
-from runplan.engine.landing.lander import (
-    Commanded,
-    Conclusion,
-    Failed,
-    Landed,
-    NeedsRepair,
-    Progress,
-    Refused,
-    Waiting,
-)
+from runplan.engine.landing.lander import Commanded, Conclusion, Failed, Landed, NeedsRepair, Progress, Refused, Waiting
 from runplan.engine.landing.modes import open_lander
 from runplan.engine.landing.pull_request import PlanPlace, PullRequestLander
 from runplan.engine.report.summary import describe_plan

@@ -140,11 +140,7 @@ def test_the_rules_and_the_usual_checks_of_a_branch_are_read(forge: GitHub, hub:
 
 @pytest.mark.parametrize(
     ("labeller", "edited_by", "expected"),
-    [
-        ("reader", "", False),
-        ("bob", "stranger", False),
-        ("bob", "reporter", True),
-    ],
+    [("reader", "", False), ("bob", "stranger", False), ("bob", "reporter", True)],
     ids=["read access", "edited since", "edited by a writer"],
 )
 def test_an_issue_is_trusted_for_the_labeller_of_its_text(

@@ -376,8 +376,7 @@ def test_a_lost_answer_writes_nothing_twice(
 
 
 @pytest.mark.parametrize(
-    ("headers", "wait_s"),
-    [((("Retry-After", "30"),), 30.0), ((("RateLimit-Reset", "1090"),), 90.0), ((), 60.0)],
+    ("headers", "wait_s"), [((("Retry-After", "30"),), 30.0), ((("RateLimit-Reset", "1090"),), 90.0), ((), 60.0)]
 )
 def test_a_rate_limit_is_raised_at_once_with_its_end(
     gitlab: GitLab,

@@ -65,10 +65,7 @@ def attempt(repo: Repo, *steps: tuple[str, ...]) -> tuple[str, str]:
     repo.commit("Unpushed", **{"mine.txt": "x\n"})
     repo.git("update-ref", "refs/remotes/origin/main", "HEAD~1")
     base = repo.head()
-    for name in (
-        "refs/heads/topic",
-        "refs/runplan/parked/x/2/1",
-    ):
+    for name in ("refs/heads/topic", "refs/runplan/parked/x/2/1"):
         repo.git("update-ref", name, repo.git("commit-tree", "-p", "main", "-m", f"On {name}", "main^{tree}"))
     repo.git("tag", "v1", repo.git("commit-tree", "-p", "main", "-m", "Tagged", "main^{tree}"))
     repo.git("switch", "-qc", "runplan/x/1")
@@ -115,10 +112,7 @@ def test_a_branch_that_left_its_base_is_reported(
         ([("merge", "-q", "-m", "m", "topic")], "On refs/heads/topic"),
         ([("rebase", "-q", "topic")], "On refs/heads/topic"),
         ([("reset", "-q", "--hard", "v1")], "Tagged"),
-        (
-            [("merge", "-q", "-m", "m", "refs/runplan/parked/x/2/1")],
-            "On refs/runplan/parked/x/2/1",
-        ),
+        ([("merge", "-q", "-m", "m", "refs/runplan/parked/x/2/1")], "On refs/runplan/parked/x/2/1"),
     ],
     ids=["merged", "rebased", "led to a tag", "the work of another phase"],
 )
@@ -169,10 +163,7 @@ def test_a_file_that_becomes_a_directory_is_one_path_less_and_one_more(repo: Rep
     base = repo.head()
     repo.git("rm", "-q", "b.txt")
     head = repo.commit("File to directory", **{"b.txt/inner": "x\n"})
-    assert [(one.kind, one.path) for one in candidates.changes(base, head)] == [
-        ("D", "b.txt"),
-        ("A", "b.txt/inner"),
-    ]
+    assert [(one.kind, one.path) for one in candidates.changes(base, head)] == [("D", "b.txt"), ("A", "b.txt/inner")]
 
 
 # --- replay -------------------------------------------------------------------------------------------
@@ -195,11 +186,7 @@ def test_on_a_moved_target_both_sides_are_in_the_tree(repo: Repo, candidates: Ca
     answer = built(replay(candidates, base, head, onto))
     assert repo.show(f"{answer.tree}:a.txt") == "theirs\na1\na2\nmine"
     assert repo.show(f"{answer.tree}:b.txt") == "b2"
-    assert repo.git("log", "--format=%s", f"{onto}..{answer.commits[-1]}").split("\n") == [
-        "Work 3",
-        "Work 2",
-        "Work 1",
-    ]
+    assert repo.git("log", "--format=%s", f"{onto}..{answer.commits[-1]}").split("\n") == ["Work 3", "Work 2", "Work 1"]
 
 
 def test_a_conflict_names_its_paths_and_makes_nothing(repo: Repo, candidates: Candidates) -> None:

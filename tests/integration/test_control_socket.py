@@ -18,14 +18,7 @@ from runplan.adapters.configuration.places import socket_path
 from runplan.domain.errors import Exit, NotFound, Unreachable
 from runplan.hosts.daemon.client import LONGEST_ADDRESS, Client, NotRunning
 from runplan.hosts.daemon.process import Connection, ControlServer
-from runplan.hosts.daemon.protocol import (
-    Done,
-    Hello,
-    Metrics,
-    MetricsText,
-    Wake,
-    line_of,
-)
+from runplan.hosts.daemon.protocol import Done, Hello, Metrics, MetricsText, Wake, line_of
 from runplan.hosts.daemon.state import Known
 from tests.support.dispatching import until
 from tests.support.fake_daemon import ROOT, SINCE, Echo, a_door

@@ -70,10 +70,7 @@ def project(tmp_path: Path) -> Iterator[Project]:
 @contextlib.contextmanager
 def a_repository(project: Project, wakeup: int | None = None) -> Iterator[tuple[RepositoryContext, OpenRepository]]:
     read = lambda root, env: load_settings(root, env=env).settings  # noqa: E731
-    with (
-        context_at(project.path, project.env, read) as context,
-        open_repository(context, wakeup=wakeup) as repository,
-    ):
+    with context_at(project.path, project.env, read) as context, open_repository(context, wakeup=wakeup) as repository:
         yield context, repository
 
 

@@ -462,10 +462,7 @@ except KeyboardInterrupt:
 # --- limits and requests --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("reader", "asked"),
-    [("claude", "SIGINT"), ("gemini", "SIGTERM")],
-)
+@pytest.mark.parametrize(("reader", "asked"), [("claude", "SIGINT"), ("gemini", "SIGTERM")])
 def test_a_stop_uses_the_signal_for_a_clean_end(on: Stage, reader: str, asked: str) -> None:
     # It ends only after it has noted a signal: a fixed grace would be too short on a busy machine.
     ends = "\nwhile not os.path.exists('signals'): time.sleep(0.01)\ntime.sleep(0.1)"

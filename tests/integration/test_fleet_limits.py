@@ -140,12 +140,7 @@ def test_plans_of_an_earlier_worker_occupy_slots() -> None:
 def test_procrastinate_has_the_private_names_that_the_queue_uses() -> None:
     """docs/dependencies.md says why each method is overridden."""
     overridden = {name for name in vars(JobQueue) if name[0] == "_" and name[1] != "_" and hasattr(Worker, name)}
-    assert overridden == {
-        "_fetch_and_process_jobs",
-        "_periodic_deferrer",
-        "_persist_job_status",
-        "_update_heartbeat",
-    }
+    assert overridden == {"_fetch_and_process_jobs", "_periodic_deferrer", "_persist_job_status", "_update_heartbeat"}
     source = inspect.getsource(Worker)
     for name in (*overridden, "_running_jobs", "_new_job_event", "_job_semaphore"):
         assert f"self.{name}" in source, name

@@ -163,9 +163,7 @@ def test_landing_the_same_intent_again_says_landed_and_moves_nothing(repo: Repo)
 # --- observing ----------------------------------------------------------------------------------------
 
 
-def test_a_landing_is_observed_under_commits_merges_and_rewritten_ids_but_not_after_an_undo(
-    repo: Repo,
-) -> None:
+def test_a_landing_is_observed_under_commits_merges_and_rewritten_ids_but_not_after_an_undo(repo: Repo) -> None:
     old = repo.head()
     landing = intent(repo, candidate(repo, {"a.txt": "a2\n"}))
     with lander(repo) as cherry_pick:
@@ -246,18 +244,10 @@ def test_a_phase_of_one_commit_costs_at_most_nine_git_processes(repo: Repo, tmp_
     with Git(repo.path, env=env) as git:
         candidates = Candidates(git)
         by = Signature(author=USER, committer=USER, when=WHEN)
-        answer = candidates.replay(
-            base=base,
-            head=head,
-            onto=base,
-            rewrite=lambda commit: (commit.message, by),
-        )
+        answer = candidates.replay(base=base, head=head, onto=base, rewrite=lambda commit: (commit.message, by))
         assert isinstance(answer, Built)
         new = candidates.bookkeep(
-            code=answer.commits[-1],
-            files={"reports/plan-p.md": b"done\n"},
-            message="Record",
-            by=by,
+            code=answer.commits[-1], files={"reports/plan-p.md": b"done\n"}, message="Record", by=by
         )
         cherry_pick = CherryPick(git, ref=MAIN, common_dir=repo.path / ".git")
         landing = cherry_pick.prepare(id="L1", old=base, new=new)

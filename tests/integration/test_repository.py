@@ -5,29 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from runplan.adapters.git.repository import (
-    Checkouts,
-    identity,
-    open_repository,
-    require_git,
-    require_workable,
-    signing,
-)
+from runplan.adapters.git.repository import Checkouts, identity, open_repository, require_git, require_workable, signing
 from runplan.domain.errors import Exit, GitFailed, RefusedEarly
 from runplan.domain.gitfacts import Identity
 from runplan.domain.names import worktree_name
 from runplan.domain.settings.schema import Settings
 from runplan.engine.loop.context import context_at
 from runplan.engine.loop.repository import open_repository as open_for_work
-from tests.support.repos import (
-    USER_EMAIL,
-    USER_NAME,
-    Repo,
-    init_repo,
-    install_signer,
-    isolated_env,
-    make_repo,
-)
+from tests.support.repos import USER_EMAIL, USER_NAME, Repo, init_repo, install_signer, isolated_env, make_repo
 
 
 def test_a_repository_is_found_from_a_subdirectory_and_from_a_linked_worktree(tmp_path: Path) -> None:

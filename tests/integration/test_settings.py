@@ -38,10 +38,7 @@ def refusal(root: Path, env: dict[str, str]) -> str:
 
 def test_environment_beats_repository_beats_user_beats_default(root: Path, env: dict[str, str]) -> None:
     """The order of the public contract, one key per step."""
-    user = write(
-        user_file(env),
-        '[run]\ntarget = "u"\nremote = "u"\nauthor = "agent"\n',
-    )
+    user = write(user_file(env), '[run]\ntarget = "u"\nremote = "u"\nauthor = "agent"\n')
     write(root / "runplan.toml", '[run]\ntarget = "r"\nremote = "r"\n')
     env |= {"RUNPLAN_RUN_TARGET": "e"}
     settled = load_settings(root, env=env)
@@ -173,11 +170,7 @@ def test_a_byte_order_mark_and_windows_line_ends_do_no_harm(root: Path, env: dic
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        (
-            "RUNPLAN_RUN_LANDIN",
-            "pr",
-            "RUNPLAN_RUN_LANDIN: unknown setting; did you mean RUNPLAN_RUN_LANDING?",
-        ),
+        ("RUNPLAN_RUN_LANDIN", "pr", "RUNPLAN_RUN_LANDIN: unknown setting; did you mean RUNPLAN_RUN_LANDING?"),
         ("RUNPLAN_TEST", "x", "RUNPLAN_TEST: unknown setting; did you mean RUNPLAN_"),
         ("RUNPLAN_LIMITS_TOKENS", "many", "RUNPLAN_LIMITS_TOKENS: [limits] tokens: must be a whole number"),
         ("RUNPLAN_LIMITS_USD", "nan", "RUNPLAN_LIMITS_USD: [limits] usd: must be a number, 0 or more"),
@@ -191,10 +184,7 @@ def test_a_variable_that_cannot_be_used_is_named(
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        *("ROLE", "PLAN", "PHASE", "RUN", "ATTEMPT", "PROMPT", "RETURN", "AGENT", "DISPATCH", "CYCLE"),
-    ],
+    "name", [*("ROLE", "PLAN", "PHASE", "RUN", "ATTEMPT", "PROMPT", "RETURN", "AGENT", "DISPATCH", "CYCLE")]
 )
 def test_variables_of_agents_are_no_settings(root: Path, env: dict[str, str], name: str) -> None:
     settled = load_settings(root, env=env | {f"RUNPLAN_{name}": "1"})

@@ -9,8 +9,7 @@ from runplan.domain.gitfacts import PHASE, PLAN, add_trailers, read_trailers
 
 
 @pytest.mark.parametrize(
-    "message",
-    ["Subject", "core: subject\n\nBody: not a trailer\nbut prose\n", "S\n\nSigned-off-by: A <a@b>\n", ""],
+    "message", ["Subject", "core: subject\n\nBody: not a trailer\nbut prose\n", "S\n\nSigned-off-by: A <a@b>\n", ""]
 )
 def test_git_and_we_agree_on_the_trailers_of_a_message(message: str) -> None:
     text = add_trailers(message, [(PLAN, "plans/x.md"), (PHASE, "P1.A")])

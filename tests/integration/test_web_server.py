@@ -216,10 +216,7 @@ def test_a_certificate_makes_it_https(env: dict[str, str], tmp_path: Path) -> No
         assert browser.get("/").status == 200
     with pytest.raises(UsageError, match="PEM"), open_server(Caller(env=env), port=0, tls=(key, key)):
         pass
-    with (
-        pytest.raises(UsageError, match="No such file"),
-        open_server(Caller(env=env), port=0, tls=("gone", key)),
-    ):
+    with pytest.raises(UsageError, match="No such file"), open_server(Caller(env=env), port=0, tls=("gone", key)):
         pass
 
 

@@ -213,13 +213,7 @@ def run_command(*args: str, cwd: Path, env: dict[str, str]) -> Ran:
     if forks.serves(env):
         return _forked(cwd, args, env)
     ran = subprocess.run(
-        [RUNPLAN, *args],
-        cwd=cwd,
-        env=env,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=100,
-        check=False,
+        [RUNPLAN, *args], cwd=cwd, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=100, check=False
     )
     return Ran(code=ran.returncode, out=ran.stdout.decode(), err=ran.stderr.decode())
 

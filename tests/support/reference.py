@@ -194,14 +194,7 @@ def collect_structs(kind: Any, kinds: list[type]) -> None:
         collect_structs(argument, kinds)
 
 
-WORDS = {
-    str: "text",
-    int: "number",
-    float: "number",
-    bool: "true or false",
-    NoneType: "null",
-    UnsetType: "absent",
-}
+WORDS = {str: "text", int: "number", float: "number", bool: "true or false", NoneType: "null", UnsetType: "absent"}
 
 
 def describe_type(kind: Any) -> str:

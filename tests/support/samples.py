@@ -83,13 +83,7 @@ def outcome_of(
         events.read_line(line)
     events.add(rest)
     return Outcome(
-        ending=ending,
-        code=code,
-        signal=None,
-        message=events.message,
-        tally=events.tally,
-        error=error,
-        ended_at=at,
+        ending=ending, code=code, signal=None, message=events.message, tally=events.tally, error=error, ended_at=at
     )
 
 

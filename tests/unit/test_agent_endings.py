@@ -257,11 +257,7 @@ def at(text: str) -> float:
 @pytest.mark.parametrize(
     ("cli", "lines", "resets"),
     [
-        (
-            "claude",
-            claude_error(429, "You've hit your limit · resets Nov 16, 2:30am (UTC)"),
-            at("2026-11-16T02:30"),
-        ),
+        ("claude", claude_error(429, "You've hit your limit · resets Nov 16, 2:30am (UTC)"), at("2026-11-16T02:30")),
         (
             "codex",
             codex_failed("You’ve hit your usage limit. Upgrade or try again at Nov 16th, 2026 2:30 AM."),

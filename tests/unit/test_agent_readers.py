@@ -206,10 +206,7 @@ def test_events_of_a_script_are_validated_like_those_of_a_program(
 
 def test_dollars_on_the_line_below_the_tokens_are_read() -> None:
     """aider breaks the line when a cache was both read and written."""
-    lines = [
-        b"Tokens: 10k sent, 2k cache write, 3k cache hit, 1k received.",
-        b"Cost: $0.25 message, $0.25 session.",
-    ]
+    lines = [b"Tokens: 10k sent, 2k cache write, 3k cache hit, 1k received.", b"Cost: $0.25 message, $0.25 session."]
     used = outcome_of("aider", lines).tally.usage
     assert used == Usage(input_tokens=10_000, output_tokens=1_000, usd=0.25)
 

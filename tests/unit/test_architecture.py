@@ -200,20 +200,11 @@ def test_broad_catches_stand_only_at_named_boundaries() -> None:
         for module, path in MODULES.items()
         if re.search(r"except (Base)?Exception|except:", path.read_text(encoding="utf-8"))
     }
-    undo_and_raise = {
-        "runplan.adapters.store.sql",
-        "runplan.engine.landing.swap",
-        "runplan.engine.loop.advance",
-    }
+    undo_and_raise = {"runplan.adapters.store.sql", "runplan.engine.landing.swap", "runplan.engine.loop.advance"}
     # The edges of a command line, of a run, of a worker's thread, of a request to the daemon, and of a task of its
     # main thread.
     assert broad - undo_and_raise <= {
-        *(
-            "runplan.interfaces.cli.main",
-            "runplan.hosts.owner",
-            "runplan.hosts.commands",
-            "runplan.hosts.background",
-        ),
+        *("runplan.interfaces.cli.main", "runplan.hosts.owner", "runplan.hosts.commands", "runplan.hosts.background"),
         *("runplan.hosts.daemon.process", "runplan.hosts.fleet.worker"),
     }
 

@@ -43,11 +43,7 @@ FAILED = PlanFacts(run=at_work(state="failed").run, failures=(FailureRow("2", "t
 
 @pytest.mark.parametrize(
     ("facts", "group"),
-    [
-        (PlanFacts(), PlanState.OPEN),
-        (waits(WaitKind.APPROVAL), PlanState.WAITING),
-        (FAILED, PlanState.WAITING),
-    ],
+    [(PlanFacts(), PlanState.OPEN), (waits(WaitKind.APPROVAL), PlanState.WAITING), (FAILED, PlanState.WAITING)],
     ids=["new", "change", "failed"],
 )
 def test_a_card_is_in_the_group_of_its_state(facts: PlanFacts, group: PlanState) -> None:

@@ -185,7 +185,7 @@ def test_the_budget_of_running_agents_is_reserved() -> None:
         tokens=100, bounds=("limits.day_tokens", "", "")
     )
     assert remaining_budget(budgets, spent, {"day": Cost(tokens=700)}) == GivenOut(
-        "the rest of the day's budget, which running agents may use: 1000 of 1000 tokens (limits.day_tokens)",
+        "the rest of the day's budget, which running agents may use: 1000 of 1000 tokens (limits.day_tokens)"
     )
     assert isinstance(remaining_budget(budgets, {"day": Cost(tokens=1000)}, {"day": Cost(tokens=1)}), UsedUp)
 

@@ -3,10 +3,7 @@
 import pytest
 
 from runplan.domain.errors import Exit, NotFound, RefusedEarly, RunplanError, Unreachable, UsageError, error_with
-from runplan.hosts.daemon.protocol import (
-    read_reply,
-    read_request,
-)
+from runplan.hosts.daemon.protocol import read_reply, read_request
 
 
 @pytest.mark.parametrize(

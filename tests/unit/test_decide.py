@@ -144,10 +144,7 @@ def test_an_agent_that_asks_again_and_again_is_blocked() -> None:
         state = fold_on(state, *blocked(), asked(f"q{number}"), answered(f"q{number}"))
     (action,) = decide(fold_on(state, *blocked())).actions
     assert isinstance(action, a.Fail)
-    assert (action.reason, action.detail) == (
-        Reason.BLOCKED,
-        "agents asked 5 questions already, and then: which port?",
-    )
+    assert (action.reason, action.detail) == (Reason.BLOCKED, "agents asked 5 questions already, and then: which port?")
 
 
 # --- rejections with words ----------------------------------------------------------------------------
@@ -174,10 +171,7 @@ def asking(*more: e.Event) -> RunState:
 def fixed(state: RunState) -> RunState:
     (action,) = decide(state).actions
     assert isinstance(action, a.Start)
-    assert (action.dispatch.role, action.dispatch.complaint) == (
-        Role.FIX,
-        "a person rejected the change: too short",
-    )
+    assert (action.dispatch.role, action.dispatch.complaint) == (Role.FIX, "a person rejected the change: too short")
     ended = e.DispatchEnded(id="f", role=Role.FIX, ending=Ending.EXITED, code=0)
     return fold_on(state, replace(action.dispatch, id="f"), ended)
 

@@ -28,11 +28,7 @@ NOT_COMPLETE = e.SubplanEnded(complete=False, run="r2", detail="plans/SUB.md is 
             (a.Fail(reason=Reason.STOPPED, at=PhaseStep.STOP, detail="stopped by a person"),),
             None,
         ),
-        (
-            (NOT_COMPLETE,),
-            (a.Fail(reason=Reason.BLOCKED, at=PhaseStep.SUBPLAN, detail=NOT_COMPLETE.detail),),
-            None,
-        ),
+        ((NOT_COMPLETE,), (a.Fail(reason=Reason.BLOCKED, at=PhaseStep.SUBPLAN, detail=NOT_COMPLETE.detail),), None),
         ((e.SubplanEnded(complete=True, run="r2"),), (a.LAND,), None),
         ((e.SubplanEnded(complete=True), e.LandingMoved(tip="c1")), (a.READ_PLAN,), None),
     ],

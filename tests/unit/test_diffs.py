@@ -29,13 +29,7 @@ def test_lines_have_the_numbers_of_their_file() -> None:
     (file,) = parse_diff(CHANGED)
     assert (file.path, file.change, file.added, file.removed) == ("a.py", "changed", 2, 1)
     assert file.hunks[0].head == "@@ -10,3 +10,4 @@ def f():"
-    assert lines(file) == [
-        (" ", 10, "one"),
-        ("-", 11, "two"),
-        ("+", 11, "TWO"),
-        ("+", 12, "more"),
-        (" ", 13, "three"),
-    ]
+    assert lines(file) == [(" ", 10, "one"), ("-", 11, "two"), ("+", 11, "TWO"), ("+", 12, "more"), (" ", 13, "three")]
 
 
 @pytest.mark.parametrize(
@@ -43,19 +37,13 @@ def test_lines_have_the_numbers_of_their_file() -> None:
     [
         ("diff --git a/x y b/x y\nold mode 100644\nnew mode 100755", FileDiff(path="x y", mode="100644 → 100755")),
         ("diff --git a/e b/e\nnew file mode 100644\nindex 0..0", FileDiff(path="e", change="added")),
-        (
-            "diff --git a/s b/s\nnew file mode 120000\nindex 0..1",
-            FileDiff(path="s", change="added", mode="120000"),
-        ),
+        ("diff --git a/s b/s\nnew file mode 120000\nindex 0..1", FileDiff(path="s", change="added", mode="120000")),
         ("diff --git a/g b/g\ndeleted file mode 100644", FileDiff(path="g", change="removed")),
         (
             "diff --git a/a b b/c d\nsimilarity index 100%\nrename from a b\nrename to c d",
             FileDiff(path="c d", old_path="a b", change="renamed"),
         ),
-        (
-            "diff --git a/l b/l\nindex 1..2 100644\nBinary files a/l and b/l differ",
-            FileDiff(path="l", is_binary=True),
-        ),
+        ("diff --git a/l b/l\nindex 1..2 100644\nBinary files a/l and b/l differ", FileDiff(path="l", is_binary=True)),
         (
             'diff --git "a/\\303\\244\\".py" "b/\\303\\244\\".py"\nnew file mode 100644',
             FileDiff(path='ä".py', change="added"),
@@ -100,7 +88,7 @@ def a_file(count: int) -> FileDiff:
 
 def test_the_page_takes_small_files_until_it_is_full() -> None:
     assert choose_inline([a_file(1000), a_file(20_000), a_file(400), a_file(200), a_file(100)]) == [
-        *(True, False, True, False, True),
+        *(True, False, True, False, True)
     ]
 
 

@@ -71,11 +71,7 @@ def test_a_script_that_a_command_names_is_guarded_as_a_whole(command: str, path:
 
 @pytest.mark.parametrize(
     ("command", "path"),
-    [
-        ("make test", "tests/run.sh"),
-        ("npm test", "tools/test.sh"),
-        ("sh tools/test.sh", "tools/more-tests.sh"),
-    ],
+    [("make test", "tests/run.sh"), ("npm test", "tools/test.sh"), ("sh tools/test.sh", "tools/more-tests.sh")],
 )
 def test_a_test_script_is_guarded_that_a_script_or_recipe_names(command: str, path: str) -> None:
     assert found(command, path, "true\n") == [f"{path}: a check runs it, and it was changed"]

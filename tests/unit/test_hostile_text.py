@@ -7,15 +7,7 @@ import pytest
 
 from runplan.adapters.agents import endings, prompts
 from runplan.domain import gitfacts, text as terminal
-from runplan.domain.checks import (
-    drift,
-    evidence,
-    guarded,
-    results,
-    returns,
-    secrets,
-    tamper,
-)
+from runplan.domain.checks import drift, evidence, guarded, results, returns, secrets, tamper
 from runplan.domain.errors import PlanUnreadable
 from runplan.domain.plan import model as plan
 from runplan.domain.run.dispatch import Reference

@@ -8,13 +8,7 @@ from runplan.domain.run import actions as a, events as e
 from runplan.domain.run.decide import decide
 from runplan.domain.run.kinds import RunStatus, WaitKind
 from runplan.domain.run.projection import project_run
-from runplan.domain.run.rules.hosts import (
-    MAX_LABELS,
-    awaited_labels,
-    describe_wait,
-    list_queues,
-    name_queue,
-)
+from runplan.domain.run.rules.hosts import MAX_LABELS, awaited_labels, describe_wait, list_queues, name_queue
 from runplan.domain.run.state import RunState, apply, fold
 from tests.support.builders import started
 

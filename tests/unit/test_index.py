@@ -15,11 +15,7 @@ Y = PlanRow(plan="plans/Y.md", title="Writer", report="plan-y.md", is_done=True)
 
 def test_the_index_of_two_plans_and_a_change_that_waits() -> None:
     first = update_index(None, Y, today=DAY, waiting=())
-    waiting = [
-        ("plans/Z.md", "3", "sign-off"),
-        ("plans/A.md", "", "approval"),
-        ("plans/B.md", "1", "question"),
-    ]
+    waiting = [("plans/Z.md", "3", "sign-off"), ("plans/A.md", "", "approval"), ("plans/B.md", "1", "question")]
     assert update_index(first, X, today=DAY, waiting=waiting) == (
         "# Plan Reports\n\n"
         "<!-- runplan: index -->\n\n"

@@ -119,10 +119,7 @@ def test_each_lane_is_decided_independently() -> None:
 
     decision = decide(state)
 
-    assert decision.actions == (
-        replace(a.AWAIT, lane="1"),
-        replace(a.READ_PLAN, lane="2"),
-    )
+    assert decision.actions == (replace(a.AWAIT, lane="1"), replace(a.READ_PLAN, lane="2"))
     assert list_running(state) == ["r_1.1"]
     assert not decision.waiting
 
@@ -146,10 +143,7 @@ def test_a_lane_with_an_unreachable_remote_delays_no_other() -> None:
 
     decision = decide(fold(facts))
 
-    assert decision.actions == (
-        replace(a.SLEEP, lane="1"),
-        replace(a.AWAIT, lane="2"),
-    )
+    assert decision.actions == (replace(a.SLEEP, lane="1"), replace(a.AWAIT, lane="2"))
     assert (decision.waiting, decision.wake) == (None, LATER)
 
 
@@ -159,10 +153,7 @@ def test_an_unreachable_target_delays_no_running_lane() -> None:
 
     decision = decide(fold([*facts, silent, *in_lane("2", *at_work("p2", "d2"))]))
 
-    assert decision.actions == (
-        replace(a.AWAIT, lane="2"),
-        a.SLEEP,
-    )
+    assert decision.actions == (replace(a.AWAIT, lane="2"), a.SLEEP)
     assert a.READ_PLAN in decide(fold([*facts, silent, e.Woke(kind=WaitKind.UNREACHABLE)])).actions
 
 

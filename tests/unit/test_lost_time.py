@@ -18,12 +18,7 @@ def begun(*, seconds: float = 60.0, at: str = iso(THEN)) -> DispatchStarted:
 
 @pytest.mark.parametrize(
     ("started", "later_s", "ran"),
-    [
-        (begun(), 45, 45),
-        (begun(), 3600, 60),
-        (begun(), -3600, 0),
-        (begun(seconds=0.0), 3600, 3600),
-    ],
+    [(begun(), 45, 45), (begun(), 3600, 60), (begun(), -3600, 0), (begun(seconds=0.0), 3600, 3600)],
     ids=["within", "seen late", "clock put back", "no limit"],
 )
 def test_a_lost_process_ran_no_longer_than_its_limit(started: DispatchStarted, later_s: float, ran: float) -> None:

@@ -8,11 +8,7 @@ from tests.support.builders import read
 
 def test_a_name_has_its_help_and_kind_once_above_all_its_numbers() -> None:
     text = render_samples(
-        [
-            Sample("b", "B", (("x", "2"),), 2),
-            Sample("a_total", "A", (), 0.5),
-            Sample("b", "B", (("x", "1"),), 1),
-        ]
+        [Sample("b", "B", (("x", "2"),), 2), Sample("a_total", "A", (), 0.5), Sample("b", "B", (("x", "1"),), 1)]
     )
     assert (
         text

@@ -218,10 +218,7 @@ def test_a_narrative_is_refused_with_what_is_missing() -> None:
 
 @pytest.mark.parametrize(
     ("name", "line"),
-    [
-        pytest.param("bare-sections.md", 3, id="bare"),
-        pytest.param("phases-under-heading.md", 5, id="D25"),
-    ],
+    [pytest.param("bare-sections.md", 3, id="bare"), pytest.param("phases-under-heading.md", 5, id="D25")],
 )
 def test_phases_without_any_status_are_todo_with_a_warning(name: str, line: int) -> None:
     plan = read(name)

@@ -147,12 +147,7 @@ UNKNOWN = "runplan does not know {}:, which has no effect; did you mean {}:?"
         ("Verifer: `codex`", UNKNOWN.format("Verifer", "Verifier")),
         *(
             (body, "")
-            for body in (
-                "Tests: cover the edge cases",
-                "Tests: `a.py` passes",
-                "Effort: 2 days",
-                "Agent: `codex`",
-            )
+            for body in ("Tests: cover the edge cases", "Tests: `a.py` passes", "Effort: 2 days", "Agent: `codex`")
         ),
         *(
             (body, "")

@@ -156,8 +156,7 @@ def test_a_word_in_the_place_of_a_box_is_a_status(word: str, status: Status, don
 
 
 @pytest.mark.parametrize(
-    ("text", "line"),
-    [("- [done] a\n- b\n- [todo] c\n", 2), ("1. a\n\n## B\n2. [done] b\n## C\n3. [done] c\n", 1)],
+    ("text", "line"), [("- [done] a\n- b\n- [todo] c\n", 2), ("1. a\n\n## B\n2. [done] b\n## C\n3. [done] c\n", 1)]
 )
 def test_an_entry_without_the_word_in_brackets_that_others_have_asks(text: str, line: int) -> None:
     assert [(remark.line, remark.is_error) for remark in read(text).remarks] == [(line, True)]
@@ -240,17 +239,9 @@ def test_statuses_that_disagree_are_named(text: str, expected: str) -> None:
             "A, B",
             "2: sections 'Phase <number>' are no phases",
         ),
-        (
-            "## 1. A\n- [ ] a\n## 2. B\n- [ ] b\n## 3. Success Metrics\n10 ms\n",
-            "A, B",
-            "",
-        ),
+        ("## 1. A\n- [ ] a\n## 2. B\n- [ ] b\n## 3. Success Metrics\n10 ms\n", "A, B", ""),
         ("## v1.0\n- [x] a\n## v1.1\n### Core\n- [ ] b\n### Docs\n- [ ] c\n", "v1.0, v1.1", ""),
-        (
-            "## Work\n### 1. A\n- [ ] a\n### 2. B\n- [ ] b\n## Dates\n### Q1 2026\n- [ ] a\n",
-            "1. A, 2. B, Q1 2026",
-            "",
-        ),
+        ("## Work\n### 1. A\n- [ ] a\n### 2. B\n- [ ] b\n## Dates\n### Q1 2026\n- [ ] a\n", "1. A, 2. B, Q1 2026", ""),
         ("## Phase 1: A\n### Changes\n#### 1. B\n#### 2. C\n" + VERIFIED.format(" ", " "), "A", ""),
         ("## Success Criteria\nfast\n### Task 1: A\n- [ ] a\n### Task 2: B\n- [ ] b\n", "A, B", ""),
         ("## Server\n### Disk\n- [ ] a\n### Net\n- [ ] b\n", "Disk, Net", ""),
@@ -274,11 +265,7 @@ def test_statuses_that_disagree_are_named(text: str, expected: str) -> None:
             "A, B",
             "",
         ),
-        (
-            "## 1. A\n- [ ] a\n## 2. B\n- [ ] b\n## 3. Recommended Implementation Order\n1. A\n",
-            "A, B",
-            "",
-        ),
+        ("## 1. A\n- [ ] a\n## 2. B\n- [ ] b\n## 3. Recommended Implementation Order\n1. A\n", "A, B", ""),
     ],
 )
 def test_lists_beside_the_work_are_no_phases(text: str, titles: str, left_out: str) -> None:
@@ -447,10 +434,7 @@ def phases(plan: Plan) -> str:
         ("### 🔴 **CRITICAL - Phase 1: A** (1 week)\n- [x] a\n### LOW - Phase 2: B\n- [ ] b\n", "1 done, 2 todo"),
         ("## Phase 1: A\n- [x] T1: a\n## Phase 2: B\n- [ ] T2: b\n  - Depends: T1\n", "1 done, 2 todo"),
         ("## Legend\n- [ ] open\n## Group 1: A\n- [x] a\n## Group 2: B\n- [ ] b\n", "1 done, 2 todo"),
-        (
-            "**Phase 1: A** (soon)\n- [x] a\n\n**Phase 2 — B**\n\n**Tasks:**\n- [ ] b\n## Notes\n- c\n",
-            "1 done, 2 todo",
-        ),
+        ("**Phase 1: A** (soon)\n- [x] a\n\n**Phase 2 — B**\n\n**Tasks:**\n- [ ] b\n## Notes\n- c\n", "1 done, 2 todo"),
         ("**Phase 1: A**\n- [x] a\n**Phase 2: B** is prose\n", "a done"),
         (
             "**Phase 1: A**\n- [x] a\n**Phase 2: B**\n- b\n### Task 1: C\n- [x] c\n### Task 2: D\n- [ ] d\n",
@@ -813,10 +797,7 @@ def test_struck_entries_strange_brackets_and_placeholders(first: str, expected: 
         ),
         ("### Task 1: A\na\n### Task 2: B\nb\n## Checklist\n### Phase 3 Completion\n- [ ] c\n", "1 2"),
         ("## Step 1: A\na\n## Step 2: B\nb\n## Done criteria\n- [ ] Step 2 printed it\n- [ ] fast\n", "1 2"),
-        (
-            "## Parts\n### 1. User\n**Status:** Done\n## Work\n### Phase 1: A\n- [ ] a\n### Phase 2: B\n- [ ] b\n",
-            "1 2",
-        ),
+        ("## Parts\n### 1. User\n**Status:** Done\n## Work\n### Phase 1: A\n- [ ] a\n### Phase 2: B\n- [ ] b\n", "1 2"),
     ],
 )
 def test_chapters_and_criteria_that_name_a_phase_are_none(text: str, expected: str) -> None:

@@ -197,10 +197,7 @@ def test_a_list_is_complete_when_every_task_is_done() -> None:
             b'[{"id": 1, "title": "a", "passes": true},\n{"id": "1", "title": "b", "passes": true}]',
             "x.json:2: two tasks",
         ),
-        (
-            b'[{"title": "a", "status": "todo", "dependencies": [7]}]',
-            "x.json:1: task 1 depends on 7, which is not",
-        ),
+        (b'[{"title": "a", "status": "todo", "dependencies": [7]}]', "x.json:1: task 1 depends on 7, which is not"),
         (b'{"a": {"tasks": []}, "b": {"tasks": []}}', "x.json:1: the file has the tags a, b; name one of them master"),
     ],
 )
@@ -246,7 +243,7 @@ def test_each_value_knows_its_place() -> None:
     root = locate_values(text)
     inner = root.inner['a"}'].inner
     assert [text[node.begin : node.end] for node in (*inner.values(), inner["1"].inner["b"], root.inner["c"])] == [
-        *("1", '{"b": "x\\\\"}', "-2.5e3", "null", '"x\\\\"', '"[\\"{"'),
+        *("1", '{"b": "x\\\\"}', "-2.5e3", "null", '"x\\\\"', '"[\\"{"')
     ]
 
 
@@ -340,10 +337,7 @@ def test_a_todo_has_the_document_as_its_context_and_is_set_in_its_line() -> None
     ("todo", "said"),
     [
         (b"- id: a\n  content: x\n", "x.md:3: task a has no status; add one: pending"),
-        (
-            b"- id: a\n  content: x\n  status: pending\n  dependencies: [q]\n",
-            "x.md:3: task a depends on q, which",
-        ),
+        (b"- id: a\n  content: x\n  status: pending\n  dependencies: [q]\n", "x.md:3: task a depends on q, which"),
     ],
 )
 def test_a_todo_that_cannot_be_used_is_refused(todo: bytes, said: str) -> None:
@@ -365,7 +359,7 @@ def test_a_roadmap_has_its_statuses_in_the_list_of_phases_and_in_the_table() -> 
     ]
     assert items(plan, "1") == ["W1 01-01-PLAN.md — Schema", "C1 A shelf holds 40 books"]
     assert items(plan, "2.1") == [
-        *("W1 02.1-01-PLAN.md — Scanner", "W2 02.1-02-PLAN.md — Page", "C1 A scan opens the book"),
+        *("W1 02.1-01-PLAN.md — Scanner", "W2 02.1-02-PLAN.md — Page", "C1 A scan opens the book")
     ]
     done = set_to(raw, "ROADMAP.md", "2.1", Status.DONE)
     changed = raw.replace(b"- [ ] **Phase 2.1", b"- [x] **Phase 2.1").replace(b"- [ ] 02.1-", b"- [x] 02.1-")

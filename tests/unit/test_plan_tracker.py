@@ -128,8 +128,7 @@ def test_an_unknown_phase_is_refused_with_those_there_are() -> None:
 
 @pytest.mark.parametrize("eol", [b"\n", b"\r\n"])
 @pytest.mark.parametrize(
-    ("name", "before"),
-    [("bare-sections.md", b"## Phase 1"), ("phases-under-heading.md", b"## Phases")],
+    ("name", "before"), [("bare-sections.md", b"## Phase 1"), ("phases-under-heading.md", b"## Phases")]
 )
 def test_a_tracker_is_added_above_the_phases(name: str, before: bytes, eol: bytes) -> None:
     raw = b"\xef\xbb\xbf" + (PLANS / name).read_bytes().replace(b"\n", eol)

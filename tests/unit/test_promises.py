@@ -5,13 +5,7 @@ from collections import Counter
 import pytest
 from msgspec.structs import replace
 
-from runplan.domain.checks.promises import (
-    SUITE,
-    count_cases,
-    find_broken,
-    judge_new_tests,
-    note_dropped,
-)
+from runplan.domain.checks.promises import SUITE, count_cases, find_broken, judge_new_tests, note_dropped
 from runplan.domain.checks.results import Results, read_results
 from runplan.domain.run.dispatch import NewTestsAnswer
 

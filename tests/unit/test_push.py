@@ -27,8 +27,7 @@ def test_an_accepted_push_is_taken(flag: str, summary: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "out",
-    ["", "Done\n", status("!", "[rejected] (fetch first)"), status(" ", "a..b", ref="refs/heads/other")],
+    "out", ["", "Done\n", status("!", "[rejected] (fetch first)"), status(" ", "a..b", ref="refs/heads/other")]
 )
 def test_exit_code_0_alone_does_not_mean_accepted(out: str) -> None:
     assert isinstance(read(out, code=0), Uncertain)

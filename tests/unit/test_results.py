@@ -239,7 +239,7 @@ def test_an_option_asks_for_names_where_the_command_shows_its_runner(line: str, 
     exports, _, last = ask_for_names(line, "/o").rpartition("\n")
     assert last == asked
     assert [export.partition("=")[0] for export in exports.splitlines()] == [
-        *("export PYTEST_ADDOPTS", "export SPEC_OPTS", "export HARNESS_VERBOSE"),
+        *("export PYTEST_ADDOPTS", "export SPEC_OPTS", "export HARNESS_VERBOSE")
     ]
 
 
@@ -318,10 +318,7 @@ def test_junit_files_that_are_missing_or_broken_are_unfinished(texts: list[str],
 
 @pytest.mark.parametrize(
     ("output", "passed", "failed", "failures"),
-    [
-        ("FAIL: one\nresult: 3 passed, 1 failed\n", 3, 1, {"one"}),
-        ("Passed: 3  Failed: 1\n", 3, 1, set()),
-    ],
+    [("FAIL: one\nresult: 3 passed, 1 failed\n", 3, 1, {"one"}), ("Passed: 3  Failed: 1\n", 3, 1, set())],
 )
 def test_a_plain_summary_is_read(output: str, passed: int, failed: int, failures: set[str]) -> None:
     results = read(output, exit_code=1)

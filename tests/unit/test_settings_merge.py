@@ -84,15 +84,7 @@ def test_a_value_that_cannot_be_used_is_refused_by_name(values: dict[str, Any], 
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("0.5s", 0.5),
-        ("90s", 90),
-        ("2h", 7200),
-        ("1h30m", 5400),
-        (" 2H ", 7200),
-        ("0s", 0),
-    ],
+    ("text", "expected"), [("0.5s", 0.5), ("90s", 90), ("2h", 7200), ("1h30m", 5400), (" 2H ", 7200), ("0s", 0)]
 )
 def test_durations_are_read_in_seconds(text: str, expected: float) -> None:
     assert parse_duration(text) == parse_duration(format_duration(expected)) == expected

@@ -64,12 +64,7 @@ def test_init_sets_what_was_found_and_leaves_the_rest_commented() -> None:
     text = settings_text(FOUND)
     assert tomllib.loads(text) == {
         "run": {"target": "trunk", "remote": "upstream", "setup": "git submodule update --init --recursive"},
-        "agents": {
-            "implementer": "codex",
-            "verifier": "aider",
-            "planner": "codex",
-            "container": {},
-        },
+        "agents": {"implementer": "codex", "verifier": "aider", "planner": "codex", "container": {}},
         "tests": {"command": "make test", "env": ["HTTPS_PROXY"]},
         "try": {},
         "limits": {},

@@ -298,10 +298,7 @@ def test_a_secret_that_was_there_before_is_not_the_agents() -> None:
 
 def test_each_place_and_kind_is_reported_once() -> None:
     twice = wrote(f"{TOKEN} {OTHER} AKIA{'A1' * 8}")
-    assert found(twice, twice) == [
-        "a.txt: seems to contain an AWS key",
-        "a.txt: seems to contain a GitHub token",
-    ]
+    assert found(twice, twice) == ["a.txt: seems to contain an AWS key", "a.txt: seems to contain a GitHub token"]
 
 
 def test_messages_and_new_names_are_searched_and_the_secret_is_not_printed() -> None:

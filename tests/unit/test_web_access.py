@@ -26,16 +26,7 @@ def test_the_loopback_names_and_the_address_of_the_settings_are_hosts(host: str)
     assert host.lower() in SITE.hosts
 
 
-@pytest.mark.parametrize(
-    "host",
-    [
-        "",
-        "127.0.0.1",
-        "evil.example",
-        "evil.example:8642",
-        "localhost.evil.example:8642",
-    ],
-)
+@pytest.mark.parametrize("host", ["", "127.0.0.1", "evil.example", "evil.example:8642", "localhost.evil.example:8642"])
 def test_another_host_is_foreign(host: str) -> None:
     assert host.lower() not in SITE.hosts
 

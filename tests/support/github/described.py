@@ -11,9 +11,7 @@ from typing import Any
 
 EXCERPT = Path(__file__).parent / "openapi.json"
 #: Paths of the stand-in that GitHub's description spells otherwise.
-SPELLED = {
-    "/rules/branches/{branch+}": "/rules/branches/{branch}",
-}
+SPELLED = {"/rules/branches/{branch+}": "/rules/branches/{branch}"}
 KINDS: dict[str, Any] = {
     "string": str,
     "integer": int,

@@ -198,14 +198,7 @@ def merge_pull(r: Request) -> tuple[int, Any]:
 def pull_files(r: Request) -> tuple[int, Any]:
     names = r.hub.git("diff", "--name-only", f"refs/heads/{r.pull.base}...{r.pull.sha}").splitlines()
     files = [
-        {
-            "sha": None,
-            "filename": name,
-            "status": "modified",
-            "additions": 1,
-            "deletions": 0,
-            "changes": 1,
-        }
+        {"sha": None, "filename": name, "status": "modified", "additions": 1, "deletions": 0, "changes": 1}
         for name in names
     ]
     return 200, files
