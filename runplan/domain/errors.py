@@ -74,15 +74,11 @@ class RateLimited(Unreachable):
 
 
 class NotAllowed(Unreachable):
-    """A forge does not accept the token, the token may not do this, or it is not possible."""
+    """A forge does not accept the token, the token may not do this, or what it asks for does not exist."""
 
 
 class TokenRefused(NotAllowed):
     """The token has expired or was revoked."""
-
-
-class NotThere(NotAllowed):
-    """It does not exist, or the token may not read it; a forge does not say which."""
 
 
 class Fenced(Unreachable):

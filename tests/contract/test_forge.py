@@ -18,7 +18,7 @@ from runplan.adapters.forge.protocol import (
     PullMessage,
     PullRequest,
 )
-from runplan.domain.errors import NotAllowed, NotFound, NotThere, TokenRefused
+from runplan.domain.errors import NotAllowed, NotFound, TokenRefused
 from runplan.engine.landing.merging import describe_change, read_issues
 from tests.support.github.hub import Hub
 
@@ -303,7 +303,7 @@ def test_what_is_not_there_or_not_allowed_is_a_named_error(host: Host) -> None:
     number = host.open().number
     repository = host.forge.read_repository()
     assert (repository.can_push, repository.default_branch) == (True, "main")
-    with pytest.raises(NotThere):
+    with pytest.raises(NotAllowed, match=r"cannot read (pull|merge) request [0-9]+: 404 "):
         host.forge.read_pull_request(number + 7)
     with pytest.raises(NotFound):
         host.forge.read_issue(number + 7)

@@ -223,7 +223,7 @@ class IssueTracker(Protocol):
 class Forge(IssueTracker, Protocol):
     """Every write may be repeated after a lost answer: it reads first what has happened.
 
-    A method raises NotAllowed, NotThere, RateLimited or Unreachable.
+    A method raises NotAllowed, RateLimited or Unreachable.
     """
 
     @property

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeV
 
 from runplan.adapters.forge.protocol import has_marker
 from runplan.domain.checks.secrets import REDACTED
-from runplan.domain.errors import NotAllowed, NotThere, RateLimited, RunplanError, TokenRefused, Unreachable
+from runplan.domain.errors import NotAllowed, RateLimited, RunplanError, TokenRefused, Unreachable
 from runplan.domain.text import in_words
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def refuse_call(action: str, status: int, said: str) -> RunplanError:
         return Outage(f"cannot {action}: the forge answers {status}")
     if status == 401:
         return TokenRefused(f"cannot {action}: the token has expired or was revoked (401 {said})")
-    return (NotThere if status in (404, 410) else NotAllowed)(f"cannot {action}: {status} {said}")
+    return NotAllowed(f"cannot {action}: {status} {said}")
 
 
 def redact_answer(answer: "Response", authorization: str) -> None:
