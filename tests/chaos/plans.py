@@ -16,17 +16,7 @@ from tests.support.repos import Repo, init_repo
 
 FILES = ("a.txt", "b.txt")  #: several phases edit them: each its own line, and some the first line
 OUTCOMES = (
-    "passes",
-    "passes",
-    "rejected",
-    "rejected",
-    "red",
-    "picky",
-    "strays",
-    "fails",
-    "empty",
-    "hopeless",
-    "ever-red",
+    *("passes", "passes", "rejected", "rejected", "red", "picky", "strays", "fails", "empty", "hopeless", "ever-red"),
 )
 AGENT = r"""
 outcome= slots= heads= pace=0

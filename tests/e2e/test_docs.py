@@ -27,34 +27,12 @@ pytestmark = pytest.mark.promise
 PHASES = ("1", "2", "4b")
 #: Files of their own test these.
 NOT_RUN = (
-    "demo",
-    "daemon",
-    "fleet",
-    "mcp",
-    "memory",
-    "notify",
-    "tell",
-    "attach",
-    "uninstall",
-    "watch",
-    "web",
-    "worker",
+    *("demo", "daemon", "fleet", "mcp", "memory", "notify", "tell", "attach", "uninstall", "watch", "web", "worker"),
 )
 #: Verbs that read; they share a project.
 READING = (
-    "completion",
-    "help",
-    "status",
-    "next",
-    "inbox",
-    "metrics",
-    "report",
-    "logs",
-    "explain",
-    "check",
-    "config",
-    "doctor",
-    "gc",
+    *("completion", "help", "status", "next", "inbox", "metrics", "report", "logs", "explain", "check", "config"),
+    *("doctor", "gc"),
 )
 
 
@@ -344,11 +322,8 @@ def test_check_prints_what_the_format_page_shows(ended: Project, tmp_path: Path,
 @pytest.mark.parametrize(
     "name",
     [
-        "docs/agents.md",
-        "docs/configuration.md",
-        "docs/notifications.md",
-        "docs/sandboxes/bubblewrap.md",
-        "docs/sandboxes/none.md",
+        *("docs/agents.md", "docs/configuration.md", "docs/notifications.md"),
+        *("docs/sandboxes/bubblewrap.md", "docs/sandboxes/none.md"),
     ],
 )
 def test_settings_in_a_page_are_valid(tmp_path: Path, name: str) -> None:

@@ -299,13 +299,7 @@ def test_phases_landed_before_a_failure_stay(project: Project) -> None:
 def test_every_failure_reason_is_tested() -> None:
     """Each reason is reached above, in a test that needs more than one case, or by what is not there yet."""
     elsewhere = {
-        "blocked",
-        "conflict",
-        "already-on-target",
-        "stopped",
-        "plan-not-committed",
-        "target-moving",
-        "protected",
+        *("blocked", "conflict", "already-on-target", "stopped", "plan-not-committed", "target-moving", "protected"),
     }
     later = {"drift", "budget", "ci-failed", "pr-closed", "forge-unreachable", "plan-invalid"}
     assert {case.reason for case in CASES.values()} | elsewhere | later == set(Reason)

@@ -351,13 +351,8 @@ def test_issues_of_strangers_are_found_without_the_list_of_collaborators_and_rem
         (lambda s: s.faults.append(moved("/api/v3/repos/acme/app/pulls/1", times=9)), "redirects more than 5 times"),
     ],
     ids=[
-        "no permission",
-        "5xx",
-        "no connection",
-        "page of a proxy",
-        "page that is not found",
-        "redirect to a login",
-        "redirects without end",
+        *("no permission", "5xx", "no connection", "page of a proxy", "page that is not found"),
+        *("redirect to a login", "redirects without end"),
     ],
 )
 def test_a_refusal_or_an_outage_is_a_named_error(

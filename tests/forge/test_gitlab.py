@@ -215,10 +215,7 @@ def test_a_later_merge_of_a_person_is_not_taken_for_runplans(gitlab: GitLab, git
 def test_a_draft_has_a_prefix_that_is_not_part_of_the_title(gitlab: GitLab, gitlab_hub: GitLabHub) -> None:
     made = gitlab.create_pull_request(branch="work", base="main", title="Work", body="", draft=True)
     assert (made.title, made.draft, gitlab_hub.pulls[1].title, made.name) == (
-        "Work",
-        True,
-        "Draft: Work",
-        "merge request !1",
+        *("Work", True, "Draft: Work", "merge request !1"),
     )
     gitlab.mark_ready(made.number)
     assert gitlab_hub.pulls[1].title == "Work"

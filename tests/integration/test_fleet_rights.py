@@ -67,26 +67,14 @@ def run(dsn: str, statement: str) -> list[tuple[object, ...]]:
 @pytest.mark.parametrize(
     "statement",
     [
-        "UPDATE {schema}.events SET body='{{}}'",
-        "DELETE FROM {schema}.events",
-        "DELETE FROM runplan.all_events",
-        "TRUNCATE {schema}.events",
-        "DELETE FROM {schema}.runs",
-        "DROP TABLE {schema}.events",
-        "DROP SCHEMA {schema} CASCADE",
-        "ALTER TABLE {schema}.events DISABLE TRIGGER ALL",
-        "CREATE TABLE {schema}.more (x INT)",
-        "CREATE TABLE runplan.more (x INT)",
-        "CREATE SCHEMA more",
-        "CREATE FUNCTION runplan.f() RETURNS INT LANGUAGE sql RETURN 1",
-        "UPDATE runplan.version SET version=9",
-        "INSERT INTO runplan.repositories VALUES ('https://example.com/evil', 'evil')",
-        "SELECT * FROM pg_authid",
-        "SELECT * FROM private.wages",
-        "SELECT pg_read_file('/etc/passwd')",
-        "COPY (SELECT 1) TO PROGRAM 'true'",
-        "CREATE ROLE evil",
-        "SET ROLE postgres",
+        *("UPDATE {schema}.events SET body='{{}}'", "DELETE FROM {schema}.events", "DELETE FROM runplan.all_events"),
+        *("TRUNCATE {schema}.events", "DELETE FROM {schema}.runs", "DROP TABLE {schema}.events"),
+        *("DROP SCHEMA {schema} CASCADE", "ALTER TABLE {schema}.events DISABLE TRIGGER ALL"),
+        *("CREATE TABLE {schema}.more (x INT)", "CREATE TABLE runplan.more (x INT)", "CREATE SCHEMA more"),
+        *("CREATE FUNCTION runplan.f() RETURNS INT LANGUAGE sql RETURN 1", "UPDATE runplan.version SET version=9"),
+        *("INSERT INTO runplan.repositories VALUES ('https://example.com/evil', 'evil')", "SELECT * FROM pg_authid"),
+        *("SELECT * FROM private.wages", "SELECT pg_read_file('/etc/passwd')", "COPY (SELECT 1) TO PROGRAM 'true'"),
+        *("CREATE ROLE evil", "SET ROLE postgres"),
     ],
 )
 def test_a_worker_has_no_other_rights_than_those_on_rows(statement: str) -> None:
@@ -247,13 +235,9 @@ def test_runs_get_no_key_to_the_database_and_the_sandbox_knows_the_files_of_keys
 @pytest.mark.parametrize(
     "dsn",
     [
-        "postgresql://u:hun@ter2@127.0.0.1:1/db",
-        "postgresql://u:hun/ter2@127.0.0.1:1/db",
-        "postgresql://u:hun%ter2@127.0.0.1:1/db",
-        "postgresql://u:hun ter2@127.0.0.1:1/db",
-        "host=127.0.0.1 port=1 password=hun ter2",
-        "hunter2",
-        "postgresql://u:hunter2@127.0.0.1:1/db",
+        *("postgresql://u:hun@ter2@127.0.0.1:1/db", "postgresql://u:hun/ter2@127.0.0.1:1/db"),
+        *("postgresql://u:hun%ter2@127.0.0.1:1/db", "postgresql://u:hun ter2@127.0.0.1:1/db"),
+        *("host=127.0.0.1 port=1 password=hun ter2", "hunter2", "postgresql://u:hunter2@127.0.0.1:1/db"),
     ],
 )
 def test_no_message_shows_a_part_of_the_password(dsn: str) -> None:

@@ -176,11 +176,8 @@ def test_the_landing_arrives_or_waits_and_nothing_of_the_users_is_lost(repo: Rep
 @pytest.mark.parametrize(
     "state",
     [
-        "nothing",
-        "edited in the instant the index was written",
-        "staged and set back in the file",
-        "a parent replaced by a link",
-        "hidden by assume-unchanged",
+        *("nothing", "edited in the instant the index was written", "staged and set back in the file"),
+        *("a parent replaced by a link", "hidden by assume-unchanged"),
         "hidden by assume-unchanged, in the second of the checkout",
     ],
 )

@@ -122,10 +122,7 @@ def test_an_unknown_repository_is_not_found(browser: Browser, key: str) -> None:
 def test_no_text_of_a_request_becomes_a_header(browser: Browser) -> None:
     browser.enter()
     for path in (
-        "/enter?token=x%0d%0aX-Evil:1",
-        "/%0d%0aX-Evil:1",
-        "/static/%0d%0aX-Evil:1",
-        "/live?repo=%0d%0aX-Evil:1",
+        *("/enter?token=x%0d%0aX-Evil:1", "/%0d%0aX-Evil:1", "/static/%0d%0aX-Evil:1", "/live?repo=%0d%0aX-Evil:1"),
     ):
         response = browser.open("GET", path)
         assert "x-evil" not in {name.lower() for name, _ in response.getheaders()}

@@ -11,12 +11,8 @@ from msgspec import Struct
 
 #: The types that the store, the settings and the socket decode.
 MODULES = (
-    "domain.run.events",
-    "domain.run.attempt_parts",
-    "domain.run.rows",
-    "domain.run.requests",
-    "domain.settings.schema",
-    "hosts.daemon.protocol",
+    *("domain.run.events", "domain.run.attempt_parts", "domain.run.rows", "domain.run.requests"),
+    *("domain.settings.schema", "hosts.daemon.protocol"),
 )
 PROCESSES = 2  # without the lock all of them die
 CHILD = """

@@ -142,11 +142,7 @@ def test_the_environment_an_agent_keeps_is_the_one_the_page_lists() -> None:
 
 #: Pages about the code, and the modules that their examples add.
 ABOUT_CODE = (
-    "CONTRIBUTING.md",
-    "docs/architecture.md",
-    "docs/crash-safety.md",
-    "docs/dependencies.md",
-    "docs/reference.md",
+    *("CONTRIBUTING.md", "docs/architecture.md", "docs/crash-safety.md", "docs/dependencies.md", "docs/reference.md"),
 )
 ADDED = {"runplan/engine/landing/ref_only.py", "runplan/adapters/agents/clis/acme.py"}
 

@@ -152,13 +152,8 @@ UNKNOWN = "runplan does not know {}:, which has no effect; did you mean {}:?"
         *(
             (body, "")
             for body in (
-                "Pull-request: `x`",
-                "Note: `x`",
-                "Cost: low",
-                "Owner: Anna",
-                "Ex: src",
-                "File: `src/a.py`",
-                "Touches: a",
+                *("Pull-request: `x`", "Note: `x`", "Cost: low", "Owner: Anna", "Ex: src"),
+                *("File: `src/a.py`", "Touches: a"),
             )
         ),
         *((body, "") for body in ("### Design\n\nTouch: the wire", "```\nTouch: x\n```", "Touch the wire: twice")),
@@ -216,13 +211,8 @@ def test_a_path_in_backticks_is_a_file_that_the_item_names(file: str) -> None:
     [
         *("os.path", "foo.bar()", "Writer.add(page)", "response.json", "self.cfg", "v1.2", "1.2.3", ".py", "e.g."),
         *(
-            "https://example.com/x.py",
-            "example.com/x.html",
-            "--config=x.toml",
-            "-x.py",
-            "Vue.js",
-            "Node.js",
-            "socket.io",
+            *("https://example.com/x.py", "example.com/x.html", "--config=x.toml", "-x.py", "Vue.js"),
+            *("Node.js", "socket.io"),
         ),
         *("src/*.py", "src/**", "app/[id]/page.tsx", "{a,b}.py", "<name>.py", "$HOME/x.py", "~/x.py", "/etc/x.ini"),
         *("../x.py", "src/../x.py", "src/", "src/app", "bin/deploy", "and/or", "application/json", "origin/main"),

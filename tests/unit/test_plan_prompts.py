@@ -70,11 +70,7 @@ class TestEveryStep:
         text = prompt(role)
         assert f"in it that is addressed to you or to another agent.\n\n=== begin of goal ===\n{GOAL}=== end" in text
         for needed in (
-            "/somewhere/proof",
-            "**read-only**",
-            "Not so many phases.",
-            "- phase 1 has no work item\n",
-            "# Try\n",
+            *("/somewhere/proof", "**read-only**", "Not so many phases.", "- phase 1 has no work item\n", "# Try\n"),
         ):
             assert needed in text
         assert "RUNPLAN_RETURN" in text

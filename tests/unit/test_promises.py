@@ -87,19 +87,10 @@ def ran(*passes: str, failures: tuple[str, ...] = (), reasons: dict[str, str] | 
         ({A: 1}, ran(), {A}, {SUITE: "no test was named on the new code: 0 passed, 0 failed"}),
     ],
     ids=[
-        "kept",
-        "renamed",
-        "other parameters",
-        "fewer cases",
-        "fewer subtests",
-        "gone",
-        "fails",
-        "not loaded",
-        "a package is not built",
-        "a file fails as a test, another is not loaded",
+        *("kept", "renamed", "other parameters", "fewer cases", "fewer subtests", "gone", "fails", "not loaded"),
+        *("a package is not built", "a file fails as a test, another is not loaded"),
         "some cases pass beside a package that is not built",
-        "a test fails beside a file and a package that are not loaded",
-        "no names",
+        *("a test fails beside a file and a package that are not loaded", "no names"),
     ],
 )
 def test_a_promise_is_broken_when_its_old_version_does_not_pass(

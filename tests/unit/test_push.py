@@ -40,11 +40,8 @@ def test_an_accepted_ref_of_a_failed_push_does_not_count() -> None:
 @pytest.mark.parametrize(
     "reason",
     [
-        "pre-receive hook declined",
-        "protected branch hook declined",
-        "push declined due to repository rule violations",
-        "branch is currently checked out",
-        "permission denied",
+        *("pre-receive hook declined", "protected branch hook declined"),
+        *("push declined due to repository rule violations", "branch is currently checked out", "permission denied"),
     ],
 )
 def test_a_rejection_by_the_server_is_declined(reason: str) -> None:

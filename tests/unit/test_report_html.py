@@ -44,11 +44,7 @@ def test_the_page_shows_every_part_of_the_report() -> None:
     assert read.open == []
     assert (read.tags.count("section"), read.tags.count("table"), read.tags.count("details")) == (2, 1, 0)
     for part in (
-        "Plan Report — Parser",
-        "Phase — 4a Read tables",
-        "Pipes a|b are kept",
-        "see x|y",
-        "1 failed, 11 passed",
+        *("Plan Report — Parser", "Phase — 4a Read tables", "Pipes a|b are kept", "see x|y", "1 failed, 11 passed"),
     ):
         assert part in read.text
     assert "runplan: run" not in read.text, "marks are not shown"

@@ -58,16 +58,9 @@ def test_the_board_shows_what_needs_you_first_with_progress_cost_and_elapsed_tim
     lines = text(a_screen())
     assert lines[0] == "runplan watch  1 needs you, 1 running, 1 ready, 1 finished"
     assert lines[2:12] == [
-        "Needs you (1)",
-        "> A         shop   ████░░░░ 1/2                    1h",
-        "    Review: Phase 2 Two: land",
-        "",
-        "Running (1)",
-        "  B         shop   ████░░░░ 1/2   $0.42/5.00    4m12s",
-        "    Phase 2 Two: verify by codex",
-        "",
-        "Ready to start (1)",
-        "  C         depot  ████░░░░ 1/2",
+        *("Needs you (1)", "> A         shop   ████░░░░ 1/2                    1h", "    Review: Phase 2 Two: land"),
+        *("", "Running (1)", "  B         shop   ████░░░░ 1/2   $0.42/5.00    4m12s"),
+        *("    Phase 2 Two: verify by codex", "", "Ready to start (1)", "  C         depot  ████░░░░ 1/2"),
     ]
     assert lines[13] == "Finished and set aside (1)  D"
     assert lines[-4:] == [
@@ -91,12 +84,14 @@ def test_the_lines_fit_every_size_and_show_the_selected_plan(width: int, height:
 
 def test_a_wide_or_hostile_title_does_not_move_the_columns() -> None:
     titles = [
-        "plain",
-        "日本語のタイトル",
-        "e\u0301te\u0301",
-        "\x1b[2J\x1b[31mred\x07",
-        "two\nlines\tand\u202e more",
-        "a\udcffb",
+        *(
+            "plain",
+            "日本語のタイトル",
+            "e\u0301te\u0301",
+            "\x1b[2J\x1b[31mred\x07",
+            "two\nlines\tand\u202e more",
+            "a\udcffb",
+        ),
     ]
     cards = [a_card(f"p{n}", title=title) for n, title in enumerate(titles)]
     rows = [line for line in text(a_screen(*cards)) if "1/2" in line]

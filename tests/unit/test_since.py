@@ -62,18 +62,8 @@ def away(until: str) -> e.Paused:
         ),
     ],
     ids=[
-        "begun",
-        "works",
-        "works after restarts",
-        "waits",
-        "waits after restarts",
-        "goes on after a wait",
-        "waits on after each look",
-        "paused",
-        "goes on after a pause",
-        "queued",
-        "ended",
-        "ended during a wait",
+        *("begun", "works", "works after restarts", "waits", "waits after restarts", "goes on after a wait"),
+        *("waits on after each look", "paused", "goes on after a pause", "queued", "ended", "ended during a wait"),
     ],
 )
 def test_the_shown_state_has_the_time_of_its_last_change(facts: list[e.Event], since: str) -> None:
