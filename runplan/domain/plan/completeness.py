@@ -206,7 +206,9 @@ def _list_suspects(
         own = range(heading.at + 1, min([heading.end, *(h.at for h in inner[:1])]))
         is_about = re.search(rf"(?i){CHAPTER}|progress|metadata|\bstate\b", heading.text)
         named = [*series.find_named(heading.text)]
-        is_open = not is_about and _has_open_status(lines, own)
+        values = (lines.texts[i][line.end() :] for i in own if (line := marks.STATUS_LINE.match(lines.texts[i])))
+        stated = [read_mark(value) for value in values if value.strip()] if not is_about else []
+        is_open = any(mark.known and mark.status is Status.TODO for mark in stated)
         is_signed = not named and re.search(marks.OPEN_SIGN, heading.text) is not None
         if is_left or is_signed or (heading.at not in excused and (is_open or not all(named))):
             yield heading
@@ -223,11 +225,6 @@ def _list_siblings(lines: Lines, reading: Reading, outside: list[Heading]) -> It
     for heading in marks_within(outside, *span) if own else ():
         if heading.level == own[0].level and not heading.name.id and not re.search(pattern, heading.text):
             yield heading
-
-
-def _has_open_status(lines: Lines, span: range) -> bool:
-    values = (lines.texts[i][line.end() :] for i in span if (line := marks.STATUS_LINE.match(lines.texts[i])))
-    return any(value.strip() and (mark := read_mark(value)).known and mark.status is Status.TODO for value in values)
 
 
 def _list_open_tables(lines: Lines, passed: set[int]) -> Iterator[int]:

@@ -132,7 +132,12 @@ def read_depends(bodies: Mapping[str, Body], reading: Reading) -> dict[str, Depe
             raise body.lines.error_at(place.first, message)
         read = _read_line(*line, phase_id, phases) if line else _read_paragraphs(paragraphs, phase_id, phases)
         for index, value in body.further if line else ():
-            _add_line(read, _read_line(index, value, phase_id, phases), phase_id, phases)
+            # A further line may be of a part of the phase: what waits for a later phase is told.
+            further = _read_line(index, value, phase_id, phases)
+            before = [id_ for id_ in further.hard if order[id_] < order[phase_id]]
+            read.hard += [id_ for id_ in before if id_ not in read.hard]
+            read.soft += [id_ for id_ in further.soft if id_ not in (phase_id, *read.hard, *read.soft)]
+            read.unread += further.unread
         title = None if line else re.search(_IN_TITLE, body.lines.texts[place.first])
         others = Depends()
         for sentence in (*place.prose, *(title.groups() if title else ())):
@@ -141,14 +146,6 @@ def read_depends(bodies: Mapping[str, Body], reading: Reading) -> dict[str, Depe
         read.unread += others.unknown
         depends[phase_id] = read
     return depends
-
-
-def _add_line(depends: Depends, further: Depends, phase_id: str, phases: Phases) -> None:
-    """Add a further line, which may be of a part of the phase: what waits for a later phase is told."""
-    before = [id_ for id_ in further.hard if phases.order[id_] < phases.order[phase_id]]
-    depends.hard += [id_ for id_ in before if id_ not in depends.hard]
-    depends.soft += [id_ for id_ in further.soft if id_ not in (phase_id, *depends.hard, *depends.soft)]
-    depends.unread += further.unread
 
 
 def _read_paragraphs(paragraphs: list[tuple[int, str]], phase_id: str, phases: Phases) -> Depends:

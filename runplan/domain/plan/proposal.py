@@ -9,7 +9,7 @@ from msgspec.structs import asdict
 
 from runplan.domain import names
 from runplan.domain.plan.marks import SECTIONS, ExecutionKind, PlanStatus, Status
-from runplan.domain.plan.model import Phase, Plan, parse_plan
+from runplan.domain.plan.model import Plan, parse_plan
 from runplan.domain.plan.scan import Lines, marks_within, scan_lines
 from runplan.domain.plan.tracker import add_tracker, put_key
 from runplan.domain.text import counted, plain, visible
@@ -94,27 +94,26 @@ def describe_summary(summary: Summary, *, is_edited: bool, number: int = 1, note
 def summarize(text: str, *, path: str) -> Summary:
     plan = parse_plan(text.encode(), path=path)
     phases = [phase for phase in plan.phases if phase.status is not Status.DONE]
+    permissions: list[str] = []
+    for phase in phases:
+        if phase.allows:
+            allowed = ", ".join(phase.allows)
+            permissions.append(f"phase {phase.id} may change guarded files and promises of tests: {allowed}")
+        if not phase.touches:
+            permissions.append(f"phase {phase.id} has no Touches: line and may change any file")
+        if phase.execution.kind is not ExecutionKind.WORKTREE:
+            permissions.append(f"phase {phase.id} is worked with Execution: {phase.execution.text}")
+        own = asdict(phase.own).items()
+        permissions += [f"phase {phase.id} sets its {name}: {value}" for name, value in own if value]
     return Summary(
         title=plan.title,
         phases=tuple(PhaseSummary(phase.id, phase.title, len(phase.items)) for phase in phases),
         characters=len(text),
         open_questions=tuple(_open_questions(scan_lines(text.encode(), path=path))),
-        permissions=tuple(sentence for phase in phases for sentence in _permissions(phase)),
+        permissions=tuple(permissions),
         sign_offs=tuple(f"phase {phase.id}: {words}" for phase in phases for words in phase.sign_off),
         dispatches=2 * len(phases) + 1,
     )
-
-
-def _permissions(phase: Phase) -> Iterator[str]:
-    if phase.allows:
-        yield f"phase {phase.id} may change guarded files and promises of tests: {', '.join(phase.allows)}"
-    if not phase.touches:
-        yield f"phase {phase.id} has no Touches: line and may change any file"
-    if phase.execution.kind is not ExecutionKind.WORKTREE:
-        yield f"phase {phase.id} is worked with Execution: {phase.execution.text}"
-    for name, value in asdict(phase.own).items():
-        if value:
-            yield f"phase {phase.id} sets its {name}: {value}"
 
 
 def _open_questions(lines: Lines) -> Iterator[str]:

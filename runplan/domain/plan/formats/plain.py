@@ -4,7 +4,6 @@ Their statuses are what runplan writes. A text with other signs of finished work
 """
 
 import re
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -64,13 +63,6 @@ def plain_reading(name: str, places: tuple[Place, ...], unit: str = "phase") -> 
     said = Remark(places[0].first + 1, f"no boxes and no statuses: all {len(places)} phases count as todo")
     has_status = any(place.mark.status is Status.DONE for place in places)
     return Reading("headings", name, places, places[0].first, unit, () if has_status else (said,))
-
-
-def headings_beside(lines: Lines, sections: Sequence[Heading]) -> list[Heading]:
-    """The headings of the level of the sections or above it that have no section."""
-    firsts = [section.at for section in sections]
-    above = [heading for heading in lines.headings if sections and 1 < heading.level <= sections[0].level]
-    return [h for h in above if bisect_left(firsts, h.at) == bisect_left(firsts, h.end)]
 
 
 def plain_places(

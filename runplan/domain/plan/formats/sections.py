@@ -3,7 +3,7 @@ ralphex and Claude Code, OpenSpec groups, TODO lists with a section for each pha
 """
 
 import re
-from bisect import bisect
+from bisect import bisect, bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from operator import attrgetter
@@ -43,6 +43,7 @@ CHAPTER = (
 )
 MANY_WORDS = 12  #: that count headings; a document with more is no plan without boxes
 _TASK_LIST = r"(?i)\W*(?:\S+ ){0,3}(?:to[ -]?dos?|backlog|tasks)(?: (?:list|items|and \w+))?\W*"  #: a title
+_CHECKLIST = r"(?i)\W*(?:(?:implementation|task) )?checklist\W*"  #: a heading
 _TASK = r"\**([0-9]{1,4})((?:\.[0-9]{1,4}){0,3})\.?\**(?:[ \t]+|\Z)"
 
 
@@ -173,7 +174,9 @@ def _plain_series(lines: Lines, word: str, sections: Sequence[Heading]) -> tuple
 
     Numbers alone count the chapters of most documents, but work in a list of tasks and in a plan without chapters.
     """
-    beside = plain.headings_beside(lines, sections)
+    firsts = [section.at for section in sections]
+    above = [heading for heading in lines.headings if 1 < heading.level <= sections[0].level]
+    beside = [h for h in above if bisect_left(firsts, h.at) == bisect_left(firsts, h.end)]  # without a section
     title = lines.headings[0].text if lines.headings[0].level == 1 else ""
     if re.fullmatch(_COUNTS_WORK, word):
         beside = [h for h in beside if re.match(rf"(?i)\W*{word}[ \t]*[0-9]|(?:{plain.STEPS})\Z", h.text)]
@@ -281,18 +284,15 @@ def read_checklist(lines: Lines) -> Iterator[Reading]:
     """The boxes that say `Phase <id>` are phases, else all at the left margin; criteria if the front matter says so."""
     if listed := named_boxes(lines):
         yield read_boxes(lines, listed)
-    elif work := _work_boxes(lines) or _list_all_boxes(lines):
+        return
+    work = _work_boxes(lines)
+    if not work:  # those below headings that are no work, if they are a list or the front matter wants them
+        above = {heading.text for box in lines.boxes if (heading := lines.heading_above(box.at))}
+        is_list = bool(above) and all(re.fullmatch(_CHECKLIST, text) for text in above)
+        work = _work_boxes(lines, set()) if is_list or lines.front_value("format") else []
+    if work:
         names, remarks = reading.own_or_numbered([(box.at, box.text, read_name(box.text) or UNNAMED) for box in work])
         yield replace(read_boxes(lines, list(zip(work, names, strict=True))), unit="task", remarks=remarks)
-
-
-def _list_all_boxes(lines: Lines) -> list[Entry]:
-    """Those below headings that are no work, if all are below a heading Checklist, or the front matter wants them."""
-    above = {heading.text for box in lines.boxes if (heading := lines.heading_above(box.at))}
-    is_list = bool(above) and all(
-        re.fullmatch(r"(?i)\W*(?:(?:implementation|task) )?checklist\W*", text) for text in above
-    )
-    return _work_boxes(lines, set()) if is_list or lines.front_value("format") else []
 
 
 def read_boxes(lines: Lines, listed: Sequence[tuple[Entry, Named]], sections: Sequence[Heading] = ()) -> Reading:
