@@ -115,7 +115,7 @@ def advance(journal: Journal, context: RunContext, may_begin: Callable[[], bool]
             if ending := [action.lane for action in decision.actions if action.step == a.END.step]:
                 # All at once: one by one takes long.
                 context.dispatches.end(list_running(journal.state, *ending), grace_s=GRACE_S)
-            recorded = [_take_in_lane(action, journal, context, act) for action in decision.actions]
+            recorded = [_take_step(action, journal, context, act) for action in decision.actions]
             if not any(recorded):  # all that is left are running processes
                 return decision
     finally:
@@ -126,37 +126,33 @@ def record_ends(journal: Journal, context: RunContext) -> None:
     """Record the end of all processes of the run, which this process has ended; they are due again afterwards."""
     for state in open_states(journal.state):
         if state.running is not None:
-            _take_in_lane(replace(a.END, lane=state.lane), journal, context, act)
-
-
-def _take_in_lane(action: a.Action, journal: Journal, context: RunContext, act: Act) -> bool:
-    try:
-        return _take_step(action, journal, context, act)
-    except Exception as error:
-        error.lane = action.lane  # type: ignore[attr-defined]
-        raise
+            _take_step(replace(a.END, lane=state.lane), journal, context, act)
 
 
 def _take_step(action: a.Action, journal: Journal, context: RunContext, act: Act) -> bool:
     """Take one step; whether it recorded anything."""
-    state = journal.state.of_lane(action.lane)
-    context = context.for_state(state)
     recorded = False
-    if state.stop:
-        context.zones.hurry()
-    context.store.require_there()  # an unplugged repository proves nothing
-    context.workspace.require_whole()
     try:
-        for event in act(action, state, context):
-            journal.append(event, lane=action.lane)
+        state = journal.state.of_lane(action.lane)
+        context = context.for_state(state)
+        if state.stop:
+            context.zones.hurry()
+        context.store.require_there()  # an unplugged repository proves nothing
+        context.workspace.require_whole()
+        try:
+            for event in act(action, state, context):
+                journal.append(event, lane=action.lane)
+                recorded = True
+        except (RefusedEarly, SettingsError, PlanUnreadable) as error:
+            # An error that a start would have refused came up during the run: it ends the phase.
+            attempt = journal.state.of_lane(action.lane).attempt
+            if attempt is None or attempt.failure is not None or attempt.delivery.landed is not None:
+                raise
+            journal.append(WorkRefused(reason=Reason.BLOCKED, detail=str(error)), lane=action.lane)
             recorded = True
-    except (RefusedEarly, SettingsError, PlanUnreadable) as error:
-        # An error that a start would have refused came up during the run: it ends the phase.
-        attempt = journal.state.of_lane(action.lane).attempt
-        if attempt is None or attempt.failure is not None or attempt.delivery.landed is not None:
-            raise
-        journal.append(WorkRefused(reason=Reason.BLOCKED, detail=str(error)), lane=action.lane)
-        recorded = True
+    except Exception as error:
+        error.lane = action.lane  # type: ignore[attr-defined]
+        raise
     return recorded
 
 

@@ -18,6 +18,7 @@ from runplan.domain.decoding import parse_json
 from runplan.domain.plan.marks import PlanStatus, Status
 from runplan.domain.plan.model import parse_plan
 from runplan.domain.plan.proposal import set_plan_status, slug_of_title, summarize, write_proposal
+from runplan.domain.plan.tracker import assume_done
 from runplan.domain.run import events as e
 from runplan.domain.run.attempt_parts import PlanningChosen, ProposalMade, StartQueued, StepJudged
 from runplan.domain.run.attempts import PlanningAttempt
@@ -25,7 +26,7 @@ from runplan.domain.run.dispatch import RETURN
 from runplan.domain.run.kinds import Role
 from runplan.domain.run.requests import BY_PERSON, RunRequest
 from runplan.domain.run.rows import Command
-from runplan.domain.run.rules.lanes import list_independent
+from runplan.domain.run.rules.lanes import list_startable
 from runplan.domain.run.rules.planning import describe_misfit
 from runplan.domain.run.state import RunState, failure
 from runplan.engine.report.summary import Outlook, forecast_phases, list_landed
@@ -170,8 +171,12 @@ def make_proposal(text: str, store: Store, *, path: str) -> ProposalMade:
     plan = parse_plan(text.encode("utf-8", "surrogateescape"), path=path)
     outlook = [Outlook(phase.own.agent, len(phase.items)) for phase in plan.phases if phase.status is not Status.DONE]
     notes = [f"forecast: {forecast_phases(outlook, list_landed(store))}"]
-    for *ids, last in list_independent(plan):
-        notes.append(f"phases {', '.join(ids)} and {last} are independent: run.parallel = {len(ids) + 1}")
+    left = replace(plan, status=PlanStatus.ACTIVE)
+    while startable := list_startable(left, {}, limit=len(plan.phases)):  # each turn of as many as possible
+        *ids, last = (phase.id for phase in startable)
+        left = assume_done(left, *ids, last)
+        if ids:
+            notes.append(f"phases {', '.join(ids)} and {last} are independent: run.parallel = {len(ids) + 1}")
     return ProposalMade(
         path=path,
         text=text,

@@ -2,12 +2,10 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from msgspec.structs import replace
-
 from runplan.domain.globs import literal
 from runplan.domain.plan.marks import ExecutionKind, PlanStatus, Status
 from runplan.domain.plan.model import Phase, Plan
-from runplan.domain.plan.tracker import assume_done, describe_hindrance, missing_dependencies
+from runplan.domain.plan.tracker import describe_hindrance, missing_dependencies
 from runplan.domain.run.attempts import WorkAttempt
 from runplan.domain.run.events import PhaseChosen
 from runplan.domain.run.kinds import Mode
@@ -26,16 +24,6 @@ def list_startable(plan: Plan, worked: Mapping[str, Sequence[str]], *, limit: in
             chosen.append(phase)
             taken.append(phase.touches)
     return chosen
-
-
-def list_independent(plan: Plan) -> list[tuple[str, ...]]:
-    """The phases that can be worked at once, in each turn of a run that works as many as it can."""
-    turns: list[tuple[str, ...]] = []
-    plan = replace(plan, status=PlanStatus.ACTIVE)
-    while startable := list_startable(plan, {}, limit=len(plan.phases)):
-        turns.append(tuple(phase.id for phase in startable))
-        plan = assume_done(plan, *turns[-1])
-    return [ids for ids in turns if len(ids) > 1]
 
 
 def may_begin_ahead(state: RunState) -> bool:
