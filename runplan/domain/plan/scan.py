@@ -235,18 +235,6 @@ def _inert_lines(texts: list[str], front: int) -> tuple[list[bool], int]:
     return inert, fences[0][0] if fences else -1
 
 
-def _name_of(title: str) -> Named:
-    """The id and title of a heading; a status may stand before them, as in `## ✅ Phase 1: Parser`."""
-    name = read_name(title)
-    if outline := re.match(_OUTLINE, title):
-        inner = read_name(title[outline.end() :])
-        name = inner if inner is not None and inner.unit and inner.strong else name
-    if name is None and (status := re.match(_STATUS, title)):
-        name = read_name(title[status.end() :].replace("**", "", status[0].count("**")))
-        name = name if name is not None and (name.unit or re.match("[A-Za-z]{1,2}[0-9]", name.id)) else None
-    return name or UNNAMED
-
-
 def _find_structure(texts: list[str], inert: list[bool]) -> tuple[list[Heading], list[Entry]]:
     parts: list[Heading] = []
     entries: list[Entry] = []
@@ -258,7 +246,14 @@ def _find_structure(texts: list[str], inert: list[bool]) -> tuple[list[Heading],
             continue
         if 0 < level < LABEL and text[level : level + 1] in (" ", "\t"):
             title = re.sub(r"(?<=\S)[ \t]+#+\Z", "", text[level:].strip())  # `## Title ##`
-            parts.append(Heading(i, level, title, _name_of(title), border[level]))
+            name = read_name(title)
+            if outline := re.match(_OUTLINE, title):
+                inner = read_name(title[outline.end() :])
+                name = inner if inner is not None and inner.unit and inner.strong else name
+            if name is None and (status := re.match(_STATUS, title)):  # `## ✅ Phase 1: Parser`
+                name = read_name(title[status.end() :].replace("**", "", status[0].count("**")))
+                name = name if name is not None and (name.unit or re.match("[A-Za-z]{1,2}[0-9]", name.id)) else None
+            parts.append(Heading(i, level, title, name or UNNAMED, border[level]))
             border[level : 2 if level == 1 else None] = [i] * (1 if level == 1 else LABEL + 1 - level)
         elif len(text) < 80 and (label := _LABEL.match(text)):
             parts.append(Heading(i, LABEL, label[1] or label[2], UNNAMED, border[LABEL]))
