@@ -178,7 +178,10 @@ class Folding:
         if not isinstance(event, (Retrying, Unread)) and self._tally.waiting:
             self._set_fields(waiting="")
         if finished is not None and finished.ok and not finished.so_far:
-            self._set_fields(finished=_after_success(finished, event))
+            # Tools and usage may belong to sub-agents, which outlive the end.
+            goes_on = isinstance(event, Message | Started) or (isinstance(event, Context) and event.tokens is not None)
+            so_far = isinstance(event, ToolUsed | Spent)
+            self._set_fields(finished=None if goes_on else replace(finished, so_far=so_far))
         match event:
             case Message():
                 self._add_message(event)
@@ -264,13 +267,6 @@ class Folding:
         self._troubles.append(Trouble(kind=event.kind, words=event.words[:WORDS], resets=event.resets))
         if len(self._troubles) > MOST_TROUBLES:
             del self._troubles[1]
-
-
-def _after_success(end: Finished, then: AgentEvent) -> Finished | None:
-    """A successful end after one more event; tools and usage may belong to sub-agents, which outlive it."""
-    if isinstance(then, Message | Started) or (isinstance(then, Context) and then.tokens is not None):
-        return None
-    return replace(end, so_far=True) if isinstance(then, ToolUsed | Spent) else end
 
 
 class Launch(Struct, frozen=True, kw_only=True):
