@@ -142,9 +142,12 @@ class RemoteLander:
             return str(error)
         return "" if there == new or isinstance(answer, push.Taken) else answer.said
 
-    def fetch_work(self, ref: str) -> bool:
-        """Fetch such work to the same ref of the repository of candidates; False when the remote has none."""
-        return self._remote.fetch_ref(f"+{ref}:{ref}", into=self._tool)
+    def fetch_work(self, ref: str, objects: Git) -> Oid | None:
+        """The newest such work on the remote, in the repository of candidates from now on; None when it has none."""
+        pushed = objects.tip(ref) if self._remote.fetch_ref(f"+{ref}:{ref}", into=self._tool) else None
+        if pushed:
+            objects.update_refs(f"delete {ref}")
+        return pushed
 
     def drop_work(self, ref: str) -> None:
         """Delete such work on the remote; `gc` deletes what stays."""

@@ -88,7 +88,7 @@ def _publish_kept_work(
         with suppress(ObjectsRefused):
             AgentZone(context.zones, lane).hand_over(branch=branch, base=phase.chosen.tip, copies=context.personal)
     if state.host and failure.head and context.workspace.user.tip(ref) != failure.head:  # of another host
-        pushed = _fetch_work(branch, context)
+        pushed = remote_lander(context).fetch_work(wip_ref(branch), context.objects)
         context.objects.update_refs(*([f"update {branch} {pushed}"] if pushed == failure.head else []))
     unpublished = context.objects.tip(branch)  # where runplan crashed before it published the work
     if unpublished is not None and not context.objects.is_ancestor(unpublished, phase.chosen.tip):
@@ -203,7 +203,8 @@ def _restore_branch(phase: WorkAttempt, changed: HostChanged, context: RunContex
     kept = phase.leased.kept if phase.base == phase.leased.base else None
     first = phase.start or (kept.head if kept else phase.base)
     # Before the first push of this attempt, the remote may have work of an earlier one.
-    newest, left = (_fetch_work(branch, context) if phase.pushing.head else None), ""
+    newest = remote_lander(context).fetch_work(wip_ref(branch), git) if phase.pushing.head else None
+    left = ""
     if newest and git.commit(newest).author == KEEPER.author:  # uncommitted files
         newest, left = git.commit(newest).parents[0], newest
     if git.tip(phase.base) is None or git.tip(first) is None:
@@ -219,14 +220,6 @@ def _restore_branch(phase: WorkAttempt, changed: HostChanged, context: RunContex
         return replace(changed, is_restarted=True, has_branch=False)
     context.zone.lease(branch=branch, base=newest, onto=tip, pin=context.mark, left=left)
     return replace(changed, is_restarted=is_behind)
-
-
-def _fetch_work(branch: str, context: RunContext) -> Oid | None:
-    """The newest work of the branch on the remote, in `tool.git` from now on."""
-    ref = wip_ref(branch)
-    pushed = context.objects.tip(ref) if remote_lander(context).fetch_work(ref) else None
-    context.objects.update_refs(*([f"delete {ref}"] if pushed else []))
-    return pushed
 
 
 def _park(oid: Oid | None, context: RunContext, branch: str, *, unless: Oid) -> None:
