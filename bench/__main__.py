@@ -36,8 +36,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         phase_costs(Path(place), files=100, phases=10, rounds=rounds, target=2.8)
         phase_costs(Path(place), files=100, phases=20, rounds=rounds, target=2.4)
-        phase_costs(Path(place), files=10_000, phases=10, rounds=max(2, rounds // 2), target=0.7)
-        phase_costs(Path(place), files=100_000, phases=5, rounds=1, target=0.5)
+        phase_costs(Path(place), files=10_000, phases=10, rounds=max(2, rounds // 2), target=0.5)
+        phase_costs(Path(place), files=100_000, phases=10, rounds=1, target=0.4)
         git_processes(Path(place))
         transactions(Path(place))
         turns(Path(place))
