@@ -228,9 +228,7 @@ def test_an_agent_with_a_full_context_hands_over(tmp_path: Path, cli: Cli, recor
 
 
 @pytest.mark.parametrize("cli", ["claude"], indirect=True)
-def test_claude_is_told_to_write_its_notes_while_it_runs(
-    tmp_path: Path, cli: Cli, record: Callable[[str, How], None]
-) -> None:
+def test_claude_is_told_to_write_notes_as_it_runs(tmp_path: Path, cli: Cli, record: Callable[[str, How], None]) -> None:
     """The message reaches the model with the result of the tool that runs, and the program ends after its work."""
     done = (Run("sleep 2"), Write("1.txt", "one\n"), Say("Phase 1 is done."))
     with ModelServer(work(implement=done)) as server:

@@ -107,9 +107,7 @@ STEPS = [step for step in JOB["steps"] if "run" in step]
 
 
 @pytest.mark.parametrize(("given", "is_detached"), [(CHECKOUT, False), ({"fetch-depth": 0}, True)])
-def test_the_example_works_through_a_plan(
-    runner: Runner, server: StandIn, given: dict[str, Any], is_detached: bool
-) -> None:
+def test_the_example_works_a_plan(runner: Runner, server: StandIn, given: dict[str, Any], is_detached: bool) -> None:
     """Also with the credentials that actions/checkout keeps unless it is told not to."""
     runner.check_out(given, is_detached=is_detached)
     for step in STEPS:

@@ -278,9 +278,7 @@ def test_a_dry_run_lists_the_phases_and_changes_nothing(project: Project, words:
         ),
     ],
 )
-def test_nothing_to_do_is_no_error_and_changes_nothing(
-    project: Project, text: str, words: tuple[str, ...], says: str
-) -> None:
+def test_nothing_to_do_changes_nothing(project: Project, text: str, words: tuple[str, ...], says: str) -> None:
     set_up(project, plan=text)
     before = everything(project)
     ran = project.start(*words, "auto")

@@ -177,9 +177,7 @@ def orphaned_agent(project: Project, meanwhile: Meanwhile, *words: str) -> None:
     assert processes_of(project.home)
 
 
-def test_a_stop_without_a_daemon_ends_the_orphaned_agent_and_the_schedule_and_keeps_the_work(
-    project: Project, meanwhile: Meanwhile
-) -> None:
+def test_a_stop_without_a_daemon_ends_agent_and_schedule_and_keeps_work(project: Project, meanwhile: Meanwhile) -> None:
     orphaned_agent(project, meanwhile, "every", "4h", "now")
     ran = project.runplan("stop", "X")
     assert (ran.code, ran.err.splitlines()[-2:]) == (
@@ -259,9 +257,7 @@ def test_with_broken_settings_status_and_stop_still_work(project: Project, meanw
 # --- a daemon that does not answer --------------------------------------------------------------------
 
 
-def test_a_stop_ends_the_agents_of_a_frozen_daemon_and_is_queued(
-    project: Project, meanwhile: Meanwhile, tmp_path: Path
-) -> None:
+def test_a_stop_ends_a_frozen_daemon_s_agents_and_waits(project: Project, meanwhile: Meanwhile, tmp_path: Path) -> None:
     shell_agent(project, tmp_path, waits(tmp_path, "agent"))
     assert project.runplan("start", "X", "auto", "every", "4h", "now").code == 0
     meanwhile.reached("agent")
@@ -327,7 +323,7 @@ def test_status_shows_a_queued_start_and_why_it_was_refused(project: Project) ->
 DAEMON = f"WATCHDOG_USEC=500000 setsid {RUNPLAN} daemon </dev/null >/dev/null 2>&1 &"
 
 
-def test_a_stop_on_a_full_disk_ends_the_agent_and_says_what_is_not_recorded(
+def test_a_stop_on_a_full_disk_ends_the_agent_and_says_so(
     project: Project, meanwhile: Meanwhile, tmp_path: Path
 ) -> None:
     journal = project.path / ".git/runplan"

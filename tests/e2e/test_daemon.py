@@ -56,9 +56,7 @@ def test_simultaneous_starts_make_one_daemon_and_one_run(project: Project, meanw
     assert len(log_of(project, "started")) == 1
 
 
-def test_an_agent_of_a_run_that_has_just_begun_is_no_reason_to_refuse_a_start(
-    project: Project, meanwhile: Meanwhile
-) -> None:
+def test_an_agent_of_a_new_run_is_no_reason_to_refuse_a_start(project: Project, meanwhile: Meanwhile) -> None:
     project.agent(steps(*meanwhile.pause("agent"), 'write = "1.txt"'))
     project.runplan("start", "X", "1", "auto")
     meanwhile.reached("agent")
@@ -130,9 +128,7 @@ def test_a_stop_reaches_a_foreground_run_in_another_terminal(project: Project, m
     until(lambda: set(processes_of(project.home)) <= {daemon_of(project)})
 
 
-def test_runs_beyond_max_parallel_are_queued_until_it_is_raised_or_one_ends(
-    project: Project, meanwhile: Meanwhile
-) -> None:
+def test_runs_beyond_max_parallel_wait_until_it_is_raised_or_one_ends(project: Project, meanwhile: Meanwhile) -> None:
     user_settings(project, "[daemon]\nmax_parallel = 1\n")
     plans = several_plans(project, 3)
     project.agent("".join(steps(*meanwhile.pause(n), f'write = "{n}.txt"', phase=n) for n in ("1", "2", "3")))
@@ -156,7 +152,7 @@ def test_runs_beyond_max_parallel_are_queued_until_it_is_raised_or_one_ends(
 
 
 @pytest.mark.promise
-def test_other_work_is_declined_while_a_phase_runs_and_unknown_words_are_refused(
+def test_other_work_is_declined_during_a_phase_and_unknown_words_refused(
     project: Project, meanwhile: Meanwhile
 ) -> None:
     project.agent(work(*meanwhile.pause("agent"), "exit = 3"))

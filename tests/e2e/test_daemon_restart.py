@@ -51,7 +51,7 @@ def agent_pids(place: Path) -> dict[str, str]:
     return {n: (place / f"{n}.here").read_text().strip() for n in NUMBERS}
 
 
-def test_three_running_plans_survive_a_killed_daemon_and_land_once(
+def test_three_plans_survive_a_killed_daemon_and_land_once(
     project: Project, meanwhile: Meanwhile, tmp_path: Path
 ) -> None:
     plans = three_in_flight(project, meanwhile, tmp_path)
@@ -109,7 +109,7 @@ def start_with_key(project: Project, meanwhile: Meanwhile, place: Path) -> None:
 
 
 @pytest.mark.promise
-def test_an_api_key_of_the_caller_reaches_the_agent_and_no_file(
+def test_a_key_of_the_caller_reaches_the_agent_and_no_file(
     project: Project, meanwhile: Meanwhile, tmp_path: Path
 ) -> None:
     start_with_key(project, meanwhile, tmp_path)
@@ -119,9 +119,7 @@ def test_an_api_key_of_the_caller_reaches_the_agent_and_no_file(
     assert found_in_files(project.home, project.path) == []
 
 
-def test_a_run_that_lost_its_key_in_a_restart_waits_and_names_it(
-    project: Project, meanwhile: Meanwhile, tmp_path: Path
-) -> None:
+def test_a_run_that_lost_its_key_waits_and_names_it(project: Project, meanwhile: Meanwhile, tmp_path: Path) -> None:
     start_with_key(project, meanwhile, tmp_path)
     kill_daemon(project)
     with in_foreground(project):
@@ -170,7 +168,7 @@ def test_processes_of_an_agent_cannot_start_approve_or_stop_runs(project: Projec
     assert project.landed() == ["1"]
 
 
-def test_an_agent_that_ended_while_the_repository_was_away_is_not_started_again(
+def test_an_agent_that_ended_meanwhile_is_not_started_again(
     project: Project, meanwhile: Meanwhile, tmp_path: Path
 ) -> None:
     shell_agent(project, tmp_path, waits(tmp_path, "agent"))

@@ -19,9 +19,7 @@ def remote(project: Project, tmp_path: Path) -> Repo:
 
 
 @pytest.mark.promise
-def test_a_plan_lands_on_the_remote_and_its_undo_is_pushed_and_the_local_branch_follows(
-    project: Project, remote: Repo
-) -> None:
+def test_a_plan_and_its_undo_land_on_the_remote_the_local_branch_follows(project: Project, remote: Repo) -> None:
     project.start("finish", "auto", "direct").exits(0)
     assert remote.head("main") == project.repo.head("main") == project.repo.head("refs/remotes/origin/main")
     assert project.landed() == ["1", "2"]
@@ -33,9 +31,7 @@ def test_a_plan_lands_on_the_remote_and_its_undo_is_pushed_and_the_local_branch_
     assert project.leftovers() == []
 
 
-def test_an_included_configuration_that_a_phase_lands_has_no_effect(
-    project: Project, remote: Repo, tmp_path: Path
-) -> None:
+def test_an_included_configuration_that_lands_has_no_effect(project: Project, remote: Repo, tmp_path: Path) -> None:
     """The user's configuration includes a tracked file; `start` and `doctor` name it."""
     program = f"'touch {tmp_path}/ran; git-upload-pack'"
     edit = f'run = "git config -f team.gitconfig remote.origin.uploadpack {program}"'

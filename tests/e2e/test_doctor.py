@@ -35,7 +35,7 @@ def untouched(project: Project) -> bool:
         ("; missing-program", 2, "FAIL  run         not run, because of: tests\n"),
     ],
 )
-def test_the_set_up_and_the_tests_run_in_a_fresh_worktree(
+def test_set_up_and_tests_run_in_a_new_worktree(
     project: Project, tmp_path: Path, more: str, code: int, shown: str
 ) -> None:
     log = tmp_path / "log"

@@ -20,9 +20,7 @@ def executed(plan: str, **executions: str) -> str:
 # --- direct ---------------------------------------------------------------------------------------------
 
 
-def test_a_direct_phase_waits_for_earlier_commits_to_be_pushed_and_lands_on_the_remote(
-    project: Project, tmp_path: Path
-) -> None:
+def test_a_direct_phase_waits_for_earlier_pushes_and_lands_on_the_remote(project: Project, tmp_path: Path) -> None:
     set_up(project, plan=executed(a_plan("1", "2"), p2="direct"))
     remote = with_remote(project, tmp_path / "origin.git")
     before = remote.head("main")
@@ -115,9 +113,7 @@ def test_a_plan_of_three_sub_plans_names_the_one_that_fails_and_completes_once_a
     assert project.leftovers() == []
 
 
-def test_the_daemon_works_sub_plans_through_kills_and_shows_the_one_that_is_waited_for(
-    project: Project, meanwhile: Meanwhile
-) -> None:
+def test_the_daemon_works_sub_plans_through_kills_and_shows_which_one(project: Project, meanwhile: Meanwhile) -> None:
     user_settings(project, "[daemon]\nmax_parallel = 1\n")  # a run that waits for a sub-plan takes no place
     with_subplans(project, B1=work(*meanwhile.pause("B"), phase="B1"))
     project.runplan("start", "X", "finish", "auto").exits(0)
@@ -134,7 +130,7 @@ def test_the_daemon_works_sub_plans_through_kills_and_shows_the_one_that_is_wait
     assert project.dispatched("plans/B.md") == ["implement", "verify"]
 
 
-def test_a_stop_ends_the_sub_plan_before_its_parent_and_a_retry_continues_both(
+def test_a_stop_ends_the_sub_plan_then_its_parent_a_retry_continues_both(
     project: Project, meanwhile: Meanwhile
 ) -> None:
     with_subplans(project, B1=work(*meanwhile.pause("B"), phase="B1"))
@@ -175,9 +171,7 @@ def test_a_sub_plan_without_auto_waits_for_approval_and_says_how_the_parent_cont
     ],
     ids=["cycle", "missing", "depth"],
 )
-def test_sub_plans_that_cannot_be_worked_are_refused_before_any_work(
-    project: Project, plans: dict[str, str], why: str
-) -> None:
+def test_sub_plans_that_cannot_be_worked_are_refused_at_once(project: Project, plans: dict[str, str], why: str) -> None:
     with_subplans(project)
     for name, below in plans.items():
         plan = a_plan(f"{name}1")
@@ -255,9 +249,7 @@ def test_a_command_that_does_not_do_the_phase_fails_it(project: Project, line: s
     ],
     ids=["after it landed", "before it landed"],
 )
-def test_a_command_without_a_result_is_repeated_only_if_the_target_has_not_moved(
-    project: Project, line: str, runs: int
-) -> None:
+def test_a_command_without_a_result_is_repeated_only_on_the_same_target(project: Project, line: str, runs: int) -> None:
     set_up(project, plan=executed(a_plan("1", "2"), p1=f"delegate {line}"))
 
     project.start("1", "auto").exits(0)

@@ -77,9 +77,7 @@ def test_an_issue_is_worked_on_as_a_plan_and_closed_by_its_pull_request(project:
     assert (again.code, len(hub.pulls)) == (0, 1)
 
 
-def test_an_issue_that_changes_before_the_merge_is_shown_to_a_person_first(
-    project: Project, server: StandIn, hub: Hub
-) -> None:
+def test_an_issue_changed_before_the_merge_is_shown_to_a_person(project: Project, server: StandIn, hub: Hub) -> None:
     issue = hub.add_issue("Broken")
     text = "Only at night."
     server.on_request = lambda call: hub.edit_text(issue.number, text) if "POST /statuses" in call else None
@@ -140,9 +138,7 @@ def test_an_issue_is_planned_first_and_its_plan_approved(project: Project, tmp_p
     assert project.show("origin/main:2.txt") == "2"
 
 
-def test_the_text_of_an_issue_does_not_permit_a_change_by_naming_a_file(
-    project: Project, server: StandIn, hub: Hub
-) -> None:
+def test_the_text_of_an_issue_permits_no_change_by_naming_a_file(project: Project, server: StandIn, hub: Hub) -> None:
     """The failure is told on the issue where the forge takes it; else a note says so."""
     server.faults.append(Fault(call="POST /issues/1/comments", kind="before", status=403))
     (project.home / "agent.sh").write_text("mkdir -p .github/workflows\necho on: push >.github/workflows/ci.yml\n")
@@ -195,7 +191,7 @@ def test_a_start_from_an_issue_that_is_refused_leaves_no_branch(project: Project
     assert "/none/agent" in ran.err
 
 
-def test_an_issue_of_another_repository_is_declined_and_can_be_continued_here(
+def test_an_issue_of_another_repository_is_declined_or_continued_here(
     project: Project, hub: Hub, tmp_path: Path
 ) -> None:
     hub.add_issue("Bug")
@@ -209,9 +205,7 @@ def test_an_issue_of_another_repository_is_declined_and_can_be_continued_here(
     assert [pull.merged for pull in hub.pulls.values()] == [True]
 
 
-def test_an_issue_that_is_reopened_after_its_merge_gets_one_further_plan(
-    project: Project, hub: Hub, tmp_path: Path
-) -> None:
+def test_an_issue_reopened_after_its_merge_gets_one_further_plan(project: Project, hub: Hub, tmp_path: Path) -> None:
     issue = hub.add_issue("Bug", "It fails.", "runplan")
     hub.comment(1, "Said before.")
     start = ("start", "--issue", "1", "auto", "--foreground")
@@ -416,9 +410,7 @@ def test_a_watch_that_lost_its_token_says_so_and_resume_brings_it(project: Proje
     assert hub.merges == 1
 
 
-def test_an_issue_is_worked_once_when_the_daemon_dies_between_its_branch_and_its_run(
-    project: Project, hub: Hub
-) -> None:
+def test_an_issue_is_worked_once_when_the_daemon_dies_between_branch_and_run(project: Project, hub: Hub) -> None:
     for title in ("First", "Second"):
         hub.add_issue(title, "", "runplan")
     watch(project)
@@ -436,9 +428,7 @@ def test_an_issue_is_worked_once_when_the_daemon_dies_between_its_branch_and_its
     assert (hub.merges, implemented(project, 1), states(project, "plans/issue-2.md")) == (1, 1, []), ran.err
 
 
-def test_two_daemons_and_a_person_work_on_each_issue_once(
-    project: Project, server: StandIn, hub: Hub, tmp_path: Path
-) -> None:
+def test_daemons_and_a_person_work_each_issue_once(project: Project, server: StandIn, hub: Hub, tmp_path: Path) -> None:
     for title in ("First", "Second", "Third"):
         hub.add_issue(title, "", "runplan")
     all_read, arrived = threading.Barrier(3), list[str]()
@@ -473,9 +463,7 @@ def test_two_daemons_and_a_person_work_on_each_issue_once(
         assert [len(issue.comments) for issue in hub.issues.values()] == [0, 0, 0]
 
 
-def test_a_slot_with_199_issues_of_strangers_costs_at_most_20_calls(
-    project: Project, server: StandIn, hub: Hub
-) -> None:
+def test_a_slot_with_199_foreign_issues_costs_at_most_20_calls(project: Project, server: StandIn, hub: Hub) -> None:
     for number in range(199):
         hub.add_issue(f"Wish {number}", "", "runplan", by=f"stranger-{number}")
     hub.add_issue("Trusted", "", "runplan", by="reporter")

@@ -29,9 +29,7 @@ def test_the_readme_begins_with_a_sentence_and_the_two_commands() -> None:
 
 
 @pytest.mark.parametrize(("target", "has_test_tools"), [("demo", False), ("test", True)])
-def test_the_demo_installs_no_test_tools_and_says_what_it_installs(
-    tmp_path: Path, target: str, *, has_test_tools: bool
-) -> None:
+def test_the_demo_says_what_it_installs_no_test_tools(tmp_path: Path, target: str, *, has_test_tools: bool) -> None:
     printed = ran("make", "--dry-run", target, f"VENV={tmp_path}/venv", PATH=str(link_tools(tmp_path / "bin"))).stdout
     assert f"Installing runplan and its libraries into {tmp_path}/venv" in printed
     assert (".[dev]" in printed) is has_test_tools

@@ -105,9 +105,7 @@ def test_a_plan_is_started_followed_answered_rejected_and_approved_by_its_tree(p
     ]
 
 
-def test_the_queue_is_worked_and_a_run_is_followed_for_a_time_and_stopped(
-    project: Project, meanwhile: Meanwhile
-) -> None:
+def test_the_queue_is_worked_and_a_run_is_followed_and_stopped(project: Project, meanwhile: Meanwhile) -> None:
     project.agent(steps(*meanwhile.pause("agent"), 'write = "1.txt"'))
 
     async def play(session: Session) -> None:

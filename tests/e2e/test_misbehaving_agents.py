@@ -107,9 +107,7 @@ def project(model: Project, tmp_path: Path) -> Iterator[Project]:
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("name", AGENTS)
-def test_a_misbehaving_agent_has_a_named_outcome_and_the_repository_stays_as_it_was(
-    project: Project, name: str
-) -> None:
+def test_a_misbehaving_agent_has_a_named_outcome_and_changes_no_repository(project: Project, name: str) -> None:
     agent = AGENTS[name]
     play(project, agent.script)
     before, tip = standing(project), project.repo.head("main")

@@ -75,9 +75,7 @@ def test_a_changed_expectation_lands_only_with_the_item_that_demands_it(project:
     ],
     ids=["as-init-writes-it", "reads-code"],
 )
-def test_new_tests_run_on_emptied_functions_unless_the_set_up_reads_them(
-    project: Project, setup: str, words: str
-) -> None:
+def test_new_tests_run_on_emptied_functions_unless_set_up_reads_them(project: Project, setup: str, words: str) -> None:
     code = ("product.py", f"{CODE}\n\ndef triple(n):\n    return n * 3\n")
     test = ("tests/test_triple.py", "from product import triple\n\n\ndef test_two():\n    assert triple(2) == 6\n")
     play(project, code, test, command=COMMAND)

@@ -228,7 +228,7 @@ def test_a_failure_is_named_lands_nothing_and_keeps_the_work(project: Project, c
         ("plain", "test -e sub/o", "; the submodule sub is not there: set run.setup to `git submodule update --init"),
     ],
 )
-def test_a_red_base_names_the_fault_of_the_worktree(
+def test_a_red_base_names_the_worktree_s_fault(
     project: Project, tmp_path: Path, place: str, command: str, says: str
 ) -> None:
     if "sub/" in command:
@@ -299,7 +299,7 @@ def test_phases_landed_before_a_failure_stay(project: Project) -> None:
 def test_every_failure_reason_is_tested() -> None:
     """Each reason is reached above, in a test that needs more than one case, or by what is not there yet."""
     elsewhere = {
-        *("blocked", "conflict", "already-on-target", "stopped", "plan-not-committed", "target-moving", "protected"),
+        *("blocked", "conflict", "already-on-target", "stopped", "plan-not-committed", "target-moving", "protected")
     }
     later = {"drift", "budget", "ci-failed", "pr-closed", "forge-unreachable", "plan-invalid"}
     assert {case.reason for case in CASES.values()} | elsewhere | later == set(Reason)

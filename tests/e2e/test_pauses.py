@@ -239,9 +239,7 @@ def heard(running: Process) -> None:
     )
 
 
-def test_a_second_interrupt_ends_the_agents_and_the_next_start_continues(
-    project: Project, meanwhile: Meanwhile
-) -> None:
+def test_a_second_interrupt_ends_the_agents_and_a_start_continues(project: Project, meanwhile: Meanwhile) -> None:
     set_up(project, agent=work(*meanwhile.pause("implement")))
     running = subprocess.Popen(
         [RUNPLAN, "start", "X", "1", "auto", "--foreground"],

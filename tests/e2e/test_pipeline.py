@@ -27,7 +27,7 @@ def starts(project: Project) -> list[tuple[str, str]]:
 
 
 @pytest.mark.promise
-def test_the_next_phase_is_written_while_one_is_proven_and_proven_after_its_landing(
+def test_the_next_phase_is_written_during_a_proof_and_proven_after_the_landing(
     project: Project, meanwhile: Meanwhile
 ) -> None:
     seen = steps('run = "test -e 1.txt"', phase="2")

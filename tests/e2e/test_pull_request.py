@@ -305,9 +305,7 @@ def test_people_are_heard_between_two_phases(project: Project, hub: Hub, meanwhi
 # --- people ----------------------------------------------------------------------------------------------
 
 
-def test_a_pull_request_that_a_person_closes_in_mid_run_ends_the_run(
-    project: Project, hub: Hub, meanwhile: Meanwhile
-) -> None:
+def test_a_pull_request_that_a_person_closes_ends_the_run(project: Project, hub: Hub, meanwhile: Meanwhile) -> None:
     set_up(project, agent=work() + work(*meanwhile.pause("here"), phase="2"))
     hub.mirror(project.path)
     with project.running("start", "X", "finish", "auto", "pr", "--foreground") as running:
@@ -321,9 +319,7 @@ def test_a_pull_request_that_a_person_closes_in_mid_run_ends_the_run(
     assert hub.tip(BRANCH) in parked
 
 
-def test_a_phase_that_is_built_on_a_squashed_branch_is_built_again(
-    project: Project, hub: Hub, meanwhile: Meanwhile
-) -> None:
+def test_a_phase_built_on_a_squashed_branch_is_built_again(project: Project, hub: Hub, meanwhile: Meanwhile) -> None:
     set_up(project, agent=work() + work(phase="2") + verify(*meanwhile.pause("here"), "pass_all = true", phase="2"))
     hub.mirror(project.path)
     with project.running("start", "X", "finish", "auto", "pr", "--foreground") as running:
@@ -410,9 +406,7 @@ def test_one_phase_leaves_the_pull_request_open_and_an_undo_is_pushed_to_it(proj
 
 
 @pytest.mark.parametrize("method", ["merge", "squash"])
-def test_an_undo_after_the_merge_opens_another_pull_request(
-    project: Project, hub: Hub, tmp_path: Path, method: str
-) -> None:
+def test_an_undo_after_the_merge_opens_a_pull_request(project: Project, hub: Hub, tmp_path: Path, method: str) -> None:
     """After a squash the commits of the phase come from the pull request, in a clone without them."""
     hub.methods = {method}
     finished(project, hub)
@@ -448,9 +442,7 @@ def test_a_schedule_pushes_phase_by_phase_and_ends_with_the_merge(project: Proje
 
 
 @pytest.mark.parametrize(("claim", "landing"), [("busy", "cherry-pick"), ("assignee", "pr")])
-def test_a_claim_of_an_issue_is_shown_during_the_run(
-    project: Project, server: StandIn, hub: Hub, claim: str, landing: str
-) -> None:
+def test_a_claim_is_shown_during_the_run(project: Project, server: StandIn, hub: Hub, claim: str, landing: str) -> None:
     issue = hub.add_issue("Bug", "", "bug")
     foreign = "runplan works on this issue.\n\n<!-- runplan-claim {} plans/Y.md -->"
     hub.comment(issue.number, foreign.format("0123456789ab"))
@@ -475,7 +467,7 @@ def test_a_claim_of_an_issue_is_shown_during_the_run(
 
 
 @pytest.mark.promise
-def test_an_issue_is_claimed_until_its_plan_is_complete_and_the_last_commit_fixes_it(
+def test_an_issue_is_claimed_until_its_plan_is_complete_and_fixed_by_the_last_commit(
     project: Project, hub: Hub
 ) -> None:
     issue = hub.add_issue("Bug", "", "bug")
@@ -607,9 +599,7 @@ def test_a_repository_that_takes_no_pull_requests_is_named_before_agents_work(
     assert (project.dispatched(), list(hub.branches())) == ([], ["main"])
 
 
-def test_a_key_of_git_that_may_only_read_is_named_before_agents_work(
-    project: Project, server: StandIn, hub: Hub
-) -> None:
+def test_a_key_that_may_only_read_is_named_before_agents_work(project: Project, server: StandIn, hub: Hub) -> None:
     hub.tokens, hub.read_only = {"deploy"}, {"deploy"}
     basic = b64encode(b"git:deploy").decode()
     project.repo.git("config", f"http.{server.address}/.extraHeader", f"Authorization: Basic {basic}")
@@ -650,9 +640,7 @@ def test_ten_phases_cost_at_most_24_calls(tmp_path: Path) -> None:
         assert len(server.requests) <= 24, server.requests
 
 
-def test_a_second_repository_stands_back_from_a_phase_that_another_one_landed(
-    project: Project, hub: Hub, tmp_path: Path
-) -> None:
+def test_a_second_repository_stands_back_from_a_landed_phase(project: Project, hub: Hub, tmp_path: Path) -> None:
     (tmp_path / "b").mkdir()
     other = copied(project, tmp_path / "b")
     meanwhile = Meanwhile(tmp_path)

@@ -268,9 +268,7 @@ def test_report_html_is_one_page_with_folded_diffs(recorded: Project, tmp_path: 
     assert (tmp_path / "X.html").read_text() == page
 
 
-def test_report_since_covers_every_repository_also_those_used_in_the_foreground(
-    recorded: Project, tmp_path: Path
-) -> None:
+def test_report_since_covers_every_repository_also_of_foreground_runs(recorded: Project, tmp_path: Path) -> None:
     ran = recorded.runplan_in(tmp_path, "report", "--since", "yesterday").exits(0)
     commit = recorded.repo.head("main~1")[:7]
     counts = r"^Phases: 1 waiting for you, 1 landed\. Time: \d+s \(agents \d+s, tests \d+s\)\.$"
@@ -482,9 +480,7 @@ def test_metrics_come_from_a_running_daemon_also_outside_of_a_repository(project
     assert "No daemon is running" not in attended
 
 
-def test_logs_agent_waits_for_the_first_agent_and_follows_its_successors(
-    project: Project, meanwhile: Meanwhile, tmp_path: Path
-) -> None:
+def test_logs_agent_waits_and_follows_every_successor(project: Project, meanwhile: Meanwhile, tmp_path: Path) -> None:
     shell_agent(project, tmp_path, f"echo begun; {waits(tmp_path, 'agent')}; echo written", "echo seen")
     wait = waits(tmp_path, "setup")
     setup = f"[run]\nsetup = '{wait}'\n"

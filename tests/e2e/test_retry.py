@@ -60,9 +60,7 @@ def test_a_failed_item_reaches_the_fixer_of_the_next_attempt(project: Project) -
 
 
 @pytest.mark.parametrize("amend", [False, True])
-def test_commits_of_a_person_on_the_branch_become_part_of_the_phase(
-    project: Project, tmp_path: Path, amend: bool
-) -> None:
+def test_commits_of_a_person_on_the_branch_belong_to_the_phase(project: Project, tmp_path: Path, amend: bool) -> None:
     """They settle the complaint, so no fixer is needed."""
     set_up(project, settings=f"[run]\nmax_fix_cycles = 1\n{RED}", agent=WRONG + fix('write = "2.txt"'))
     assert project.start("1", "auto").last == "runplan: failed: tests-failed"

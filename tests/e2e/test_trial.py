@@ -102,7 +102,7 @@ def test_a_change_of_other_files_is_not_tried(project: Project) -> None:
         ("sleep 60", "accepted no connection on port {port} within 0.1 s; it printed nothing"),
     ],
 )
-def test_a_server_that_does_not_accept_is_a_finding_with_the_end_of_its_output(
+def test_a_server_that_does_not_accept_is_a_finding_with_its_last_output(
     project: Project, serve: str, why: str
 ) -> None:
     settings = f"[run]\nmax_fix_cycles = 0\n[try]\npaths = ['web/**']\nserve = '{serve}'\ntimeout = '0.1s'\n"
@@ -178,9 +178,7 @@ def test_a_run_that_is_killed_during_the_trial_goes_on_with_it(project: Project,
     until(lambda: not processes_of(project.home))
 
 
-def test_server_and_agent_share_a_network_and_the_server_has_no_key_of_the_agent(
-    project: Project, tmp_path: Path
-) -> None:
+def test_server_and_agent_share_a_network_and_the_server_has_no_agent_s_key(project: Project, tmp_path: Path) -> None:
     if why := obstacle():
         pytest.skip(why)
     project.extra |= {"RUNPLAN_AGENTS_SANDBOX": "auto", "RUNPLAN_AGENTS_NETWORK": "none"}

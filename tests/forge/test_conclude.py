@@ -220,7 +220,7 @@ def test_a_draft_of_runplans_own_is_marked_ready_when_the_plan_is_complete(concl
     assert (pull.body.startswith("Above\n\n"), pull.body.endswith("\nBelow")) == (True, True)
 
 
-def test_a_draft_that_the_token_may_not_end_is_left_to_a_person(
+def test_a_draft_the_token_may_not_end_is_a_person_s(
     conclude: Conclude, hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_: object) -> None:
@@ -477,9 +477,7 @@ def test_requests_beyond_the_limit_are_answered_once(a_lander: Callable[[], Pull
     assert len(pull.comments) == 3, "nothing is told where a person handles every review"
 
 
-def test_a_request_comes_before_the_merge_and_a_command_before_both(
-    a_lander: Callable[[], PullRequestLander], hub: Hub
-) -> None:
+def test_a_request_precedes_the_merge_and_a_command_both(a_lander: Callable[[], PullRequestLander], hub: Hub) -> None:
     hub.check(hub.tip(BRANCH))
     hub.create(BRANCH, "main", "X", "").unknown = 0
     hub.review(1, "Rename it.")
@@ -582,7 +580,7 @@ def test_commits_that_are_pushed_after_the_merge_stay_on_the_branch(
 
 
 @pytest.mark.parametrize("by_person", [False, True], ids=["by runplan", "by a person and the server"])
-def test_the_branch_is_deleted_and_the_local_target_follows(
+def test_the_branch_goes_and_the_local_target_follows(
     conclude: Conclude, clone: Path, hub: Hub, by_person: bool
 ) -> None:
     hub.delete_branch_on_merge = by_person
@@ -595,7 +593,7 @@ def test_the_branch_is_deleted_and_the_local_target_follows(
     assert git("for-each-ref", "refs/runplan", "refs/remotes/origin/runplan", cwd=clone) == ""
 
 
-def test_the_tracking_ref_is_gone_before_the_branch_so_a_kill_in_between_leaves_none(
+def test_the_tracking_ref_goes_before_the_branch_so_a_kill_leaves_none(
     conclude: Conclude, clone: Path, hub: Hub
 ) -> None:
     hook = hub.bare / "hooks" / "post-receive"
@@ -606,7 +604,7 @@ def test_the_tracking_ref_is_gone_before_the_branch_so_a_kill_in_between_leaves_
     assert seen.read_text() == ""
 
 
-def test_a_fetch_beside_the_deletion_leaves_no_tracking_ref(
+def test_a_fetch_beside_it_leaves_no_tracking_ref(
     a_lander: Callable[[], PullRequestLander], clone: Path, hub: Hub
 ) -> None:
     lander = a_lander()
@@ -628,9 +626,7 @@ def test_a_local_target_with_commits_of_its_own_stays(conclude: Conclude, clone:
 
 
 @pytest.mark.promise
-def test_a_push_that_the_server_refuses_is_named(
-    a_lander: Callable[[], PullRequestLander], clone: Path, hub: Hub
-) -> None:
+def test_a_refused_push_is_named(a_lander: Callable[[], PullRequestLander], clone: Path, hub: Hub) -> None:
     lander = a_lander()
     hook = hub.bare / "hooks" / "pre-receive"
     hook.write_text("#!/bin/sh\necho 'error: GH006: Protected branch update failed' >&2\nexit 1\n")

@@ -327,7 +327,7 @@ def test_a_short_pause_is_slept_through_and_the_call_repeated(
     assert (hub.pulls[1].body, slept) == ("new", [3.0])
 
 
-def test_issues_of_strangers_are_found_without_the_list_of_collaborators_and_remembered(
+def test_foreign_issues_are_found_without_collaborators_and_remembered(
     forge: GitHub, stand_in: StandIn, hub: Hub
 ) -> None:
     hub.lists_collaborators = False
@@ -367,9 +367,7 @@ def test_a_refusal_or_an_outage_is_a_named_error(
         assert error in str(caught.value)
 
 
-def test_an_error_of_the_server_is_no_refusal_and_is_retried(
-    forge: GitHub, stand_in: StandIn, slept: list[float]
-) -> None:
+def test_a_server_error_is_no_refusal_and_is_retried(forge: GitHub, stand_in: StandIn, slept: list[float]) -> None:
     opened(forge)
     stand_in.faults.append(Fault(call="GET .*", kind="before", status=503))
     read(forge)
@@ -408,9 +406,7 @@ def test_reads_and_writes_follow_a_renamed_repository(forge: GitHub, stand_in: S
 
 
 @pytest.mark.parametrize("arrange", ["read-only token", "archived"])
-def test_a_token_that_may_not_open_pull_requests_is_found_out_without_one(
-    forge: GitHub, hub: Hub, arrange: str
-) -> None:
+def test_a_token_that_may_open_no_pull_request_is_found_out_without_one(forge: GitHub, hub: Hub, arrange: str) -> None:
     forge.require_may_open("main")
     hub.read_only, hub.archived = ({"t0ken"}, False) if arrange == "read-only token" else (set(), True)
     with pytest.raises(NotAllowed, match="403"):

@@ -110,9 +110,7 @@ def test_a_remote_on_gitlab_is_opened_or_refused_with_what_is_missing(
         assert forge.git_settings()[0] == f"http.{gitlab_server.address}/.extraHeader="
 
 
-def test_without_the_library_the_command_that_installs_it_is_shown(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_library_its_installation_is_shown(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     git("remote", "add", "origin", "https://gitlab.com/acme/app", cwd=place / "clone")
     for name in ("runplan.adapters.forge.gitlab", "runplan.adapters.forge.gitlab_calls"):
         monkeypatch.delitem(sys.modules, name)
@@ -359,9 +357,7 @@ def test_lists_are_read_to_their_end(gitlab: GitLab, gitlab_hub: GitLabHub) -> N
 # --- faults ------------------------------------------------------------------------------------------------
 
 
-def test_a_lost_answer_writes_nothing_twice(
-    gitlab: GitLab, gitlab_hub: GitLabHub, gitlab_server: GitLabStandIn
-) -> None:
+def test_a_lost_answer_repeats_no_write(gitlab: GitLab, gitlab_hub: GitLabHub, gitlab_server: GitLabStandIn) -> None:
     calls = ("POST /merge_requests", "PUT /merge_requests/1/merge", "POST /issues/1/notes", "GET /merge_requests/1")
     gitlab_server.faults += [Fault(call=call, kind="after", status=0) for call in calls]
     gitlab_hub.add_issue("Bug")
@@ -388,7 +384,7 @@ def test_a_rate_limit_is_raised_at_once_with_its_end(
     assert (raised.value.until, slept, len(gitlab_server.requests)) == (1000.0 + wait_s, [], 1)
 
 
-def test_an_outage_is_retried_by_our_own_layer_alone(
+def test_an_outage_is_retried_by_our_layer_alone(
     gitlab: GitLab, gitlab_server: GitLabStandIn, slept: list[float]
 ) -> None:
     gitlab_server.faults.append(Fault(call="GET ", kind="before", status=503, times=99))

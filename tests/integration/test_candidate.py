@@ -99,9 +99,7 @@ def test_commits_of_the_attempt_are_its_own(repo: Repo, candidates: Candidates, 
         pytest.param([("reset", "-q", "--soft", "main~1"), ("commit", "-qm", "All")], id="squashed into the base"),
     ],
 )
-def test_a_branch_that_left_its_base_is_reported(
-    repo: Repo, candidates: Candidates, steps: list[tuple[str, ...]]
-) -> None:
+def test_a_branch_off_its_base_is_reported(repo: Repo, candidates: Candidates, steps: list[tuple[str, ...]]) -> None:
     base, head = attempt(repo, *steps)
     assert candidates.foreign(base, head, run="r1") is None
 
@@ -116,7 +114,7 @@ def test_a_branch_that_left_its_base_is_reported(
     ],
     ids=["merged", "rebased", "led to a tag", "the work of another phase"],
 )
-def test_commits_of_others_are_reported(
+def test_foreign_commits_are_told(
     repo: Repo, candidates: Candidates, steps: list[tuple[str, ...]], expected: str
 ) -> None:
     base, head = attempt(repo, *steps)
@@ -212,9 +210,7 @@ def test_commits_already_on_the_target_leave_nothing(repo: Repo, candidates: Can
 
 
 @pytest.mark.parametrize("moved", [False, True])
-def test_a_branch_with_a_merge_lands_as_one_commit_of_its_net_diff(
-    repo: Repo, candidates: Candidates, moved: bool
-) -> None:
+def test_a_branch_with_a_merge_lands_as_one_net_commit(repo: Repo, candidates: Candidates, moved: bool) -> None:
     base, _ = on_branch(repo, {"a.txt": "a1\na2\nmine\n"})
     repo.commit("Theirs", **{"b.txt": "b2\n"})
     repo.git("switch", "-q", "work")
@@ -291,9 +287,7 @@ def test_bookkeeping_changes_its_files_and_keeps_their_modes(repo: Repo, candida
         ("b.txt/report.md", "b.txt is a file"),
     ],
 )
-def test_bookkeeping_refuses_to_replace_a_special_file(
-    repo: Repo, candidates: Candidates, path: str, said: str
-) -> None:
+def test_bookkeeping_replaces_no_special_file(repo: Repo, candidates: Candidates, path: str, said: str) -> None:
     (repo.path / "link").symlink_to("dir")
     code = repo.commit("Link")
     with pytest.raises(RefusedEarly, match=said):
@@ -311,7 +305,7 @@ def test_signed_commits_are_signed_all_of_them(repo: Repo, candidates: Candidate
 
 
 @pytest.mark.parametrize("sign", [False, True])
-def test_a_message_in_another_encoding_lands_as_text(
+def test_a_message_in_any_encoding_lands_as_text(
     repo: Repo, candidates: Candidates, tmp_path: Path, sign: bool
 ) -> None:
     install_signer(repo, tmp_path)

@@ -90,9 +90,7 @@ def test_a_living_owner_keeps_the_plan_and_a_dead_one_is_taken_over_by_name(clai
         assert claims.take_plan(PLAN, run="r1") == Acquired(fence=2, took_over=owner)
 
 
-def test_a_lock_that_is_held_speaks_for_an_owner_whose_row_says_nothing(
-    store: SqliteStore, claims: Claims, tmp_path: Path
-) -> None:
+def test_a_held_lock_speaks_for_an_owner_without_a_row(store: SqliteStore, claims: Claims, tmp_path: Path) -> None:
     with holder(tmp_path) as (_, _, owner):
         store.release_plan(PLAN, run="r-theirs", owner=owner)
         assert claims.take_plan(PLAN, run="r1") == HeldByOther(owner="a process that is just starting")
@@ -119,9 +117,7 @@ def test_the_owner_that_took_the_plan_meanwhile_is_named(store: SqliteStore, tmp
         assert store.list_owners() == {PLAN: late.held}
 
 
-def test_a_claim_is_entered_again_by_the_owner_of_row_and_lock_alone(
-    store: SqliteStore, claims: Claims, tmp_path: Path
-) -> None:
+def test_a_claim_is_reentered_by_the_owner_of_row_and_lock(store: SqliteStore, claims: Claims, tmp_path: Path) -> None:
     claims.take_plan(PLAN, run="r1")
     assert claims.take_plan(PLAN, run="r2") == Reentered(fence=1)
     other = identity(os.getppid()) or ""
@@ -132,9 +128,7 @@ def test_a_claim_is_entered_again_by_the_owner_of_row_and_lock_alone(
         assert claims.take_plan(OTHER, run="r1") == HeldByOther(owner=claims.me), "the lock is another's"
 
 
-def test_a_row_of_a_living_process_is_respected_without_a_lock(
-    store: SqliteStore, claims: Claims, tmp_path: Path
-) -> None:
+def test_a_living_process_s_row_is_respected_without_a_lock(store: SqliteStore, claims: Claims, tmp_path: Path) -> None:
     owner = identity(os.getppid()) or ""
     put(store, owner)
     assert claims.take_plan(PLAN, run="r1") == HeldByOther(owner=owner)

@@ -168,9 +168,7 @@ def test_init_works_in_an_empty_repository(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("verb", ["init", "doctor", "config"])
-def test_outside_of_a_repository_every_verb_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
-) -> None:
+def test_outside_a_repository_every_verb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
     (tmp_path / "new").mkdir()
     monkeypatch.chdir(tmp_path / "new")
     with pytest.raises(RefusedEarly, match="is not in a git repository; run git init"):

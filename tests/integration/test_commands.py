@@ -144,9 +144,7 @@ def test_a_command_that_is_refused_is_answered_and_the_next_one_is_executed(benc
 
 
 @pytest.mark.parametrize(("verb", "text"), [("pause", "[]"), ("pause", "{"), ("fly", "{}")])
-def test_a_command_that_cannot_be_read_is_refused_and_the_next_one_is_executed(
-    bench: Bench, verb: str, text: str
-) -> None:
+def test_a_command_that_cannot_be_read_is_refused_and_the_next_executed(bench: Bench, verb: str, text: str) -> None:
     row = f"INSERT INTO commands (plan, verb, arguments, by, at) VALUES ('{A}', '{verb}', '{text}', 'me', '{NOW}')"
     bench.store.execute_alone(row)
     pause = bench.queue("pause")

@@ -245,9 +245,7 @@ def test_a_worker_that_gets_no_thread_is_tried_again(project: Project) -> None:
     assert closed(log) == 1
 
 
-def test_a_draining_worker_carries_out_a_stop_although_the_wake_up_for_it_kills_its_git(
-    project: Project, tmp_path: Path
-) -> None:
+def test_a_draining_worker_carries_out_a_stop_though_its_wake_up_kills_git(project: Project, tmp_path: Path) -> None:
     """A queued stop ends long git commands. Here the worker executes the stop before its wake-up arrives."""
     shell_agent(project, tmp_path, waits(tmp_path, "agent"))
     assert project.runplan("start", "X", "1", "auto").code == 0

@@ -157,9 +157,7 @@ def test_a_lock_that_a_killed_fetch_left_to_a_living_lander_is_taken_away(pair: 
 
 
 @pytest.mark.parametrize(("content", "verb"), [("", "tip"), ("f" * 40 + "\n", "land")])
-def test_a_lock_that_a_dead_fetch_of_ours_left_is_taken_away(
-    pair: Pair, content: str, verb: str, tmp_path: Path
-) -> None:
+def test_a_lock_that_a_dead_fetch_of_ours_left_is_removed(pair: Pair, content: str, verb: str, tmp_path: Path) -> None:
     landing = intent(pair)
     lock = fetches_by(pair, tmp_path, content, "kill -9 $LANDER 0")
     die(pair, landing, "nowhere", verb=verb)

@@ -169,7 +169,7 @@ def test_a_shim_that_was_stopped_knows_that_its_agent_ran_for_too_long_meanwhile
 
 
 @pytest.mark.rest
-def test_a_shim_that_is_stopped_again_and_again_is_killed_with_all_it_watched(
+def test_a_shim_stopped_again_and_again_is_killed_with_all_it_watched(
     on: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("runplan.adapters.supervise.dispatches.FORCED_S", 0.1)
@@ -360,9 +360,7 @@ DONE = {
     [("codex", {"tokens": 1000}), ("claude", {"usd": 0.1}), ("claude", {})],
     ids=["tokens reported at the end", "usd", "context"],
 )
-def test_work_that_is_finished_is_not_cut_off_for_what_it_cost(
-    on: Stage, reader: str, limit: dict[str, object]
-) -> None:
+def test_finished_work_is_not_cut_off_for_what_it_cost(on: Stage, reader: str, limit: dict[str, object]) -> None:
     """An agent reports its usage at its end and exits later."""
     lines = "\n".join(DONE[reader])
 
@@ -423,9 +421,7 @@ def test_an_agent_that_talks_is_warned_once_and_then_hears_what_it_is_told(on: S
 
 
 @pytest.mark.parametrize(("warn_at", "signal_"), [(0, None), (50, signal.SIGKILL)], ids=["not warned", "warned"])
-def test_an_agent_with_a_full_context_has_time_to_save_unless_it_was_warned(
-    on: Stage, warn_at: int, signal_: int | None
-) -> None:
+def test_a_full_context_leaves_time_to_save_unless_it_was_warned(on: Stage, warn_at: int, signal_: int | None) -> None:
     saves = "import signal, sys, time\ndef save(*_):\n    time.sleep(0.5)\n    sys.exit(3)\nsignal.signal(15, save)\n"
     (on.path / "prompt").write_text("")
     limits: dict[str, Any] = {"hand_over_at": 60, "warn_at": warn_at, "save_s": PATIENCE_S, "grace_s": 0.1}

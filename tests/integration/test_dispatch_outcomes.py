@@ -75,9 +75,7 @@ def test_the_signal_that_ended_a_process_is_named(on: Stage) -> None:
         pytest.param(("true", "\0"), "", "null byte", id="an argument that cannot be passed"),
     ],
 )
-def test_a_program_that_cannot_be_started_is_missing_and_named(
-    on: Stage, argv: tuple[str, ...], cwd: str, named: str
-) -> None:
+def test_a_program_that_does_not_start_is_named(on: Stage, argv: tuple[str, ...], cwd: str, named: str) -> None:
     outcome = on.outcome(on.start(*argv, cwd=str(on.path / cwd)))
 
     assert outcome.ending is Ending.MISSING
@@ -180,9 +178,7 @@ def test_a_dispatch_never_started_says_so_and_leaves_nothing(tmp_path: Path) -> 
     assert not (tmp_path / "dispatch" / "r0.1.1.implement.1").exists()
 
 
-def test_modules_of_the_repository_are_not_taken_for_the_library(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_modules_of_the_repository_do_not_hide_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "json.py").write_text("raise SystemExit('taken')")
     monkeypatch.chdir(tmp_path)
     with stage(tmp_path) as on:

@@ -62,18 +62,14 @@ def test_a_failing_git_is_not_taken_for_a_detached_head(repo: Repo, tmp_path: Pa
 
 
 @pytest.mark.parametrize(("file", "content"), [("HEAD", ""), ("commondir", ""), ("commondir", "../nowhere\n")])
-def test_a_broken_worktree_of_the_user_does_not_stop_a_landing(
-    repo: Repo, tmp_path: Path, file: str, content: str
-) -> None:
+def test_a_broken_worktree_of_the_user_stops_no_landing(repo: Repo, tmp_path: Path, file: str, content: str) -> None:
     repo.git("worktree", "add", "-q", "-b", "side", str(tmp_path / "side"))
     (repo.path / f".git/worktrees/side/{file}").write_text(content)
     new = candidate(repo, {"a.txt": "a2\n"})
     assert land(repo, new) == Landed(tip=new)
 
 
-def test_a_process_that_exits_while_it_is_looked_at_does_not_disturb(
-    repo: Repo, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_that_exits_during_the_look_does_not_disturb(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
     repo.git("switch", "-qc", "elsewhere")
     new = candidate(repo, {"a.txt": "a2\n"})
 

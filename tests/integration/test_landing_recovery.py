@@ -44,9 +44,7 @@ def test_a_killed_landing_is_recovered_and_nothing_of_the_users_is_lost(words: l
 
 @pytest.mark.rest
 @pytest.mark.parametrize("point", ["begin", "land.staged", "land.prepared", "land.swapped"])
-def test_a_disk_that_becomes_full_leaves_the_checkout_whole_and_the_landing_to_be_retried(
-    tmp_path: Path, point: str
-) -> None:
+def test_a_full_disk_leaves_the_checkout_whole_and_the_landing_to_be_retried(tmp_path: Path, point: str) -> None:
     words = [sys.executable, "-m", "tests.support.landings", "full-disk", str(tmp_path), point]
     done = subprocess.run([*way(), *words], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -308,9 +308,7 @@ def _lives(pid: int) -> bool:
         ("https://me:secret-path@127.0.0.1/", "InvalidURL: nonnumeric port: '…@…'"),
     ],
 )
-def test_a_webhook_that_cannot_be_reached_is_logged_without_its_address(
-    log: Log, tmp_path: Path, webhook: str, why: str
-) -> None:
+def test_a_webhook_out_of_reach_is_logged_without_its_address(log: Log, tmp_path: Path, webhook: str, why: str) -> None:
     sender = Sender(log, NotifySettings(webhook=webhook, on=ALL))
     sender.send(FAILED)
     (line,) = sender.logged()

@@ -41,9 +41,7 @@ def disconnect(store: PostgresStore) -> None:
         db.execute("SELECT pg_terminate_backend(%s, 5000)", (store._db.info.backend_pid,))
 
 
-def test_output_is_followed_on_another_host_and_continues_after_a_lost_connection(
-    store: PostgresStore, tmp_path: Path
-) -> None:
+def test_output_is_followed_on_another_host_also_after_a_lost_connection(store: PostgresStore, tmp_path: Path) -> None:
     ran = tmp_path / "r1.1"
     write(ran, b"one\n")
     stored = store.outputs
@@ -62,9 +60,7 @@ def test_output_is_followed_on_another_host_and_continues_after_a_lost_connectio
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-def test_beginning_and_end_are_kept_and_the_rest_is_named_by_host(
-    store: PostgresStore, tmp_path: Path, at_once: bool
-) -> None:
+def test_beginning_and_end_are_kept_and_the_rest_is_named(store: PostgresStore, tmp_path: Path, at_once: bool) -> None:
     stored = StoredOutputs(store, host="gpu-7", cap=1600)
     ran = tmp_path / "r1.1"
     lines = [b"%08d\n" % number for number in range(1000)]

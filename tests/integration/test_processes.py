@@ -117,9 +117,7 @@ def test_the_mark_finds_the_processes_of_a_dispatch_and_no_other(child: subproce
     assert not list(processes.family(mark[:-1]))
 
 
-def test_the_family_is_the_marked_the_session_and_the_descendants_without_the_root(
-    child: subprocess.Popen[bytes], mark: str
-) -> None:
+def test_the_family_is_mark_session_and_descendants_without_the_root(child: subprocess.Popen[bytes], mark: str) -> None:
     with subprocess.Popen(["sleep", "30"]) as stranger:
         by_mark = list(processes.family(mark, shim=stranger.pid))
         by_session = list(processes.family("r0", shim=stranger.pid, leader=child.pid))

@@ -249,9 +249,7 @@ def test_variables_that_turn_git_elsewhere_are_not_passed_on(pair: Pair) -> None
     assert require(pair, caller) == pair.there.head(MAIN)
 
 
-def test_a_daemon_that_a_fetch_starts_does_not_block_the_next_one(
-    pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_daemon_of_a_fetch_blocks_no_further_one(pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Such as a credential cache: it inherits the open files of git."""
     script = tmp_path / "upload-pack"
     script.write_text(

@@ -511,9 +511,7 @@ def test_a_verifier_has_the_users_settings_of_its_program_and_none_that_set_up_l
         ("qwen", ".qwen/oauth_creds.json", False),
     ],
 )
-def test_a_login_is_refreshed_in_the_users_home_or_in_a_copy(
-    place: Place, agent: str, login: str, *, is_shared: bool
-) -> None:
+def test_a_login_is_refreshed_at_home_or_in_a_copy(place: Place, agent: str, login: str, *, is_shared: bool) -> None:
     """A program that replaces the file has a copy; it stays as it is until the home is gone."""
     (place.home / login).parent.mkdir(parents=True)
     (place.home / login).write_text("old\n")

@@ -59,9 +59,7 @@ def test_environment_beats_repository_beats_user_beats_default(root: Path, env: 
         '[fleet]\ndsn = "postgresql://db/runplan"\n',
     ],
 )
-def test_user_settings_in_a_repository_are_refused_with_the_users_file(
-    root: Path, env: dict[str, str], text: str
-) -> None:
+def test_user_settings_in_a_repository_are_refused_with_the_file(root: Path, env: dict[str, str], text: str) -> None:
     """They would be shown as effective, and the daemon takes them from the user's file only."""
     write(root / "runplan.toml", f"[run]\n{text}")
     section = text.partition("\n")[0]
@@ -101,7 +99,7 @@ def test_an_entry_of_the_urls_is_a_text_or_a_table_with_its_own_notices(env: dic
 
 
 @pytest.mark.parametrize(("text", "names"), [("claude, codex", ("claude", "codex")), ("codex", ("codex",)), ("", ())])
-def test_a_variable_has_one_fallback_or_several(
+def test_a_variable_has_one_or_more_fallbacks(
     root: Path, env: dict[str, str], text: str, names: tuple[str, ...]
 ) -> None:
     assert load_settings(root, env=env | {"RUNPLAN_AGENTS_FALLBACK": text}).settings.agents.fallbacks == names

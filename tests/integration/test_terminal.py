@@ -33,7 +33,7 @@ def on_terminal(command: list[str], *, cwd: Path, env: Mapping[str, str]) -> str
 
 
 @pytest.mark.parametrize(("more", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)], ids=["default", "NO_COLOR"])
-def test_status_is_coloured_on_a_terminal_unless_no_color_is_set(
+def test_status_is_coloured_on_a_terminal_without_no_color(
     tmp_path: Path, more: dict[str, str], coloured: bool
 ) -> None:
     project = a_project(tmp_path, "1")

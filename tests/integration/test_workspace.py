@@ -366,9 +366,7 @@ def _left_on_a_branch_with_a_long_name(tree: Repo) -> None:
 
 
 @pytest.mark.parametrize("work", [_stashed, _left_on_a_branch, _left_on_a_branch_with_a_long_name])
-def test_commits_only_in_the_agents_repository_are_parked_before_its_removal(
-    place: Place, work: Callable[[Repo], None]
-) -> None:
+def test_commits_only_in_the_agents_repository_are_parked_first(place: Place, work: Callable[[Repo], None]) -> None:
     work(place.lease())
     place.take()
     place.lease("refs/heads/runplan/domain/plan/2")
@@ -584,9 +582,7 @@ def test_a_broken_worktree_is_made_again(place: Place, breaks: Callable[[Repo, P
     assert not tree.path.exists()
 
 
-def test_in_a_worktree_whose_files_are_known_a_fill_changes_what_differs_and_looks_at_nothing_else(
-    place: Place,
-) -> None:
+def test_where_the_files_are_known_a_fill_changes_what_differs_and_looks_at_nothing_else(place: Place) -> None:
     path = place.proof.checkout_exact_tree(place.base, clean="untracked")
     (path / "left.log").write_text("by a check that no sandbox confined")
 

@@ -196,9 +196,7 @@ def test_a_wait_is_read_from_the_session_record(record: bytes, waits: bool) -> N
     ],
     ids=["a word", "a list", "endless", "context", "usage"],
 )
-def test_events_of_a_script_are_validated_like_those_of_a_program(
-    reported: dict[str, object], event: AgentEvent
-) -> None:
+def test_events_of_a_script_are_validated_like_a_program_s(reported: dict[str, object], event: AgentEvent) -> None:
     line = f"runplan:tell {json.dumps(reported)}".encode()
 
     assert agent_of("script").read_line(line) == (event,)
@@ -242,7 +240,7 @@ def test_a_refusal_without_an_error_flag_is_a_refusal() -> None:
         pytest.param({"modelUsage": {"m": {"inputTokens": 900, "outputTokens": 9}}}, (900, 9, 0.0), id="models"),
     ],
 )
-def test_the_usage_of_claude_is_at_least_the_sum_of_its_messages(
+def test_claude_s_usage_is_at_least_that_of_its_messages(
     result: dict[str, object], used: tuple[int, int, float]
 ) -> None:
     usage = claudes(**result).tally.usage

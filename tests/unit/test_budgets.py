@@ -110,9 +110,7 @@ def test_reported_usage_overrides_an_estimate() -> None:
         (AgentTable(name="own", kind="command", argv=("x",)), False),
     ],
 )
-def test_agents_without_price_and_reported_dollars_are_unwatched(
-    table: AgentTable, is_unwatched: bool, tmp_path: Path
-) -> None:
+def test_agents_without_price_and_dollars_are_unwatched(table: AgentTable, is_unwatched: bool, tmp_path: Path) -> None:
     with pytest.raises(RefusedEarly) as refused:  # none of the programs is installed here
         require_agent(AgentsSettings(), table, "implementer", root=tmp_path, caller={"PATH": ""}, in_dollars=True)
     assert ("reports no dollars" in str(refused.value)) is is_unwatched

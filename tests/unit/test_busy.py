@@ -62,7 +62,7 @@ def test_a_run_does_what_is_asked_or_other_work(running: list[e.Event], asked: e
     ],
     ids=["not-read", "no-phase", "more", "lanes"],
 )
-def test_a_run_that_waits_is_resumed_unless_it_does_other_work(
+def test_a_waiting_run_is_resumed_but_for_other_work(
     running: list[e.Event], asked: e.RunStarted, *, other: bool
 ) -> None:
     assert does_other_work(fold(running), asked) == other
@@ -105,9 +105,7 @@ FAILED = e.PhaseFailed(phase="1", reason=Reason.STOPPED, step=PhaseStep.LAND, de
         ([e.RunResumed(mode=Mode.NEXT, wanted="", auto=True)], Mode.NEXT, "undo", False),
     ],
 )
-def test_a_start_is_queued_behind_a_run_that_only_lands_and_cleans_up(
-    facts: list[e.Event], mode: Mode, step: str, *, ends: bool
-) -> None:
+def test_a_start_is_queued_behind_a_run_that_lands(facts: list[e.Event], mode: Mode, step: str, *, ends: bool) -> None:
     chosen = e.UndoChosen(tip="c1", phase="1")  # it needs no checks
     state = fold([replace(started("next", auto=False), mode=mode), chosen, BUILT, *facts])
     assert is_ending(state) is ends

@@ -49,9 +49,7 @@ def test_the_limits_hold_and_no_run_is_lost(host: int, repository: int, moves: l
         assert not set(limit.working) & set(limit.waiting)
 
 
-def test_a_higher_limit_wakes_queued_runs_and_a_lower_one_interrupts_none(
-    limit: ConcurrencyLimit, woken: list[str]
-) -> None:
+def test_a_higher_limit_wakes_queued_runs_a_lower_one_stops_none(limit: ConcurrencyLimit, woken: list[str]) -> None:
     for key in (("a", "x"), ("b", "y"), ("c", "z")):
         limit.request_permit(key)
     limit.resize(host=2, repository=1)

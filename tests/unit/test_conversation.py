@@ -105,9 +105,7 @@ ASKED = due(message("line 1", place="a.py:3"), message("line 2", "Me too.", auth
         (progress(may_merge=False), None),
     ],
 )
-def test_a_repair_starts_by_itself_a_few_times_and_only_with_auto(
-    progress: Progress, expected: tuple[str, ...] | None
-) -> None:
+def test_a_repair_starts_by_itself_a_few_times_with_auto(progress: Progress, expected: tuple[str, ...] | None) -> None:
     step = handle_requests(ASKED, progress, plan="plans/X.md", name="pull request #1")
     if expected is None:
         assert isinstance(step, Waiting)

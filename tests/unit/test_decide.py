@@ -69,7 +69,7 @@ LANDED = e.Landed(id="l", tip="c2", phase="1", code="c1")
         ),
     ],
 )
-def test_a_step_that_crashed_is_taken_once_more_and_then_a_person_has_to_continue(
+def test_a_crashed_step_is_taken_once_more_and_then_a_person_has_to_continue(
     events: list[e.Event], waits: bool
 ) -> None:
     state = fold([*BEGUN, *events])

@@ -40,7 +40,7 @@ from tests.support.builders import a_plan, keep, started
         ((), (), True),
     ],
 )
-def test_two_phases_overlap_where_a_path_may_be_in_both(
+def test_phases_overlap_where_both_may_hold_a_path(
     some: tuple[str, ...], others: tuple[str, ...], expected: bool
 ) -> None:
     assert paths_overlap(some, others) is expected

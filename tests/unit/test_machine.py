@@ -502,9 +502,7 @@ def verdict(agent: str, *, passed: bool = True, scope: str = "") -> e.VerdictGiv
         ([judged("tests"), judged("lint"), judged("types")], "verify", ()),
     ],
 )
-def test_every_gate_has_to_pass_and_a_red_one_runs_once_more(
-    events: list[e.Event], role: str, names: tuple[str, ...]
-) -> None:
+def test_every_gate_has_to_pass_a_red_one_runs_twice(events: list[e.Event], role: str, names: tuple[str, ...]) -> None:
     action = starting(gated(*events))
     assert (action.role, action.gates) == (role, names)
 

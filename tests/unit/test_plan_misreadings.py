@@ -178,9 +178,7 @@ VERIFIED = (
     ("automated", "manual", "status"),
     [("x", "x", Status.DONE), ("x", " ", Status.BLOCKED), (" ", "x", Status.TODO), (" ", " ", Status.TODO)],
 )
-def test_a_phase_whose_manual_part_alone_is_open_waits_for_a_person(
-    automated: str, manual: str, status: Status
-) -> None:
+def test_a_phase_with_only_its_manual_part_open_waits_for_a_person(automated: str, manual: str, status: Status) -> None:
     plan = read(f"## Phase 1: A\n{VERIFIED.format(automated, manual)}")
     assert plan.phases[0].status is status
     if status is Status.BLOCKED:

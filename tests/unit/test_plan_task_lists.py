@@ -413,9 +413,7 @@ def test_a_task_block_in_a_fence_is_no_plan() -> None:
         (["tasks/notes.md"], False),
     ],
 )
-def test_a_folder_of_tasks_is_known_by_its_configuration_or_its_files(
-    tmp_path: Path, files: list[str], is_folder: bool
-) -> None:
+def test_a_folder_of_tasks_is_known_by_settings_or_files(tmp_path: Path, files: list[str], is_folder: bool) -> None:
     (tmp_path / "backlog/tasks").mkdir(parents=True)
     for name in files:
         (tmp_path / "backlog" / name).touch()

@@ -100,7 +100,7 @@ HIDDEN = e.IssueRead(number=7, closed="deleted or hidden")
         (HIDDEN, issue(), ""),
     ],
 )
-def test_what_a_person_has_to_know_of_an_issue_before_the_merge(
+def test_what_a_person_is_told_of_an_issue_at_a_merge(
     before: e.IssueRead | None, now: e.IssueRead, expected: str
 ) -> None:
     assert describe_change(before, now) == expected

@@ -48,7 +48,5 @@ def test_a_span_has_at_most_two_units_and_is_rounded(seconds: float, words: str)
         (timedelta(hours=1), None, f"{(NOW + timedelta(hours=1)).astimezone():%H:%M %Z}"),
     ],
 )
-def test_a_moment_names_its_zone_and_its_day_where_that_is_not_today(
-    away: timedelta, zone: ZoneInfo | None, shown: str
-) -> None:
+def test_a_moment_names_its_zone_and_a_day_but_today(away: timedelta, zone: ZoneInfo | None, shown: str) -> None:
     assert clock(NOW + away, zone, now=NOW) == shown

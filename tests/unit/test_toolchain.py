@@ -168,9 +168,7 @@ def test_every_tool_with_a_set_up_knows_its_input_files() -> None:
         ("pip install .", ("src/**",), "src/a/__init__.py"),
     ],
 )
-def test_the_inputs_of_a_set_up_are_manifests_and_the_files_that_it_names(
-    command: str, named: tuple[str, ...], path: str
-) -> None:
+def test_set_up_inputs_are_manifests_and_the_files_it_names(command: str, named: tuple[str, ...], path: str) -> None:
     others = ["a/__init__.py", "README.md", "tools/x.py", "etc/sub/a.conf", "tests/requirements.py"]
     assert list_inputs([*others, path], command, named) == [path]
 
@@ -303,7 +301,7 @@ def test_the_module_of_an_installed_python_is_known(line: str, module: tuple[str
         ({"Makefile": "test:\n\tgo test\n"}, "make test", "", ""),
     ],
 )  # fmt: skip
-def test_a_need_of_a_fresh_worktree_is_named_with_its_command(
+def test_a_fresh_worktree_s_need_is_named_with_its_command(
     texts: dict[str, str], line: str, what: str, setup: str
 ) -> None:
     """The mark `?` is for a need that is not certain."""

@@ -78,7 +78,7 @@ def test_a_real_stream_shows_messages_commands_and_paths_but_not_the_prompt(tmp_
         ("claude/plan_mode", ["    Cannot write to $RIG/tree/phase1.txt while in plan mode.", "    failed"]),
     ],
 )
-def test_a_command_is_shown_when_it_begins_and_its_end_with_its_last_lines(
+def test_a_command_is_shown_at_its_begin_and_end_with_last_lines(
     tmp_path: Path, sample: str, expected: list[str]
 ) -> None:
     kind = sample.partition("/")[0]
@@ -126,7 +126,7 @@ def an_end(id_: str, seconds: float, code: int = 0) -> EventRow:
     return a_row(DispatchEnded(id=id_, role=Role.IMPLEMENT, ending=Ending.EXITED, code=code, seconds=seconds))
 
 
-def test_every_agent_is_shown_with_its_lane_and_the_final_verification_is_called_so(
+def test_every_agent_is_shown_with_its_lane_and_final_ones_as_such(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log = Transcripts(RUN, partial(Transcript, Outputs(tmp_path, None)))

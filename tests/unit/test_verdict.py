@@ -115,9 +115,7 @@ def test_without_a_return_there_is_no_verdict() -> None:
         pytest.param([stated("W1"), stated("C1", "z.py")], "partial", [], id="the verifier is not done"),
     ],
 )
-def test_unresolved_passes_are_asked_for_when_nothing_else_is_wrong(
-    items: list[ItemResult], status: str, asked: list[str]
-) -> None:
+def test_unresolved_passes_alone_are_asked_for_again(items: list[ItemResult], status: str, asked: list[str]) -> None:
     verdict = judge_reply(returned(*items, status=ReturnStatus(status)), ["W1", "C1"], FACTS)
     assert isinstance(verdict, Verdict)
     assert [item for item, _ in verdict.unresolved] == asked

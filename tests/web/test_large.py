@@ -47,9 +47,7 @@ def test_fifty_plans_with_a_thousand_runs_are_shown_at_once(browser: Browser, pr
         expect(page.locator("main")).to_contain_text("51 plans" if page.locator(".card").count() < 51 else "Plan 49")
 
 
-def test_a_diff_of_20000_lines_is_folded_and_a_file_is_loaded_when_it_is_opened(
-    visitor: Visitor, project: Project
-) -> None:
+def test_a_diff_of_20000_lines_is_folded_and_a_file_loads_when_it_is_opened(visitor: Visitor, project: Project) -> None:
     lines = ("seq 1 20000 >big.txt", "seq 1 30 >small.txt")
     commit = ('git = ["add", "-A"]', 'git = ["commit", "-qm", "Much"]')
     project.agent(steps(*(f'run = "{line}"' for line in lines), 'write = "1.txt"\ntext = "1\\n"', *commit))

@@ -35,7 +35,7 @@ def is_marked(page: Page) -> bool:
     return page.evaluate("window.mark === 1")
 
 
-def test_a_plan_is_started_and_followed_until_it_has_landed(
+def test_a_plan_is_started_and_followed_until_it_lands(
     visitor: Visitor, project: Project, meanwhile: Meanwhile
 ) -> None:
     says = 'say = "I write the file **now**."'
@@ -164,9 +164,7 @@ def test_a_question_is_answered_in_the_inbox(visitor: Visitor, project: Project)
     assert answer.strip() == "-8080"
 
 
-def test_a_second_tab_follows_and_a_stale_page_cannot_approve(
-    visitor: Visitor, browser: Browser, project: Project
-) -> None:
+def test_a_second_tab_follows_a_stale_page_cannot_approve(visitor: Visitor, browser: Browser, project: Project) -> None:
     project.agent(writes("1", "2") + MORE)
     wait_for_approval(project)
     first = visitor.see("/change", plan=PLAN, phase="1")
@@ -195,9 +193,7 @@ def test_a_second_tab_follows_and_a_stale_page_cannot_approve(
     assert project.show("main:1.txt") == "1\nand more"
 
 
-def test_a_page_stays_right_while_the_daemon_is_killed_and_starts_again(
-    visitor: Visitor, project: Project, meanwhile: Meanwhile
-) -> None:
+def test_a_page_stays_right_when_the_daemon_restarts(visitor: Visitor, project: Project, meanwhile: Meanwhile) -> None:
     project.agent(steps(*meanwhile.pause("a")) + work() + writes("2"))
     assert project.runplan("start", "X", "1").code == 0
     meanwhile.reached("a")
