@@ -66,6 +66,11 @@ def ahead(project: Project) -> None:
     project.repo.git("checkout", "-q", "main")
 
 
+def alias_main(project: Project) -> None:
+    project.repo.git("branch", "-m", "trunk")
+    project.repo.git("symbolic-ref", "refs/heads/main", "refs/heads/trunk")
+
+
 PLANS = {
     "missing plan": Bad(
         code=3,
@@ -150,6 +155,10 @@ SETTINGS = {
 }
 
 REPOSITORIES = {
+    "target is a symbolic ref": Bad(
+        make=alias_main,
+        says="the target branch main is a symbolic ref to trunk; set run.target to trunk",
+    ),
     "a line break in the path": Bad(
         place=lambda project: init_repo(project.home / "a\nb").path,
         says="runplan cannot work in a path with control characters or with bytes that are not UTF-8: ",

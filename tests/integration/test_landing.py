@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -107,6 +108,22 @@ def test_a_locked_worktree_that_cannot_be_reached_holds(repo: Repo, tmp_path: Pa
     answer = land(repo, candidate(repo, {"a.txt": "a2\n"}))
     assert isinstance(answer, Pending)
     assert "stick has main checked out, is locked, and cannot be reached" in answer.why
+
+
+@pytest.mark.parametrize("head", ["trunk", "main"])
+def test_a_branch_that_is_another_name_of_one_that_is_out_holds(repo: Repo, head: str) -> None:
+    repo.git("branch", "-m", "trunk")
+    repo.git("symbolic-ref", MAIN, "refs/heads/trunk")
+    repo.git("symbolic-ref", "HEAD", f"refs/heads/{head}")
+    new = candidate(repo, {"a.txt": "a2\n"})
+    answer = land(repo, new)
+    assert isinstance(answer, Pending)
+    assert answer.why.startswith("main is a symbolic ref to trunk; make it a branch: ")
+    assert repo.status() == ""
+    for words in answer.why.partition("branch: ")[2].split(" && "):
+        subprocess.run(words.split(), cwd=repo.path, env=repo.env, check=True)
+    assert land(repo, new) == Landed(tip=new)
+    assert repo.status() == ""
 
 
 def test_a_branch_out_in_two_worktrees_holds(repo: Repo, tmp_path: Path) -> None:

@@ -370,6 +370,10 @@ class Git:
         self._listed = _Listed(packed=packed, loose=loose, refs=refs, symbolic=symbolic)
         return refs
 
+    def is_symbolic(self, ref: str) -> bool:
+        """Whether the ref was another name of a branch when the refs were listed last."""
+        return self._listed is not None and ref in self._listed.symbolic
+
     def read_head(self, git_dir: Path) -> str:
         """The branch that the checkout with this git directory has out, as `ref: refs/heads/…`; else its commit."""
         signatures = [_signature(git_dir / name) for name in ("HEAD", "reftable/tables.list")]

@@ -120,12 +120,15 @@ def require_workable(repository: Repository, *, target: str, prefix: str) -> Ide
 def require_target(repository: Repository, target: str) -> list[str]:
     """Refuse a repository without a commit or without the target, a full ref name; else every ref."""
     refs = sorted(repository.git.list_refs(repository.common_dir))
+    name = target.removeprefix(HEADS).removeprefix("refs/remotes/")
+    if target.startswith(HEADS) and repository.git.is_symbolic(target):  # no checkout would say that it has it out
+        branch = repository.git.text("symbolic-ref", target).removeprefix(HEADS)
+        raise RefusedEarly(f"the target branch {name} is a symbolic ref to {branch}; set run.target to {branch}")
     if target in refs:
         return refs
     branches = [ref.removeprefix(HEADS) for ref in refs if ref.startswith(HEADS)]
     if not branches:
         raise RefusedEarly(f"{repository.root} has no commit yet; make one: git commit --allow-empty -m Start")
-    name = target.removeprefix(HEADS).removeprefix("refs/remotes/")
     if target.startswith("refs/remotes/"):
         fetch = f"git fetch {name.partition('/')[0]}; or set run.landing to cherry-pick"
         raise RefusedEarly(f"this landing pushes to {name}, which is unknown here; fetch it: {fetch}")

@@ -523,6 +523,10 @@ class CherryPick:
                 raise Hold(f"a {operation} is under way in {where}; finish or abort it")
         having = self.checkouts.with_branch(landing.ref)
         if not having:
+            if named := self._git.run("symbolic-ref", "-q", landing.ref, ok=(0, 1)).text.removeprefix(HEADS):
+                away = command("git", "symbolic-ref", "--delete", landing.ref)
+                again = command("git", "branch", branch, named)
+                raise Hold(f"{branch} is a symbolic ref to {named}; make it a branch: {away} && {again}")
             self._move_ref(landing)
             return Landed(tip=landing.new)
         if len(having) > 1:
