@@ -323,3 +323,18 @@ def test_a_foreground_run_without_free_descriptors_is_exit_5(project: Project) -
     )
     assert (ran.returncode, "Too many open files; raise the limit" in ran.stderr) == (5, True), ran.stderr
     assert project.runplan(*words).code == 0
+
+
+@pytest.mark.parametrize("caller", ['exec "$@" <&- >&- 2>&-', 'ulimit -v 900000; exec "$@"'])
+def test_a_run_works_with_closed_streams_and_limited_memory(project: Project, caller: str) -> None:
+    project.agent(work())
+    words = ["start", "X", "1", "auto", "--foreground"]
+    ran = subprocess.run(
+        ["sh", "-c", caller, "sh", str(RUNPLAN), *words],
+        cwd=project.path,
+        env=project.env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ran.returncode, project.landed()) == (0, ["1"]), ran.stderr

@@ -359,8 +359,10 @@ class AgentZone(Worktree):
         indexer = self._tool.start(*words, env=env, stdin=script.output, session=True)
         with indexer, CALLS.bounded(indexer, state=self._workspace.state):
             if hasattr(resource, "prlimit"):
+                _, allowed = resource.getrlimit(resource.RLIMIT_AS)  # of the caller; only root may raise it
+                space = INDEX_BYTES if allowed == resource.RLIM_INFINITY else min(allowed, INDEX_BYTES)
                 with suppress(ProcessLookupError):
-                    resource.prlimit(indexer.pid, resource.RLIMIT_AS, (INDEX_BYTES, INDEX_BYTES))
+                    resource.prlimit(indexer.pid, resource.RLIMIT_AS, (space, space))
             script.output.close()
             try:
                 _, said = indexer.communicate(timeout=max(0.0, deadline - time.monotonic()))
