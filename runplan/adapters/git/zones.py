@@ -353,24 +353,20 @@ class Worktree:
             self.path.mkdir(parents=True, exist_ok=True)
             self.path.chmod(0o755)
             make_below(self._workspace.common_dir, self._seen)
-            self._name_changes(known, words[0])
+            (self._seen / PATHS).unlink(missing_ok=True)
+            old, new = (self._tool.object(f"{oid}^{{tree}}") if known else None for oid in (known, words[0]))
+            if old and new:  # name the paths that differ from the known files to the fill script, if they are few
+                with suppress(HandOverRefused):
+                    # With a filter git may have to convert other files as well, to compare them.
+                    most = 0 if self._workspace.filters else MOST_PATHS
+                    differing = changes(self._tool, old.oid, new.oid, most=most)
+                    names = b"".join(os.fsencode(change.path) + b"\0" for change in differing)
+                    publish(self._seen / PATHS, names, sync=False)
             if not (error := (run or self._run_fill)(arguments)):
                 return is_new
             remove_directory(self.path)
             remove_directory(self._seen)
         raise GitFailed(f"the files of {words[0][:12]} could not be written to {self.path}: {error}")
-
-    def _name_changes(self, known: Oid, files: Oid) -> None:
-        """Tell the fill script which paths differ from the known files, if these are known and the paths are few."""
-        (self._seen / PATHS).unlink(missing_ok=True)
-        old, new = (self._tool.object(f"{oid}^{{tree}}") if known else None for oid in (known, files))
-        if old and new:
-            with suppress(HandOverRefused):
-                # With a filter git may have to convert other files as well, to compare them.
-                most = 0 if self._workspace.filters else MOST_PATHS
-                differing = changes(self._tool, old.oid, new.oid, most=most)
-                names = b"".join(os.fsencode(change.path) + b"\0" for change in differing)
-                publish(self._seen / PATHS, names, sync=False)
 
     def _run_fill(self, arguments: Sequence[str], env: Env | None = None) -> str:
         writable = (self.path, self._repository, self._seen)
