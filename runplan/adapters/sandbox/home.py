@@ -122,7 +122,7 @@ class HomeMounts:
                 real = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
                 if number >= MOST and name not in self._kinds:
                     self.left_out[folder] = self.left_out.get(folder, 0) + 1
-                elif self._can_be_mounted(real) and (name in self.readable or not self._leads_to_hidden(entry, real)):
+                elif self._is_shown(entry, name, real):
                     yield name, real
 
     def _is_backup(self, name: str) -> bool:
@@ -168,23 +168,20 @@ class HomeMounts:
         default = HomeEntry.PRIVATE if is_below(name, TEMPORARY) else HomeEntry.READABLE
         return next((self._kinds[top] for top in tops if top in self._kinds), default)
 
-    def _leads_to_hidden(self, entry: os.DirEntry[str], real: str) -> bool:
-        """Whether it is a link to what a view hides at its own place, except for a program that lies beside state."""
-        name = self._shorten(real)[0]
-        if not entry.is_symlink() or (kind := self._kind_of(name)) is HomeEntry.READABLE:
-            return False
-        is_program = entry.is_file() and entry.stat().st_mode & 0o111
-        is_place = name[0] != "/" or real in TEMPORARY or is_below(real, ("/run",))
-        return kind is HomeEntry.SECRET or (is_place and not is_program)
-
-    def _can_be_mounted(self, real: str) -> bool:
-        """Whether it is there, no socket and no secret, to which a link may lead."""
+    def _is_shown(self, entry: os.DirEntry[str], name: str, real: str) -> bool:
+        """Whether it is there, no socket and no secret, and no link to what a view hides at its own place."""
         try:
             mode = Path(real).stat().st_mode
         except OSError:
             return False
-        is_secret = self._is_backup(self._shorten(real)[0]) or is_below(real, self.hidden)
-        return not stat.S_ISSOCK(mode) and not is_secret
+        place = self._shorten(real)[0]
+        if stat.S_ISSOCK(mode) or self._is_backup(place) or is_below(real, self.hidden):
+            return False
+        if name in self.readable or not entry.is_symlink() or (kind := self._kind_of(place)) is HomeEntry.READABLE:
+            return True
+        is_program = entry.is_file() and entry.stat().st_mode & 0o111  # it may lie beside state
+        is_outside = place[0] == "/" and real not in TEMPORARY and not is_below(real, ("/run",))
+        return kind is not HomeEntry.SECRET and bool(is_outside or is_program)
 
 
 def _is_installed_into(folder: str) -> bool:
