@@ -178,19 +178,6 @@ def nothing_pending(plan: str, wanted: str | None) -> NotFound:
     return NotFound(f"no change of {which} waits for you; see: {command('runplan', 'status', plan)}")
 
 
-def _find_landed(context: RepositoryContext, run: str, wanted: str | None) -> PhaseChange | None:
-    """What the run has landed last, or of the phase, as it was before the landing."""
-    context.fetch_landed(str)  # a commit that is not there is named where it is read
-    records = list_records(context.store(), run)
-    for place, record in reversed(list(enumerate(records))):
-        if isinstance(record.event, Landed) and wanted in (None, record.event.phase):
-            state = fold(earlier.event for earlier in records[:place])
-            attempts = (lane.attempt for lane in open_states(state))
-            landed = (attempt for attempt in attempts if attempt and attempt.chosen.phase == record.event.phase)
-            return next((PhaseChange(run=run, state=state, attempt=attempt) for attempt in landed), None)
-    return None
-
-
 def list_open_attempts(context: RepositoryContext, plan: str) -> list[Attempt]:
     store = context.store()
     rows = [row for row in store.list_unfinished_runs() if row.plan == plan]
@@ -233,7 +220,16 @@ def find_change(context: RepositoryContext, plan: str, wanted: str | None, run: 
     pending = (change for change in list_pending(context, plan, wanted, "diff") if run in ("", change.run))
     change = next(pending, None) or find_kept_work(context, plan, wanted)
     if run and (change is None or change.run != run):
-        change = _find_landed(context, run, wanted)
+        change = None
+        context.fetch_landed(str)  # a commit that is not there is named where it is read
+        records = list_records(context.store(), run)
+        for place, record in reversed(list(enumerate(records))):  # the newest, as it was before the landing
+            if isinstance(record.event, Landed) and wanted in (None, record.event.phase):
+                state = fold(earlier.event for earlier in records[:place])
+                attempts = (lane.attempt for lane in open_states(state))
+                landed = (attempt for attempt in attempts if attempt and attempt.chosen.phase == record.event.phase)
+                change = next((PhaseChange(run=run, state=state, attempt=attempt) for attempt in landed), None)
+                break
     if change is None:
         missing = f"the run {run} has no change to show; see: {command('runplan', 'logs', run)}"
         raise NotFound(missing) if run else nothing_pending(plan, wanted)
