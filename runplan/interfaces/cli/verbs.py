@@ -2,11 +2,10 @@
 
 from argparse import SUPPRESS, _ActionsContainer
 from collections.abc import Callable
-from dataclasses import MISSING, Field, fields
+from dataclasses import MISSING, fields
 from typing import Annotated, Any, NamedTuple, TypeAlias, get_args, get_origin, get_type_hints
 
 from runplan.app.operations import requests
-from runplan.app.operations.requests import Help
 
 #: Adds itself to a parser. Those of a list exclude each other.
 Argument: TypeAlias = Callable[[_ActionsContainer], object]
@@ -30,25 +29,25 @@ def _operation(kind: type[Any], *more: Argument | list[Argument]) -> Verb:
     """The verb of a request, with a word or an option for each field that has help."""
     hints = get_type_hints(kind, include_extras=True)
     shown = [field for field in fields(kind) if get_origin(hints[field.name]) is Annotated]
-    arguments = (_field(field, *get_args(hints[field.name])) for field in shown)
+    arguments = []
+    for field in shown:
+        base, about = get_args(hints[field.name])
+        is_needed = field.default is MISSING
+        default = None if is_needed else field.default
+        option = {"why": "-m", "sources": "--with"}.get(field.name, f"--{field.name.replace('_', '-')}")
+        if base is bool:
+            arguments.append(_flag(about.text, option))
+        elif field.name in ("plan", "phase", "options", "id", "text"):
+            nargs = "+" if field.name == "text" else "*" if base is not str else None if is_needed else "?"
+            arguments.append(_value(about.text, field.name, metavar=about.value, nargs=nargs, default=default))
+        else:
+            settings = {"metavar": about.value, "dest": field.name, "default": default, "required": is_needed}
+            if base == tuple[str, ...]:
+                settings |= {"action": "append", "default": []}
+            elif base is not str:
+                settings["type"] = int
+            arguments.append(_value(about.text, option, **settings))
     return Verb("cli.control", str(kind.__doc__).partition(".\n")[0].removesuffix("."), (*arguments, *more))
-
-
-def _field(field: Field[Any], base: object, help: Help) -> Argument:
-    is_needed = field.default is MISSING
-    default = None if is_needed else field.default
-    option = {"why": "-m", "sources": "--with"}.get(field.name, f"--{field.name.replace('_', '-')}")
-    if base is bool:
-        return _flag(help.text, option)
-    if field.name in ("plan", "phase", "options", "id", "text"):
-        nargs = "+" if field.name == "text" else "*" if base is not str else None if is_needed else "?"
-        return _value(help.text, field.name, metavar=help.value, nargs=nargs, default=default)
-    more: dict[str, Any] = {"metavar": help.value, "dest": field.name, "default": default, "required": is_needed}
-    if base == tuple[str, ...]:
-        more |= {"action": "append", "default": []}
-    elif base is not str:
-        more["type"] = int
-    return _value(help.text, option, **more)
 
 
 _ANY_RUN = _value("a plan, or the id of a run", "plan", metavar="PLAN|RUN", nargs="?")
