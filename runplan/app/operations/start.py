@@ -17,7 +17,7 @@ from runplan.domain import names
 from runplan.domain.errors import Busy, NotFound, RefusedEarly, UsageError
 from runplan.domain.globs import covers
 from runplan.domain.plan.marks import ExecutionKind, PhaseSettings, PlanStatus, Status
-from runplan.domain.plan.model import Phase, Plan, parse_plan
+from runplan.domain.plan.model import Phase, parse_plan
 from runplan.domain.plan.tracker import assume_done, describe_hindrance
 from runplan.domain.run.events import ReviewItem, RunStarted
 from runplan.domain.run.kinds import Mode, Role, RunStatus
@@ -146,7 +146,7 @@ def preview_start(caller: Caller, request: requests.StartRequest) -> str:
         except RefusedEarly as error:
             caller.warn(f"a start would be refused: {error}")
         started = ready.request.started
-        forecast = _forecast_start(context, [phase for phase in ready.plan.phases if phase.id in ready.phases])
+        forecast = forecast_start(context, [phase for phase in ready.plan.phases if phase.id in ready.phases])
         after = assume_done(ready.plan, *ready.phases)
         worked: list[str] = []
         others: list[str] = []
@@ -174,12 +174,7 @@ def preview_start(caller: Caller, request: requests.StartRequest) -> str:
     return "\n".join(lines)
 
 
-def forecast_open_phases(caller: Caller, plan: Plan) -> str:
-    with caller.open(lenient=True) as context:
-        return _forecast_start(context, [phase for phase in plan.phases if phase.status is not Status.DONE])
-
-
-def _forecast_start(context: RepositoryContext, phases: Iterable[Phase]) -> str:
+def forecast_start(context: RepositoryContext, phases: Iterable[Phase]) -> str:
     usual = context.settings.agents.implementer
     outlook = [Outlook(phase.own.agent or usual, len(phase.items)) for phase in phases]
     return forecast_phases(outlook, list_landed(context.store()))

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from runplan.app.operations.model import Caller
-from runplan.app.operations.start import forecast_open_phases
+from runplan.app.operations.start import forecast_start
 from runplan.app.operations.upkeep import list_lessons
 from runplan.app.views.board import GROUPS, find_card, read_board, shorten_roots
 from runplan.app.views.checks import ask_daemon, examine_repository, list_disks, read_plan_file, view_plan_file
@@ -18,6 +18,7 @@ from runplan.app.views.costs import read_costs
 from runplan.app.views.reports import read_news, read_report, render_html
 from runplan.app.views.repositories import find_known, label_of, list_known, list_with_current, read_all_inboxes
 from runplan.domain.errors import RunplanError, UsageError
+from runplan.domain.plan.marks import Status
 from runplan.domain.settings.options import parse_words
 from runplan.domain.settings.schema import LANDINGS
 from runplan.domain.text import command
@@ -67,7 +68,8 @@ def show_start(request: Request) -> Response:
         caller = Caller(cwd=Path(known.root), env=env)
         file = read_plan_file(caller, card.view.plan)
         checked = view_plan_file(file)
-        forecast = forecast_open_phases(caller, file.plan)
+        with caller.open(lenient=True) as context:
+            forecast = forecast_start(context, [phase for phase in file.plan.phases if phase.status is not Status.DONE])
     except RunplanError as unreadable:
         error = str(unreadable)
     return render(
