@@ -1,4 +1,4 @@
-"""A plan file as `check` shows it, the setup as `doctor` shows it, the daemon and the disks."""
+"""A plan file as `check` shows it, the setup as `doctor` shows it, and the disks."""
 
 import os
 import shutil
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from runplan.adapters.configuration.places import socket_path, state_directory
+from runplan.adapters.configuration.places import state_directory
 from runplan.adapters.store.files import publish
 from runplan.app.health import SetupCheck, examine
 from runplan.app.operations.model import Caller
@@ -24,8 +24,6 @@ from runplan.domain.text import command
 from runplan.domain.times import iso
 from runplan.engine.loop.context import describe_link, open_context, plan_in, plan_path, read_checkout, task_folder
 from runplan.engine.loop.preflight import foresee_refusals, needed_commit
-from runplan.hosts.daemon.client import Client
-from runplan.hosts.daemon.protocol import Hello
 from runplan.hosts.daemon.state import Known
 
 LOW = 20  #: a smaller part of a disk that is free is low
@@ -195,12 +193,3 @@ def list_disks(env: Mapping[str, str], known: Sequence[Known]) -> list[tuple[str
         disk = (str(path), usage.free, usage.total, usage.free < usage.total / LOW)
         disks.setdefault((path.stat().st_dev, usage.total), disk)
     return list(disks.values())
-
-
-def ask_daemon(env: Mapping[str, str]) -> Hello | str:
-    """The greeting of the daemon, or why there is none."""
-    try:
-        with Client(socket_path(env), answer_s=2.0) as client:
-            return client.hello
-    except RunplanError as error:
-        return str(error)

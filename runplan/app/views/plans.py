@@ -1,10 +1,10 @@
 """The plans of a repository with their phases, runs and schedules, as `status` shows them."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing, suppress
 from datetime import datetime
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import asdict, replace
 
@@ -25,6 +25,9 @@ from runplan.domain.times import iso_at
 from runplan.engine.loop import context as contexts
 from runplan.engine.loop.context import RepositoryContext
 from runplan.hosts.daemon.state import read_holder
+
+if TYPE_CHECKING:
+    from runplan.hosts.daemon.protocol import Hello
 
 W = TypeVar("W", bound=Work)
 
@@ -217,13 +220,20 @@ def _is_idle(facts: PlanFacts) -> bool:
     return run is not None and run.state == RunStatus.RUNNING and not any(w.dispatched for w in (run, *run.lanes))
 
 
-def _ask_for_closed_repository(context: RepositoryContext) -> status.HostView | None:
+def ask_daemon(env: Mapping[str, str], *, answer_s: float) -> "Hello | str":
+    """The greeting of the daemon, or why there is none."""
     from runplan.hosts.daemon.client import Client  # 20 ms, and most runs have a process
 
     try:
-        with Client(socket_path(context.env), answer_s=ANSWER_S) as client:
-            hello = client.hello
-    except RunplanError:  # no daemon, or a busy one
+        with Client(socket_path(env), answer_s=answer_s) as client:
+            return client.hello
+    except RunplanError as error:
+        return str(error)
+
+
+def _ask_for_closed_repository(context: RepositoryContext) -> status.HostView | None:
+    hello = ask_daemon(context.env, answer_s=ANSWER_S)
+    if isinstance(hello, str):  # no daemon, or a busy one
         return None
     closed = next((repository for repository in hello.closed if repository.root == str(context.root)), None)
     if closed is None:

@@ -13,8 +13,9 @@ from runplan.app.operations.model import Caller
 from runplan.app.operations.start import forecast_start
 from runplan.app.operations.upkeep import list_lessons
 from runplan.app.views.board import GROUPS, find_card, read_board, shorten_roots
-from runplan.app.views.checks import ask_daemon, examine_repository, list_disks, read_plan_file, view_plan_file
+from runplan.app.views.checks import examine_repository, list_disks, read_plan_file, view_plan_file
 from runplan.app.views.costs import read_costs
+from runplan.app.views.plans import ask_daemon
 from runplan.app.views.reports import read_news, read_report, render_html
 from runplan.app.views.repositories import find_known, label_of, list_known, list_with_current, read_all_inboxes
 from runplan.domain.errors import RunplanError, UsageError
@@ -119,7 +120,7 @@ def show_health(request: Request) -> Response:
     return render(
         request,
         "health.html",
-        daemon=ask_daemon(env),
+        daemon=ask_daemon(env, answer_s=2.0),
         disks=list_disks(env, repositories),
         repositories=repositories,
         names=shorten_roots([repository.root for repository in repositories]),
