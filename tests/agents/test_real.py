@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -71,6 +71,9 @@ class How:
     seconds: float
 
 
+Record: TypeAlias = Callable[[str, How], None]
+
+
 @pytest.fixture(params=list(CLIS))
 def cli(request: pytest.FixtureRequest) -> Cli:
     found = CLIS[request.param]
@@ -80,7 +83,7 @@ def cli(request: pytest.FixtureRequest) -> Cli:
 
 
 @pytest.fixture
-def record(record_property: Callable[[str, object], None], cli: Cli) -> Callable[[str, How], None]:
+def record(record_property: Callable[[str, object], None], cli: Cli) -> Record:
     def add(case: str, how: How) -> None:
         outcome = how.outcome if how.kind in ("success", how.outcome) else f"{how.outcome} ({how.kind})"
         for name, value in (("cli", cli.name), ("case", case), ("seconds", f"{how.seconds:.1f}"), ("outcome", outcome)):
@@ -89,7 +92,7 @@ def record(record_property: Callable[[str, object], None], cli: Cli) -> Callable
     return add
 
 
-def test_the_work_of_a_real_agent_lands(tmp_path: Path, cli: Cli, record: Callable[[str, How], None]) -> None:
+def test_the_work_of_a_real_agent_lands(tmp_path: Path, cli: Cli, record: Record) -> None:
     """The real program edits a file, another one judges it, and the file is on main, with what it cost."""
     with ModelServer(work()) as server:
         project = a_project(tmp_path, cli, server, limits=LIMITS)
@@ -110,9 +113,7 @@ def test_the_work_of_a_real_agent_lands(tmp_path: Path, cli: Cli, record: Callab
 
 
 @pytest.mark.parametrize("sandbox", ["bwrap", "container"])
-def test_a_real_agent_reaches_its_model_as_the_one_allowed_host(
-    tmp_path: Path, cli: Cli, sandbox: str, record: Callable[[str, How], None]
-) -> None:
+def test_a_real_agent_reaches_its_model_as_the_one_host(tmp_path: Path, cli: Cli, sandbox: str, record: Record) -> None:
     if sandbox == "container" and not any(map(find_image, list_engines())):
         pytest.skip("no engine has the image; make test-container makes it")
     with ModelServer(work()) as server:
@@ -160,7 +161,7 @@ LOGINS: dict[str, dict[str, str]] = {
 }
 
 
-def test_a_login_in_the_home_is_seen(tmp_path: Path, cli: Cli, record: Callable[[str, How], None]) -> None:
+def test_a_login_in_the_home_is_seen(tmp_path: Path, cli: Cli, record: Record) -> None:
     """Without a key in the environment, the implementer and the verifier use the one that the user logged in with."""
     with ModelServer(work()) as server:
         files = {name: text.replace("URL", server.url + cli.path) for name, text in LOGINS[cli.name].items()}
@@ -174,9 +175,7 @@ def test_a_login_in_the_home_is_seen(tmp_path: Path, cli: Cli, record: Callable[
 
 
 @pytest.mark.parametrize("case", list(ENDINGS))
-def test_a_provider_error_has_a_named_ending(
-    tmp_path: Path, cli: Cli, case: str, record: Callable[[str, How], None]
-) -> None:
+def test_a_provider_error_has_a_named_ending(tmp_path: Path, cli: Cli, case: str, record: Record) -> None:
     """Each trouble of a provider has its name in bounded time; nothing lands, and nothing is left running."""
     fault = Fault(kind=FaultKind(case), turn=1 if cli.tools else None)
     with ModelServer(work(faults=(fault,))) as server:
@@ -195,9 +194,7 @@ def test_a_provider_error_has_a_named_ending(
 
 
 @pytest.mark.parametrize("cli", ["claude"], indirect=True)
-def test_the_limit_of_a_subscription_has_its_reset_time(
-    tmp_path: Path, cli: Cli, record: Callable[[str, How], None]
-) -> None:
+def test_the_limit_of_a_subscription_has_its_reset_time(tmp_path: Path, cli: Cli, record: Record) -> None:
     """With a login instead of a key the program reports the limit as an event with its reset time."""
     by_login = replace(cli, key="CLAUDE_CODE_OAUTH_TOKEN", without=("ANTHROPIC_API_KEY",))
     with ModelServer(replace(work(faults=(Fault(kind=FaultKind.LIMIT, turn=1),)), resets_in=7_200)) as server:
@@ -209,7 +206,7 @@ def test_the_limit_of_a_subscription_has_its_reset_time(
     assert running(tmp_path) == []
 
 
-def test_an_agent_with_a_full_context_hands_over(tmp_path: Path, cli: Cli, record: Callable[[str, How], None]) -> None:
+def test_an_agent_with_a_full_context_hands_over(tmp_path: Path, cli: Cli, record: Record) -> None:
     """The real program is stopped while a tool runs, and a fresh one continues with a note."""
     if cli.name not in ("claude", "opencode", "qwen"):
         pytest.skip(f"{cli.name} reports no usage before its end")
@@ -228,7 +225,7 @@ def test_an_agent_with_a_full_context_hands_over(tmp_path: Path, cli: Cli, recor
 
 
 @pytest.mark.parametrize("cli", ["claude"], indirect=True)
-def test_claude_is_told_to_write_notes_as_it_runs(tmp_path: Path, cli: Cli, record: Callable[[str, How], None]) -> None:
+def test_claude_is_told_to_write_notes_as_it_runs(tmp_path: Path, cli: Cli, record: Record) -> None:
     """The message reaches the model with the result of the tool that runs, and the program ends after its work."""
     done = (Run("sleep 2"), Write("1.txt", "one\n"), Say("Phase 1 is done."))
     with ModelServer(work(implement=done)) as server:
@@ -330,7 +327,7 @@ def test_a_configured_gateway_is_used_although_there_is_a_key(tmp_path: Path, cl
     assert running(tmp_path) == []
 
 
-def test_a_verifier_changes_nothing(tmp_path: Path, cli: Cli, record: Callable[[str, How], None]) -> None:
+def test_a_verifier_changes_nothing(tmp_path: Path, cli: Cli, record: Record) -> None:
     """The model asks the verifier to write and commit: it cannot, or the change is detected."""
     sneak = (
         Write("sneaked.txt", "x\n"),
@@ -361,9 +358,7 @@ NO_FIX = f"{LIMITS}\n[run]\nmax_fix_cycles = 0"
 
 
 @pytest.mark.parametrize("size", ["small", "large"])
-def test_a_verifier_reads_the_diff_and_finds_the_fault(
-    tmp_path: Path, cli: Cli, size: str, record: Callable[[str, How], None]
-) -> None:
+def test_a_verifier_finds_the_fault_in_the_diff(tmp_path: Path, cli: Cli, size: str, record: Record) -> None:
     """A small diff is in the prompt; a large one is read in the worktree, also by a program without a shell."""
     lines = [f"line {number} of a generated table, long enough to fill the page" for number in range(400)]
     text = "\n".join([*(lines if size == "large" else []), PLANTED, ""])
@@ -381,7 +376,7 @@ def test_a_verifier_reads_the_diff_and_finds_the_fault(
     assert running(tmp_path) == []
 
 
-def test_a_real_agent_fixes_what_did_not_pass(tmp_path: Path, cli: Cli, record: Callable[[str, How], None]) -> None:
+def test_a_real_agent_fixes_what_did_not_pass(tmp_path: Path, cli: Cli, record: Record) -> None:
     judge = Judge("+repaired", found=verdict(), missed=verdict("fail"))
     scenario = work(verify=(judge,))
     parts: dict[str, tuple[Turn, ...]] = {**scenario.parts, FIX: (Write("2.txt", "repaired\n"), Say("It is fixed."))}
@@ -395,7 +390,7 @@ def test_a_real_agent_fixes_what_did_not_pass(tmp_path: Path, cli: Cli, record: 
     assert running(tmp_path) == []
 
 
-def test_an_agent_sees_no_key_of_another_agent(tmp_path: Path, cli: Cli, record: Callable[[str, How], None]) -> None:
+def test_an_agent_sees_no_key_of_another_agent(tmp_path: Path, cli: Cli, record: Record) -> None:
     """The tools of the agent see its key, and no key of another agent or of the forge."""
     turns = (Run("env"), Write("1.txt", "one\n"), Say("Phase 1 is done."))
     # A program whose model runs no commands runs the user's tests, and shows it their output.
@@ -421,7 +416,7 @@ SNEAK = (Write("sneaked.txt", "x\n"), Run("echo x > sneaked-too.txt && git add -
 
 @pytest.mark.parametrize(("words", "roles"), [(("--quick",), QUICK), ((), FULL)], ids=["quick", "full"])
 def test_a_real_agent_plans(
-    tmp_path: Path, cli: Cli, words: tuple[str, ...], roles: tuple[str, ...], record: Callable[[str, How], None]
+    tmp_path: Path, cli: Cli, words: tuple[str, ...], roles: tuple[str, ...], record: Record
 ) -> None:
     """Each step gets its whole prompt and is answered in the last message; the checkout stays as it is."""
     with ModelServer(plan_work()) as server:
@@ -445,7 +440,7 @@ def test_a_real_agent_plans(
     assert running(tmp_path) == []
 
 
-def test_a_critic_may_write_its_return_to_a_file(tmp_path: Path, cli: Cli, record: Callable[[str, How], None]) -> None:
+def test_a_critic_may_write_its_return_to_a_file(tmp_path: Path, cli: Cli, record: Record) -> None:
     """A program with a mode that writes nothing is refused the file, and its message counts."""
     critique = json.dumps({**CRITIQUE, "findings": []}).replace("FAIL", "PASS")
     turns = (Run(f"printf %s '{critique}' > \"$RUNPLAN_RETURN\""), Say(f"I wrote it.\n\n{fenced(CRITIQUE)}"))
@@ -460,9 +455,7 @@ def test_a_critic_may_write_its_return_to_a_file(tmp_path: Path, cli: Cli, recor
 
 
 @pytest.mark.parametrize("role", ["explore", "critique"])
-def test_a_planning_agent_changes_nothing(
-    tmp_path: Path, cli: Cli, role: str, record: Callable[[str, How], None]
-) -> None:
+def test_a_planning_agent_changes_nothing(tmp_path: Path, cli: Cli, role: str, record: Record) -> None:
     """The model asks the agent to write and commit: it cannot, or the change is detected."""
     usual = plan_work().parts[STEPS[role]]
     with ModelServer(plan_work(**{role: (*SNEAK, *usual)})) as server:
@@ -477,7 +470,7 @@ def test_a_planning_agent_changes_nothing(
 
 
 @pytest.mark.parametrize("cli", ["gemini", "qwen"], indirect=True)
-def test_no_model_leaves_the_mode_that_reads(tmp_path: Path, cli: Cli, record: Callable[[str, How], None]) -> None:
+def test_no_model_leaves_the_mode_that_reads(tmp_path: Path, cli: Cli, record: Record) -> None:
     """Both have a tool that ends their plan mode; without a person gemini would go on to write."""
     leave = (
         Use("write_file", {"file_path": "plans/greet.md", "content": "# Greet\n"}),

@@ -323,9 +323,7 @@ def test_status_shows_a_queued_start_and_why_it_was_refused(project: Project) ->
 DAEMON = f"WATCHDOG_USEC=500000 setsid {RUNPLAN} daemon </dev/null >/dev/null 2>&1 &"
 
 
-def test_a_stop_on_a_full_disk_ends_the_agent_and_says_so(
-    project: Project, meanwhile: Meanwhile, tmp_path: Path
-) -> None:
+def test_a_stop_on_a_full_disk_ends_the_agent_and_warns(project: Project, meanwhile: Meanwhile, tmp_path: Path) -> None:
     journal = project.path / ".git/runplan"
     shell_agent(project, tmp_path, waits(tmp_path, "agent"))
     with inside(project) as there:

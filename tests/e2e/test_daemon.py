@@ -152,9 +152,7 @@ def test_runs_beyond_max_parallel_wait_until_it_is_raised_or_one_ends(project: P
 
 
 @pytest.mark.promise
-def test_other_work_is_declined_during_a_phase_and_unknown_words_refused(
-    project: Project, meanwhile: Meanwhile
-) -> None:
+def test_other_work_is_declined_in_a_phase_and_unknown_words_refused(project: Project, meanwhile: Meanwhile) -> None:
     project.agent(work(*meanwhile.pause("agent"), "exit = 3"))
     assert project.runplan("start", "X", "1", "auto").code == 0
     meanwhile.reached("agent")

@@ -51,9 +51,7 @@ def agent_pids(place: Path) -> dict[str, str]:
     return {n: (place / f"{n}.here").read_text().strip() for n in NUMBERS}
 
 
-def test_three_plans_survive_a_killed_daemon_and_land_once(
-    project: Project, meanwhile: Meanwhile, tmp_path: Path
-) -> None:
+def test_plans_survive_a_killed_daemon_and_land_once(project: Project, meanwhile: Meanwhile, tmp_path: Path) -> None:
     plans = three_in_flight(project, meanwhile, tmp_path)
     first = daemon_of(project)
     kill_daemon(project)
@@ -109,9 +107,7 @@ def start_with_key(project: Project, meanwhile: Meanwhile, place: Path) -> None:
 
 
 @pytest.mark.promise
-def test_a_key_of_the_caller_reaches_the_agent_and_no_file(
-    project: Project, meanwhile: Meanwhile, tmp_path: Path
-) -> None:
+def test_a_key_of_the_caller_reaches_agents_and_no_file(project: Project, meanwhile: Meanwhile, tmp_path: Path) -> None:
     start_with_key(project, meanwhile, tmp_path)
     assert found_in_files(project.home, project.path) == []
     meanwhile.let_on("agent")
@@ -168,9 +164,7 @@ def test_processes_of_an_agent_cannot_start_approve_or_stop_runs(project: Projec
     assert project.landed() == ["1"]
 
 
-def test_an_agent_that_ended_meanwhile_is_not_started_again(
-    project: Project, meanwhile: Meanwhile, tmp_path: Path
-) -> None:
+def test_an_agent_that_ended_meanwhile_starts_no_more(project: Project, meanwhile: Meanwhile, tmp_path: Path) -> None:
     shell_agent(project, tmp_path, waits(tmp_path, "agent"))
     assert project.runplan("start", "X", "1", "auto").code == 0
     meanwhile.reached("agent")

@@ -35,9 +35,7 @@ def untouched(project: Project) -> bool:
         ("; missing-program", 2, "FAIL  run         not run, because of: tests\n"),
     ],
 )
-def test_set_up_and_tests_run_in_a_new_worktree(
-    project: Project, tmp_path: Path, more: str, code: int, shown: str
-) -> None:
+def test_set_up_and_tests_run_in_a_worktree(project: Project, tmp_path: Path, more: str, code: int, shown: str) -> None:
     log = tmp_path / "log"
     project.settings(SETUP.format(log=log, more=more))
     for _ in range(2):  # also when it is known that they pass

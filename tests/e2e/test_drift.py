@@ -59,9 +59,7 @@ def test_a_large_difference_fails_the_phase(project: Project) -> None:
     ],
     ids=["arithmetic", "staleness"],
 )
-def test_a_text_that_contradicts_itself_or_is_stale_is_refused_at_once(
-    project: Project, body: str, says_why: str
-) -> None:
+def test_a_contradictory_or_stale_text_is_refused_before_any_work(project: Project, body: str, says_why: str) -> None:
     project.plan(a_plan("1") + "\n" + body)
     ran = project.start("1", "auto")
     assert ran.last == "runplan: failed: drift", ran.err

@@ -130,9 +130,7 @@ def test_the_daemon_works_sub_plans_through_kills_and_shows_which_one(project: P
     assert project.dispatched("plans/B.md") == ["implement", "verify"]
 
 
-def test_a_stop_ends_the_sub_plan_then_its_parent_a_retry_continues_both(
-    project: Project, meanwhile: Meanwhile
-) -> None:
+def test_a_stop_ends_sub_plan_and_parent_and_a_retry_continues_both(project: Project, meanwhile: Meanwhile) -> None:
     with_subplans(project, B1=work(*meanwhile.pause("B"), phase="B1"))
     project.runplan("start", "X", "finish", "auto")
     meanwhile.reached("B")

@@ -191,9 +191,7 @@ def test_a_start_from_an_issue_that_is_refused_leaves_no_branch(project: Project
     assert "/none/agent" in ran.err
 
 
-def test_an_issue_of_another_repository_is_declined_or_continued_here(
-    project: Project, hub: Hub, tmp_path: Path
-) -> None:
+def test_an_issue_of_another_clone_is_declined_or_continued_here(project: Project, hub: Hub, tmp_path: Path) -> None:
     hub.add_issue("Bug")
     with clone_of(project, tmp_path / "other") as other:
         assert other.runplan("start", "--issue", "1", "--foreground").code == 4

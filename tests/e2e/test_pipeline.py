@@ -27,9 +27,7 @@ def starts(project: Project) -> list[tuple[str, str]]:
 
 
 @pytest.mark.promise
-def test_the_next_phase_is_written_during_a_proof_and_proven_after_the_landing(
-    project: Project, meanwhile: Meanwhile
-) -> None:
+def test_the_next_phase_is_written_during_a_proof_and_proven_later(project: Project, meanwhile: Meanwhile) -> None:
     seen = steps('run = "test -e 1.txt"', phase="2")
     agent = work(phase="1") + paused_proof(meanwhile, "pass_all = true") + seen + work(phase="2") + work(phase="3")
     settings = f"{AHEAD}[tests]\ncommand = 'test -d plans'\n"

@@ -467,9 +467,7 @@ def test_a_claim_is_shown_during_the_run(project: Project, server: StandIn, hub:
 
 
 @pytest.mark.promise
-def test_an_issue_is_claimed_until_its_plan_is_complete_and_fixed_by_the_last_commit(
-    project: Project, hub: Hub
-) -> None:
+def test_an_issue_is_claimed_until_its_last_commit_fixes_it(project: Project, hub: Hub) -> None:
     issue = hub.add_issue("Bug", "", "bug")
     plan = a_plan("1", "2").replace("---\n", f"---\nissue: {issue.number}\n", 1)
     set_up(project, plan=plan, settings='[issues]\nclaim = "busy"\n')

@@ -102,9 +102,7 @@ def test_a_change_of_other_files_is_not_tried(project: Project) -> None:
         ("sleep 60", "accepted no connection on port {port} within 0.1 s; it printed nothing"),
     ],
 )
-def test_a_server_that_does_not_accept_is_a_finding_with_its_last_output(
-    project: Project, serve: str, why: str
-) -> None:
+def test_a_server_that_does_not_accept_is_a_finding_with_its_output(project: Project, serve: str, why: str) -> None:
     settings = f"[run]\nmax_fix_cycles = 0\n[try]\npaths = ['web/**']\nserve = '{serve}'\ntimeout = '0.1s'\n"
     set_up(project, settings=settings, agent=steps(PAGE) + tried(PASSED))
     ran = project.start("1", "auto")

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import pytest
 from msgspec.structs import replace
@@ -30,6 +30,9 @@ from tests.support.github.server import Fault, StandIn, an_app, environment
 pytestmark = pytest.mark.rest
 
 LATE = 2_000_000_000.0  #: long after the push
+
+
+MakeLander: TypeAlias = Callable[[], PullRequestLander]
 
 
 class Conclude(Protocol):
@@ -59,9 +62,7 @@ def options() -> dict[str, Any]:
 
 
 @pytest.fixture
-def a_lander(
-    clone: Path, stand_in: StandIn, issues: list[int], options: dict[str, Any]
-) -> Iterator[Callable[[], PullRequestLander]]:
+def a_lander(clone: Path, stand_in: StandIn, issues: list[int], options: dict[str, Any]) -> Iterator[MakeLander]:
     env = dict(os.environ) | environment(stand_in)
     tool = clone.with_name("tool.git")
     git("clone", "-q", "--bare", "--shared", str(clone), str(tool), cwd=clone)
@@ -86,7 +87,7 @@ def a_lander(
 
 
 @pytest.fixture
-def conclude(a_lander: Callable[[], PullRequestLander], hub: Hub) -> Conclude:
+def conclude(a_lander: MakeLander, hub: Hub) -> Conclude:
     tip = hub.tip(BRANCH)
 
     def call(looks: int = 6, *, now: float = LATE, auto: bool = True, pushed_at: float = 0.0) -> Conclusion:
@@ -170,12 +171,7 @@ def test_a_base_that_was_modified_during_the_merge_is_tried_again(conclude: Conc
     ("wanted", "refused", "parents"), [("rebase", {"rebase"}, 2), ("merge", {"merge"}, 1), ("squash", {"squash"}, 2)]
 )
 def test_another_method_is_tried_where_one_is_refused_for_this_branch(
-    a_lander: Callable[[], PullRequestLander],
-    hub: Hub,
-    options: dict[str, Any],
-    wanted: str,
-    refused: set[str],
-    parents: int,
+    a_lander: MakeLander, hub: Hub, options: dict[str, Any], wanted: str, refused: set[str], parents: int
 ) -> None:
     options["method"] = wanted
     hub.refused, hub.allow_auto_merge = refused, False
@@ -220,9 +216,7 @@ def test_a_draft_of_runplans_own_is_marked_ready_when_the_plan_is_complete(concl
     assert (pull.body.startswith("Above\n\n"), pull.body.endswith("\nBelow")) == (True, True)
 
 
-def test_a_draft_the_token_may_not_end_is_a_person_s(
-    conclude: Conclude, hub: Hub, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_draft_beyond_the_token_is_a_person_s(conclude: Conclude, hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: object) -> None:
         raise Answer(403, "Resource not accessible by integration")
 
@@ -244,9 +238,7 @@ def test_a_new_pull_request_ends_with_the_template_of_the_target(conclude: Concl
     assert f"/blob/{hub.tip(BRANCH)}/reports/" in body, "the link outlives the branch"
 
 
-def test_the_comment_on_a_failure_is_replaced_when_every_phase_has_landed(
-    a_lander: Callable[[], PullRequestLander], hub: Hub
-) -> None:
+def test_the_comment_on_a_failure_is_replaced_when_every_phase_landed(a_lander: MakeLander, hub: Hub) -> None:
     hub.reviews, hub.allow_auto_merge = 1, False
     pull = hub.create(BRANCH, "main", "X", "")
     a_lander().comment("runplan ended its work on this pull request: failed.")
@@ -259,7 +251,7 @@ def test_the_comment_on_a_failure_is_replaced_when_every_phase_has_landed(
 
 
 def test_people_are_added_to_a_new_pull_request_and_the_refused_ones_are_named(
-    a_lander: Callable[[], PullRequestLander], stand_in: StandIn, hub: Hub, options: dict[str, Any]
+    a_lander: MakeLander, stand_in: StandIn, hub: Hub, options: dict[str, Any]
 ) -> None:
     options |= {"labels": ("plan",), "assignees": ("bob",), "reviewers": ("acme/core", "stranger", "reviewer")}
     lander, progress = a_lander(), Progress(may_merge=True, repairs=0, max_repairs=0, updates=0)
@@ -271,7 +263,7 @@ def test_people_are_added_to_a_new_pull_request_and_the_refused_ones_are_named(
 
 
 def test_people_that_a_limit_or_a_crash_kept_away_are_added_later(
-    a_lander: Callable[[], PullRequestLander], stand_in: StandIn, hub: Hub, options: dict[str, Any]
+    a_lander: MakeLander, stand_in: StandIn, hub: Hub, options: dict[str, Any]
 ) -> None:
     options |= {"labels": ("plan",), "reviewers": ("reviewer",)}
     hub.reviews, hub.allow_auto_merge = 1, False
@@ -294,9 +286,7 @@ def test_a_status_of_runplans_own_can_be_required(conclude: Conclude, hub: Hub) 
     assert status["target_url"].endswith(f"/acme/app/blob/{head}/reports/plan-x.md")
 
 
-def test_a_token_that_may_set_no_status_is_named_and_merges(
-    a_lander: Callable[[], PullRequestLander], stand_in: StandIn, hub: Hub
-) -> None:
+def test_a_token_that_may_set_no_status_is_named_and_merges(a_lander: MakeLander, stand_in: StandIn, hub: Hub) -> None:
     hub.statuses_allowed, hub.nulls = False, 2
     lander, progress = a_lander(), Progress(may_merge=True, repairs=0, max_repairs=0, updates=0)
     found = [lander.conclude(progress, now=LATE) for _ in range(4)][-1]
@@ -304,9 +294,7 @@ def test_a_token_that_may_set_no_status_is_named_and_merges(
     assert len([call for call in stand_in.requests if "/statuses/" in call]) == 1
 
 
-def test_a_required_status_that_the_token_may_not_set_is_named_until_it_may(
-    a_lander: Callable[[], PullRequestLander], hub: Hub
-) -> None:
+def test_a_required_status_that_the_token_may_not_set_is_named_until_it_may(a_lander: MakeLander, hub: Hub) -> None:
     hub.statuses_allowed, hub.required = False, [STATUS]
     lander, progress = a_lander(), Progress(may_merge=True, repairs=0, max_repairs=0, updates=0)
     found = [lander.conclude(progress, now=LATE) for _ in range(4)][-1]
@@ -316,7 +304,7 @@ def test_a_required_status_that_the_token_may_not_set_is_named_until_it_may(
 
 
 def test_a_check_that_fails_on_the_target_too_is_waited_for_and_then_the_target_is_merged(
-    a_lander: Callable[[], PullRequestLander], stand_in: StandIn, hub: Hub
+    a_lander: MakeLander, stand_in: StandIn, hub: Hub
 ) -> None:
     lander, progress = a_lander(), Progress(may_merge=True, repairs=0, max_repairs=2, updates=0)
     hub.nulls = 0
@@ -386,9 +374,7 @@ def test_methods_that_are_all_forbidden_meanwhile_are_waited_for(conclude: Concl
 
 
 @pytest.mark.parametrize("free", [Hub.dismiss, Hub.approve])
-def test_changes_requested_by_somebody_who_may_write_block_the_merge(
-    conclude: Conclude, hub: Hub, free: Callable[[Hub, int], None]
-) -> None:
+def test_changes_requested_by_a_writer_block_it(conclude: Conclude, hub: Hub, free: Callable[[Hub, int], None]) -> None:
     """Also when GitHub was asked to merge when a check passes, and requires no review."""
     hub.required = ["ci"]
     waits(conclude(4), "merge")
@@ -415,7 +401,7 @@ def test_without_auto_a_person_merges(conclude: Conclude, stand_in: StandIn, hub
 
 @pytest.mark.parametrize("auto", [True, False])
 def test_a_look_at_a_pull_request_that_waits_for_review_costs_two_calls(
-    a_lander: Callable[[], PullRequestLander], stand_in: StandIn, hub: Hub, auto: bool
+    a_lander: MakeLander, stand_in: StandIn, hub: Hub, auto: bool
 ) -> None:
     """One of them is conditional, and counts only after a change."""
     hub.reviews, hub.allow_auto_merge = 1, False
@@ -434,7 +420,7 @@ def test_a_look_at_a_pull_request_that_waits_for_review_costs_two_calls(
 
 
 def test_handled_messages_are_answered_and_their_authors_asked_once(
-    a_lander: Callable[[], PullRequestLander], stand_in: StandIn, hub: Hub
+    a_lander: MakeLander, stand_in: StandIn, hub: Hub
 ) -> None:
     hub.reviews, hub.allow_auto_merge = 1, False
     pull = hub.create(BRANCH, "main", "X", "")
@@ -452,7 +438,7 @@ def test_handled_messages_are_answered_and_their_authors_asked_once(
     assert sorted(pull.requested) == ["bob", "reviewer"]
 
 
-def test_requests_beyond_the_limit_are_answered_once(a_lander: Callable[[], PullRequestLander], hub: Hub) -> None:
+def test_requests_beyond_the_limit_are_answered_once(a_lander: MakeLander, hub: Hub) -> None:
     hub.reviews, hub.allow_auto_merge = 1, False
     pull = hub.create(BRANCH, "main", "X", "")
     asked = hub.review(1, "Why?", path="1.txt", line=1)
@@ -477,7 +463,7 @@ def test_requests_beyond_the_limit_are_answered_once(a_lander: Callable[[], Pull
     assert len(pull.comments) == 3, "nothing is told where a person handles every review"
 
 
-def test_a_request_precedes_the_merge_and_a_command_both(a_lander: Callable[[], PullRequestLander], hub: Hub) -> None:
+def test_a_request_precedes_the_merge_and_a_command_both(a_lander: MakeLander, hub: Hub) -> None:
     hub.check(hub.tip(BRANCH))
     hub.create(BRANCH, "main", "X", "").unknown = 0
     hub.review(1, "Rename it.")
@@ -580,9 +566,7 @@ def test_commits_that_are_pushed_after_the_merge_stay_on_the_branch(
 
 
 @pytest.mark.parametrize("by_person", [False, True], ids=["by runplan", "by a person and the server"])
-def test_the_branch_goes_and_the_local_target_follows(
-    conclude: Conclude, clone: Path, hub: Hub, by_person: bool
-) -> None:
+def test_the_branch_goes_and_the_target_follows(conclude: Conclude, clone: Path, hub: Hub, by_person: bool) -> None:
     hub.delete_branch_on_merge = by_person
     if by_person:
         conclude(1, auto=False)
@@ -593,9 +577,7 @@ def test_the_branch_goes_and_the_local_target_follows(
     assert git("for-each-ref", "refs/runplan", "refs/remotes/origin/runplan", cwd=clone) == ""
 
 
-def test_the_tracking_ref_goes_before_the_branch_so_a_kill_leaves_none(
-    conclude: Conclude, clone: Path, hub: Hub
-) -> None:
+def test_the_tracking_ref_goes_before_the_branch(conclude: Conclude, clone: Path, hub: Hub) -> None:
     hook = hub.bare / "hooks" / "post-receive"
     seen = hub.bare / "seen"
     hook.write_text(f"#!/bin/sh\ngit --git-dir={clone}/.git for-each-ref refs/remotes/origin/runplan >{seen}\n")
@@ -604,9 +586,7 @@ def test_the_tracking_ref_goes_before_the_branch_so_a_kill_leaves_none(
     assert seen.read_text() == ""
 
 
-def test_a_fetch_beside_it_leaves_no_tracking_ref(
-    a_lander: Callable[[], PullRequestLander], clone: Path, hub: Hub
-) -> None:
+def test_a_fetch_beside_it_leaves_no_tracking_ref(a_lander: MakeLander, clone: Path, hub: Hub) -> None:
     lander = a_lander()
     head = lander.branch_tip() or ""
     hook = hub.bare / "hooks" / "pre-receive"
@@ -626,7 +606,7 @@ def test_a_local_target_with_commits_of_its_own_stays(conclude: Conclude, clone:
 
 
 @pytest.mark.promise
-def test_a_refused_push_is_named(a_lander: Callable[[], PullRequestLander], clone: Path, hub: Hub) -> None:
+def test_a_refused_push_is_named(a_lander: MakeLander, clone: Path, hub: Hub) -> None:
     lander = a_lander()
     hook = hub.bare / "hooks" / "pre-receive"
     hook.write_text("#!/bin/sh\necho 'error: GH006: Protected branch update failed' >&2\nexit 1\n")

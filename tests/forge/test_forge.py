@@ -318,18 +318,14 @@ def test_a_pause_that_any_endpoint_asks_for_holds_for_all_calls(
     assert stand_in.requests == []
 
 
-def test_a_short_pause_is_slept_through_and_the_call_repeated(
-    forge: GitHub, stand_in: StandIn, hub: Hub, slept: list[float]
-) -> None:
+def test_a_short_pause_is_slept_and_repeated(forge: GitHub, stand_in: StandIn, hub: Hub, slept: list[float]) -> None:
     opened(forge)
     stand_in.faults.append(Fault(call="PATCH .*", kind="before", status=429, headers=(("retry-after", "3"),)))
     forge.edit_pull_request(1, body="new")
     assert (hub.pulls[1].body, slept) == ("new", [3.0])
 
 
-def test_foreign_issues_are_found_without_collaborators_and_remembered(
-    forge: GitHub, stand_in: StandIn, hub: Hub
-) -> None:
+def test_foreign_issues_are_found_without_collaborators_and_kept(forge: GitHub, stand_in: StandIn, hub: Hub) -> None:
     hub.lists_collaborators = False
     for by in ("stranger", "reporter", "stranger"):
         hub.add_issue("Bug", "", "runplan", by=by)

@@ -384,18 +384,14 @@ def test_a_rate_limit_is_raised_at_once_with_its_end(
     assert (raised.value.until, slept, len(gitlab_server.requests)) == (1000.0 + wait_s, [], 1)
 
 
-def test_an_outage_is_retried_by_our_layer_alone(
-    gitlab: GitLab, gitlab_server: GitLabStandIn, slept: list[float]
-) -> None:
+def test_an_outage_is_retried_by_our_layer(gitlab: GitLab, gitlab_server: GitLabStandIn, slept: list[float]) -> None:
     gitlab_server.faults.append(Fault(call="GET ", kind="before", status=503, times=99))
     with pytest.raises(Unreachable, match="the forge answers 503"):
         gitlab.read_repository()
     assert (slept, len(gitlab_server.requests)) == ([0.5, 2.0, 5.0], 4)
 
 
-def test_a_web_page_or_another_host_is_not_taken_for_gitlab(
-    gitlab: GitLab, gitlab_hub: GitLabHub, gitlab_server: GitLabStandIn
-) -> None:
+def test_a_web_page_or_host_is_no_gitlab(gitlab: GitLab, gitlab_hub: GitLabHub, gitlab_server: GitLabStandIn) -> None:
     elsewhere = (("Location", "http://127.0.0.2:9/login"),)
     gitlab_server.faults.append(Fault(call="GET ", kind="before", status=302, headers=elsewhere))
     with pytest.raises(Unreachable, match=r"redirects to http://127\.0\.0\.2:9"):

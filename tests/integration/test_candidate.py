@@ -305,9 +305,7 @@ def test_signed_commits_are_signed_all_of_them(repo: Repo, candidates: Candidate
 
 
 @pytest.mark.parametrize("sign", [False, True])
-def test_a_message_in_any_encoding_lands_as_text(
-    repo: Repo, candidates: Candidates, tmp_path: Path, sign: bool
-) -> None:
+def test_a_message_in_any_charset_lands_as_text(repo: Repo, candidates: Candidates, tmp_path: Path, sign: bool) -> None:
     install_signer(repo, tmp_path)
     repo.git("config", "i18n.commitEncoding", "ISO-8859-1")
     base, _ = on_branch(repo)

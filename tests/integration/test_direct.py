@@ -172,9 +172,7 @@ def test_commits_of_the_users_own_are_neither_merged_nor_touched_nor_pushed(pair
     assert pair.here.status() == ""
 
 
-def test_a_checkout_half_replaced_on_a_full_disk_is_mended_by_a_retry(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_checkout_half_replaced_by_a_full_disk_is_mended_later(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     new = candidate(pair.here, {"a.txt": "a2\n", "b.txt": "b2\n"})
     landing = pair.intent(new)
 

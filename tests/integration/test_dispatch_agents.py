@@ -324,9 +324,7 @@ def test_a_return_goes_into_its_file(theatre: Theatre) -> None:
         pytest.param('pass_all = true\nevidence = ""', ["pass", "pass"], "", id="without evidence"),
     ],
 )
-def test_a_verifier_answers_for_every_item_of_the_prompt(
-    theatre: Theatre, step: str, results: list[str], evidence: object
-) -> None:
+def test_a_verifier_answers_for_every_item(theatre: Theatre, step: str, results: list[str], evidence: object) -> None:
     dispatch, _ = theatre.play(step)
 
     items = theatre.returned(dispatch)["items"]

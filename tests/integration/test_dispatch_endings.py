@@ -169,9 +169,7 @@ def test_a_shim_that_was_stopped_knows_that_its_agent_ran_for_too_long_meanwhile
 
 
 @pytest.mark.rest
-def test_a_shim_stopped_again_and_again_is_killed_with_all_it_watched(
-    on: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_shim_stopped_repeatedly_is_killed_with_all_it_watched(on: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("runplan.adapters.supervise.dispatches.FORCED_S", 0.1)
     dispatch = on.sh("trap '' TERM; echo $$ >agent; while :; do kill -STOP $PPID; done")
     agent = pid_in(on.path / "agent")

@@ -210,9 +210,7 @@ def hosts(stores: tuple[PostgresStore, PostgresStore]) -> Iterator[tuple[Host, H
 Stores = tuple[PostgresStore, PostgresStore]
 
 
-def test_runs_of_all_hosts_take_turns_and_a_full_repository_holds_up_none(
-    stores: Stores, hosts: tuple[Host, Host]
-) -> None:
+def test_hosts_take_turns_and_a_full_repository_holds_up_no_other(stores: Stores, hosts: tuple[Host, Host]) -> None:
     here, there = hosts
     assert here.ask(0, "first")
     assert not there.ask(0, "second"), "the repository is full"
@@ -265,9 +263,7 @@ def test_who_came_first_is_served_first_over_all_repositories(stores: Stores, ho
     assert take_woken(stores) == [(1, "second")]
 
 
-def test_a_permit_ends_with_the_claim_and_a_waiting_run_keeps_its_place(
-    stores: Stores, hosts: tuple[Host, Host]
-) -> None:
+def test_a_permit_ends_with_the_claim_and_a_wait_keeps_its_place(stores: Stores, hosts: tuple[Host, Host]) -> None:
     """In one transaction, so that a host can be killed at any moment."""
     here, there = hosts
     assert here.ask(0, "first")

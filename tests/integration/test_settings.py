@@ -99,9 +99,7 @@ def test_an_entry_of_the_urls_is_a_text_or_a_table_with_its_own_notices(env: dic
 
 
 @pytest.mark.parametrize(("text", "names"), [("claude, codex", ("claude", "codex")), ("codex", ("codex",)), ("", ())])
-def test_a_variable_has_one_or_more_fallbacks(
-    root: Path, env: dict[str, str], text: str, names: tuple[str, ...]
-) -> None:
+def test_a_variable_has_some_fallbacks(root: Path, env: dict[str, str], text: str, names: tuple[str, ...]) -> None:
     assert load_settings(root, env=env | {"RUNPLAN_AGENTS_FALLBACK": text}).settings.agents.fallbacks == names
 
 
@@ -175,9 +173,7 @@ def test_a_byte_order_mark_and_windows_line_ends_do_no_harm(root: Path, env: dic
         ("RUNPLAN_RUN_MAIN_PROTECTED", "perhaps", "RUNPLAN_RUN_MAIN_PROTECTED: [run] main_protected: must be"),
     ],
 )
-def test_a_variable_that_cannot_be_used_is_named(
-    root: Path, env: dict[str, str], name: str, text: str, message: str
-) -> None:
+def test_a_variable_of_no_use_is_named(root: Path, env: dict[str, str], name: str, text: str, message: str) -> None:
     assert refusal(root, env | {name: text}).startswith(message)
 
 

@@ -171,9 +171,7 @@ def test_several_processes_may_make_the_journal_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("version", [1, SCHEMA_VERSION + 1])
 @pytest.mark.parametrize("writable", [True, False])
-def test_a_journal_of_another_version_stays_until_it_is_moved_away(
-    tmp_path: Path, writable: bool, version: int
-) -> None:
+def test_a_journal_of_another_version_stays_until_it_is_moved(tmp_path: Path, writable: bool, version: int) -> None:
     SqliteStore(tmp_path).close()
     with closing(sqlite3.connect(tmp_path / "journal.db")) as other:
         other.execute(f"PRAGMA user_version={version}")

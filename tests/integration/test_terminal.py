@@ -33,9 +33,7 @@ def on_terminal(command: list[str], *, cwd: Path, env: Mapping[str, str]) -> str
 
 
 @pytest.mark.parametrize(("more", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)], ids=["default", "NO_COLOR"])
-def test_status_is_coloured_on_a_terminal_without_no_color(
-    tmp_path: Path, more: dict[str, str], coloured: bool
-) -> None:
+def test_status_is_coloured_unless_no_color_is_set(tmp_path: Path, more: dict[str, str], coloured: bool) -> None:
     project = a_project(tmp_path, "1")
     env = {**project.env, "TERM": "xterm", **more}
     assert ("\x1b[" in on_terminal([str(RUNPLAN), "status"], cwd=project.path, env=env)) == coloured
@@ -65,9 +63,7 @@ def pending(tmp_path_factory: pytest.TempPathFactory) -> Project:
         *(([], {"PAGER": pager}, False) for pager in ("no-such-pager 2>/dev/null", "cat", " ", "/")),
     ],
 )
-def test_diff_goes_through_the_pager_of_git_on_a_terminal_only(
-    pending: Project, words: list[str], env: dict[str, str], is_paged: bool
-) -> None:
+def test_diff_is_paged_on_a_terminal(pending: Project, words: list[str], env: dict[str, str], is_paged: bool) -> None:
     out = on_terminal(
         [str(RUNPLAN), "diff", "X", *words], cwd=pending.path, env={**pending.env, "TERM": "xterm", **env}
     )

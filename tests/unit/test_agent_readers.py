@@ -240,8 +240,6 @@ def test_a_refusal_without_an_error_flag_is_a_refusal() -> None:
         pytest.param({"modelUsage": {"m": {"inputTokens": 900, "outputTokens": 9}}}, (900, 9, 0.0), id="models"),
     ],
 )
-def test_claude_s_usage_is_at_least_that_of_its_messages(
-    result: dict[str, object], used: tuple[int, int, float]
-) -> None:
+def test_claude_s_usage_is_at_least_its_messages(result: dict[str, object], used: tuple[int, int, float]) -> None:
     usage = claudes(**result).tally.usage
     assert (usage.input_tokens, usage.output_tokens, usage.usd) == used

@@ -62,9 +62,7 @@ def test_a_run_does_what_is_asked_or_other_work(running: list[e.Event], asked: e
     ],
     ids=["not-read", "no-phase", "more", "lanes"],
 )
-def test_a_waiting_run_is_resumed_but_for_other_work(
-    running: list[e.Event], asked: e.RunStarted, *, other: bool
-) -> None:
+def test_a_waiting_run_is_resumed_for_its_own_work(running: list[e.Event], asked: e.RunStarted, *, other: bool) -> None:
     assert does_other_work(fold(running), asked) == other
 
 

@@ -69,9 +69,7 @@ LANDED = e.Landed(id="l", tip="c2", phase="1", code="c1")
         ),
     ],
 )
-def test_a_crashed_step_is_taken_once_more_and_then_a_person_has_to_continue(
-    events: list[e.Event], waits: bool
-) -> None:
+def test_a_crashed_step_is_taken_once_more_and_then_a_person_continues(events: list[e.Event], waits: bool) -> None:
     state = fold([*BEGUN, *events])
     decision = decide(state)
     assert (decision.waiting == "crashed") is waits

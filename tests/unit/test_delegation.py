@@ -127,9 +127,7 @@ def red(time: int) -> e.GateJudged:
         ((*BEGUN, over(Ending.EXITED), *MOVED, e.LandingMoved(tip="c2")), "take-delegated"),
     ],
 )
-def test_a_command_is_proven_on_the_target_and_nothing_is_fixed(
-    events: tuple[e.Event, ...], step: a.Start | Reason | Role | str
-) -> None:
+def test_a_command_is_proven_on_the_target(events: tuple[e.Event, ...], step: a.Start | Reason | Role | str) -> None:
     (action,) = decide(fold([started("finish"), COMMAND, *events])).actions
     match action:
         case a.Fail(reason=reason):

@@ -40,9 +40,7 @@ from tests.support.builders import a_plan, keep, started
         ((), (), True),
     ],
 )
-def test_phases_overlap_where_both_may_hold_a_path(
-    some: tuple[str, ...], others: tuple[str, ...], expected: bool
-) -> None:
+def test_two_phases_overlap_where_paths_meet(some: tuple[str, ...], others: tuple[str, ...], expected: bool) -> None:
     assert paths_overlap(some, others) is expected
     assert paths_overlap(others, some) is expected
 

@@ -261,9 +261,7 @@ def revised(state: RunState, **more: Any) -> RunState:
         (Reason.TESTS_FAILED, {}, "finish"),
     ],
 )
-def test_a_phase_that_misfits_the_code_has_the_plan_revised(
-    reason: Reason, options: dict[str, Any], action: str
-) -> None:
+def test_a_misfit_of_the_code_has_the_plan_revised(reason: Reason, options: dict[str, Any], action: str) -> None:
     assert due(failed_phase(reason, **options)) == action
 
 

@@ -100,9 +100,7 @@ HIDDEN = e.IssueRead(number=7, closed="deleted or hidden")
         (HIDDEN, issue(), ""),
     ],
 )
-def test_what_a_person_is_told_of_an_issue_at_a_merge(
-    before: e.IssueRead | None, now: e.IssueRead, expected: str
-) -> None:
+def test_what_a_person_is_told_before_a_merge(before: e.IssueRead | None, now: e.IssueRead, expected: str) -> None:
     assert describe_change(before, now) == expected
 
 

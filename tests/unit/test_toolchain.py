@@ -301,9 +301,7 @@ def test_the_module_of_an_installed_python_is_known(line: str, module: tuple[str
         ({"Makefile": "test:\n\tgo test\n"}, "make test", "", ""),
     ],
 )  # fmt: skip
-def test_a_fresh_worktree_s_need_is_named_with_its_command(
-    texts: dict[str, str], line: str, what: str, setup: str
-) -> None:
+def test_a_worktree_s_need_is_named_with_its_command(texts: dict[str, str], line: str, what: str, setup: str) -> None:
     """The mark `?` is for a need that is not certain."""
     need = needed_setup(list(texts), {name: texts[name] for name in manifests(list(texts))}, line)
     found = (need.what + ("" if need.is_certain else "?"), need.setup) if need else ("", "")

@@ -78,7 +78,7 @@ def test_a_real_stream_shows_messages_commands_and_paths_but_not_the_prompt(tmp_
         ("claude/plan_mode", ["    Cannot write to $RIG/tree/phase1.txt while in plan mode.", "    failed"]),
     ],
 )
-def test_a_command_is_shown_at_its_begin_and_end_with_last_lines(
+def test_a_command_is_shown_as_it_begins_and_ends_with_its_tail(
     tmp_path: Path, sample: str, expected: list[str]
 ) -> None:
     kind = sample.partition("/")[0]
@@ -126,9 +126,7 @@ def an_end(id_: str, seconds: float, code: int = 0) -> EventRow:
     return a_row(DispatchEnded(id=id_, role=Role.IMPLEMENT, ending=Ending.EXITED, code=code, seconds=seconds))
 
 
-def test_every_agent_is_shown_with_its_lane_and_final_ones_as_such(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_agent_is_shown_with_its_lane(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = Transcripts(RUN, partial(Transcript, Outputs(tmp_path, None)))
     for id_, lane in (("r1.1", ""), ("r1.2", "b"), ("r1.3", "c")):
         a_dispatch(tmp_path / id_, "command").out.write_text(f"hello from {id_}\n")

@@ -125,9 +125,7 @@ def test_unresolved_passes_alone_are_asked_for_again(items: list[ItemResult], st
     ("answer", "demanded_by", "passes", "asks"),
     [("pass", "W1", True, False), ("pass", "", False, True), ("pass", "T1", False, True), ("fail", "W1", False, False)],
 )
-def test_a_broken_promise_passes_only_with_an_item_that_demands_it(
-    answer: str, demanded_by: str, passes: bool, asks: bool
-) -> None:
+def test_a_broken_promise_needs_an_item_for_it(answer: str, demanded_by: str, passes: bool, asks: bool) -> None:
     verdict = judged(stated("W1"), stated("T1", "as asked", answer, demanded_by), wanted="W1", questions="T1")
     assert (verdict.passed, bool(verdict.unresolved)) == (passes, asks)
 

@@ -35,7 +35,7 @@ def is_marked(page: Page) -> bool:
     return page.evaluate("window.mark === 1")
 
 
-def test_a_plan_is_started_and_followed_until_it_lands(
+def test_a_plan_is_started_and_followed_to_its_landing(
     visitor: Visitor, project: Project, meanwhile: Meanwhile
 ) -> None:
     says = 'say = "I write the file **now**."'
