@@ -127,12 +127,16 @@ def find_plan(word: str, plans: Sequence[str], *, place: str, gone: Sequence[str
             return matched[0]
         listed = f"{', '.join(matched[:-1])} or {matched[-1]}"
         raise NotFound(f"{word} may be {listed}; say which" if word else f"say which plan: {listed}")
+    raise NotFound(f"{word}: no such plan{place}{hint_at(word, plans)}")
+
+
+def hint_at(word: str, plans: Sequence[str]) -> str:
+    """What to name instead of `word`, which is none of the plans."""
     stems = {PurePosixPath(plan).stem: plan for plan in plans}
-    near = nearest_word(PurePosixPath(word).stem, stems, 0.6)
+    if near := nearest_word(PurePosixPath(word).stem, stems, 0.6):
+        return f"; did you mean {stems[near]}?"
     more = f" and {len(plans) - _FEW} more" if len(plans) > _FEW else ""
-    known = f"; there are: {', '.join(plans[:_FEW])}{more}" if plans else "; there is none yet"
-    hint = f"; did you mean {stems[near]}?" if near else known
-    raise NotFound(f"{word}: no such plan{place}{hint}")
+    return f"; there are: {', '.join(plans[:_FEW])}{more}" if plans else "; there is none yet"
 
 
 def is_named(word: str, plan: str) -> bool:

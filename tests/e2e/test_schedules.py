@@ -172,7 +172,8 @@ def test_a_schedule_whose_plan_was_moved_is_paused_and_can_be_stopped(project: P
     assert project.runplan("stop", "plans/X.md").last == "runplan: Cancelled the schedule of plans/X.md (every 4h)"
     views = {view["plan"]: view["status"] for view in project.runplan("status", "--json").json}
     assert views == {"plans/X.md": "unreadable", "plans/Y.md": "active"}
-    assert project.runplan("start", "plans/X.md").code == 3
+    gone = project.runplan("start", "plans/X.md")
+    assert (gone.code, gone.last.endswith("; there are: plans/Y.md")) == (3, True), gone.err
 
 
 def test_a_failure_and_the_pause_of_its_schedule_are_one_transaction(project: Project) -> None:

@@ -39,7 +39,7 @@ from runplan.domain.settings.schema import FILES, AgentsSettings, AgentTable, Se
 from runplan.domain.text import command, committing
 from runplan.engine.landing import modes
 from runplan.engine.landing.swap import BOX, CherryPick
-from runplan.engine.loop.context import RepositoryContext, is_stored, read_checkout, task_folder
+from runplan.engine.loop.context import RepositoryContext, is_stored, known_plans, read_checkout, task_folder
 from runplan.engine.steps.lease import describe_refusal
 from runplan.engine.steps.read_plan import choose_work
 
@@ -76,7 +76,8 @@ def committed_plan(context: RepositoryContext, path: str, *, is_compared: bool) 
     blob = trees.read_plan(context.git, f"{tip}:{path}", path)
     is_there = file.exists()
     if blob is None and not is_there:
-        raise NotFound(f"{path}: no such plan on {context.target_name} ({tip[:12]})")
+        hint = names.hint_at(path, known_plans(context, ()))  # it may have moved
+        raise NotFound(f"{path}: no such plan on {context.target_name} ({tip[:12]}){hint}")
     git = context.git
     tree = git.commit(tip).tree
     place, entry = trees.find(git, tree, path)
