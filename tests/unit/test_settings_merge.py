@@ -73,6 +73,7 @@ def test_a_stronger_layer_wins_and_origins_say_which_one() -> None:
         ({"tests": {"summary": "("}}, "[tests] summary: is not a regular expression"),
         ({"paths": {"plans": "/abs"}}, "must be a path inside the repository, not '/abs'"),
         ({"paths": {"reports": "a\nb"}}, r"must be a path inside the repository, not 'a\nb'"),
+        ({"paths": {"reports": "docs/.Git"}}, "must be a path inside the repository, not 'docs/.Git'"),
         ({"run": {"worktrees": "/a\nb"}}, r"must be a printable path, not '/a\nb'"),
     ],
 )

@@ -56,8 +56,9 @@ def one_of(*words: str) -> Rule:
 
 
 def _is_inside(path: str) -> bool:
-    parts = path.split("/")
-    return bool(path) and names.is_plain(path) and parts[0] != "" and ".." not in parts and "\\" not in path
+    parts = path.lower().split("/")
+    is_refused = parts[0] == "" or "\\" in path or not {"..", ".git"}.isdisjoint(parts)  # git lands no `.git`
+    return names.is_plain(path) and not is_refused
 
 
 not_empty = rule_that(str.strip, "must not be empty")
