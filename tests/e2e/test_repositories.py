@@ -222,3 +222,12 @@ def test_work_whose_commit_a_hook_refused_is_committed_by_runplan(hooked: Projec
     hooked.start("1", "auto").exits(0)
     assert hooked.landed() == ["1"]
     assert [line.partition(" ")[0] for line in ran(hooked)] == ["pre-commit", "commit-msg"]
+
+
+def test_start_and_doctor_name_an_included_file_that_a_landing_can_change(tmp_path: Path) -> None:
+    project = a_project(tmp_path, "1")
+    project.commit_file("team.gitconfig", "[alias]\n\tst = status\n[core]\n\teditor = vi\n")
+    project.repo.git("config", "include.path", "../team.gitconfig")
+    named = f"includes {project.path}/team.gitconfig (alias.st, core.editor), which a landing can change"
+    assert named in project.runplan("doctor").out
+    assert named in project.start("1", "auto").err

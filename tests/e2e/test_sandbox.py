@@ -295,6 +295,23 @@ def test_a_filter_script_that_an_agent_edited_changes_no_other_file_of_the_tests
     assert (ran.code, "gate       failed" in ran.err, project.landed()) == (1, True, []), ran.err
 
 
+def test_a_script_on_an_agents_files_has_an_empty_home_and_no_network(boxed: Shut) -> None:
+    """A filter of the user's runs in such scripts, and writes what it sees into the file."""
+    project = boxed.project
+    look = (
+        'cat >/dev/null; mkdir -p ~/.cache; echo "home: $(ls ~/.cache) interfaces: $(grep -c : /proc/net/dev)"\n'
+        f"touch ~/.cache/seen; (echo x >{project.path}/new.txt) 2>/dev/null && echo written\ntrue\n"
+    )
+    (project.home / "look.sh").write_text(look)
+    project.repo.git("config", "filter.look.clean", f"sh {project.home}/look.sh")
+    project.repo.git("config", "filter.look.smudge", "cat")
+    project.repo.commit("Begin", **{".gitattributes": "*.dat filter=look\n"})
+    boxed.scripts(agent="echo 1 >1.txt; echo 1 >a.dat; mkdir -p ~/.cache; touch ~/.cache/agent")
+    ran = project.start("1", "auto")
+    assert ran.code == 0, ran.err
+    assert project.show("main:a.dat") == "home:  interfaces: 1"
+
+
 def test_what_an_earlier_set_up_left_in_the_home_is_gone_before_the_next(boxed: Shut) -> None:
     project = boxed.project
     project.repo.commit("Begin", **{"package-lock.json": "1\n"})

@@ -14,12 +14,13 @@ import pytest
 from msgspec.structs import replace
 
 from runplan.adapters.agents.clis import agent_of
-from runplan.adapters.configuration.places import key_directory, user_file
+from runplan.adapters.configuration.places import KEY_VARIABLES, key_directory, user_file
 from runplan.adapters.notify.links import load_key
 from runplan.adapters.sandbox.bubblewrap import Bubblewrap
 from runplan.adapters.sandbox.home import MOST, HomeMounts
 from runplan.adapters.sandbox.view import HomeUse, View
 from runplan.domain.run.dispatch import SCRATCH, TEMPORARY, Ending
+from runplan.domain.settings.schema import Network
 from tests.support.dispatching import PATIENCE_S, Stage, gone, stage, until
 from tests.support.mounts import obstacle
 from tests.support.repos import init_repo
@@ -125,6 +126,7 @@ class Place:
         uses: HomeUse = NOTHING,
         variables: Mapping[str, str] = NO_VARIABLES,
         is_judge: bool = False,
+        network: Network = "all",
     ) -> tuple[str, ...]:
         env = {"PATH": os.environ["PATH"], "HOME": str(self.home), **variables}
         needed = (self.linked, self.git, self.trees)
@@ -132,7 +134,7 @@ class Place:
         scratch = self.own[2].parent / SCRATCH
         for folder in TEMPORARY.values():
             (scratch / folder).mkdir(parents=True, exist_ok=True)
-        view = View(cwd=self.own[0], writable=self.own, home=self.homes, scratch=scratch, uses=uses)
+        view = View(cwd=self.own[0], writable=self.own, home=self.homes, scratch=scratch, uses=uses, network=network)
         return box.wrap(command, replace(view, drops_home=is_judge, is_judge=is_judge))
 
     def run(
@@ -188,7 +190,7 @@ def test_everything_else_is_read_only(place: Place) -> None:
 
 def test_entries_of_the_home_are_readable_secrets_absent_caches_private(place: Place) -> None:
     files = {
-        **dict.fromkeys((".profile", ".tools/bin/tool", ".config/pip/pip.conf", ".cache/ms-playwright/chrome"), "yes"),
+        **dict.fromkeys((".profile", ".npmrc", ".tools/bin/tool", ".config/pip/pip.conf", ".cache/ms-playwright/chrome"), "yes"),
         **dict.fromkeys((".ssh/id", ".config/gh/hosts.yml", ".gitconfig", ".cargo/credentials.toml"), "no"),
         **dict.fromkeys((".cache/pip/wheel", ".npm/cache", ".local/state/x/y", ".bash_history"), "no"),
     }
@@ -404,6 +406,25 @@ def test_a_socket_that_can_be_read_cannot_be_connected_to(place: Place) -> None:
         assert place.run(script, HomeUse(mounts=(f"{place.home}/x",))) == "connected\n"
 
 
+def test_only_a_limited_network_keeps_a_process_from_an_abstract_socket(place: Place) -> None:
+    """A known limit, as are sockets of a relative path, and those that are made while a process runs."""
+    connect = "import socket, sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1].replace('@', chr(0)))"
+    (place.home / "x").mkdir()
+    with socket.socket(socket.AF_UNIX) as abstract, socket.socket(socket.AF_UNIX) as relative:
+        abstract.bind(f"\0runplan-{os.getpid()}")
+        relative.bind(os.path.relpath(place.home / "x/s"))
+        abstract.listen()
+        relative.listen()
+        for name, network, reached in (
+            (f"@runplan-{os.getpid()}", "all", True),
+            (f"@runplan-{os.getpid()}", "none", False),
+            (f"{place.home}/x/s", "none", True),
+        ):
+            argv = place.wrap(sys.executable, "-c", connect, name, network=network)
+            ran = subprocess.run(argv, capture_output=True, check=False)
+            assert (ran.returncode == 0) is reached, (name, network, ran.stderr)
+
+
 def test_the_prompt_is_a_copy_that_the_process_may_change(on: Stage) -> None:
     (on.path / "prompt").write_text("work\n")
     dispatch = sandboxed_sh(on, "cat; echo other >/proc/self/fd/0", stdin=str(on.path / "prompt"))
@@ -411,8 +432,8 @@ def test_the_prompt_is_a_copy_that_the_process_may_change(on: Stage) -> None:
     assert (on.path / "prompt").read_text() == "work\n"
 
 
-def test_the_keys_to_the_database_of_a_fleet_cannot_be_read(place: Place) -> None:
-    named = {name: place.home / name.lower() for name in ("PGPASSFILE", "PGSERVICEFILE", "PGSSLKEY")}
+def test_the_keys_to_the_database_of_a_fleet_and_files_that_variables_name_cannot_be_read(place: Place) -> None:
+    named = {name: place.home / name.lower() for name in KEY_VARIABLES}
     files = [place.home / ".pgpass", place.home / ".pg_service.conf", place.home / ".postgresql/postgresql.key"]
     files += [user_file({"HOME": str(place.home)}), *named.values()]
     for file in files:

@@ -31,6 +31,9 @@ def test_a_listing_is_read_with_values_of_several_lines_and_keys_without_one() -
         ("core.worktree", False),
         ("remote.origin.url", False),
         ("include.path", False),
+        ("credential.helper", False),
+        ("url.ssh://git@host/.insteadof", False),
+        ("http.https://host/.extraheader", False),
     ],
 )
 def test_only_settings_that_convert_or_sign_are_copied(key: str, taken: bool) -> None:
