@@ -10,7 +10,7 @@ from enum import StrEnum
 from tests.support.planning import CONTENT, EXPLORE, PLAN
 
 WORK = 'echo 1 >"$RUNPLAN_PHASE.txt"; git add "$RUNPLAN_PHASE.txt"; git commit -qm "Write $RUNPLAN_PHASE"\n'
-RED = "echo x >red; git add red; git commit -qm red\n"  #: the tests fail on this tree
+RED = WORK + "echo x >red; git add red; git commit -qm red\n"  #: the tests fail on this tree, and nothing else does
 TOKEN = "token-of-the-user"
 START = ("start", "X", "1", "auto", "--foreground")
 
