@@ -299,7 +299,8 @@ def test_a_script_on_an_agents_files_has_an_empty_home_and_no_network(boxed: Shu
     """A filter of the user's runs in such scripts, and writes what it sees into the file."""
     project = boxed.project
     look = (
-        'cat >/dev/null; mkdir -p ~/.cache; echo "home: $(ls ~/.cache) interfaces: $(grep -c : /proc/net/dev)"\n'
+        "cat >/dev/null; mkdir -p ~/.cache\n"
+        'echo "home: $(ls ~/.cache) interfaces: $(grep -c : /proc/net/dev) token: ${GH_TOKEN:-none}"\n'
         f"touch ~/.cache/seen; (echo x >{project.path}/new.txt) 2>/dev/null && echo written\ntrue\n"
     )
     (project.home / "look.sh").write_text(look)
@@ -307,9 +308,9 @@ def test_a_script_on_an_agents_files_has_an_empty_home_and_no_network(boxed: Shu
     project.repo.git("config", "filter.look.smudge", "cat")
     project.repo.commit("Begin", **{".gitattributes": "*.dat filter=look\n"})
     boxed.scripts(agent="echo 1 >1.txt; echo 1 >a.dat; mkdir -p ~/.cache; touch ~/.cache/agent")
-    ran = project.start("1", "auto")
+    ran = project.start("1", "auto", GH_TOKEN="secret")
     assert ran.code == 0, ran.err
-    assert project.show("main:a.dat") == "home:  interfaces: 1"
+    assert project.show("main:a.dat") == "home:  interfaces: 1 token: none"
 
 
 def test_what_an_earlier_set_up_left_in_the_home_is_gone_before_the_next(boxed: Shut) -> None:

@@ -190,7 +190,9 @@ def test_everything_else_is_read_only(place: Place) -> None:
 
 def test_entries_of_the_home_are_readable_secrets_absent_caches_private(place: Place) -> None:
     files = {
-        **dict.fromkeys((".profile", ".npmrc", ".tools/bin/tool", ".config/pip/pip.conf", ".cache/ms-playwright/chrome"), "yes"),
+        **dict.fromkeys(
+            (".profile", ".npmrc", ".tools/bin/tool", ".config/pip/pip.conf", ".cache/ms-playwright/chrome"), "yes"
+        ),
         **dict.fromkeys((".ssh/id", ".config/gh/hosts.yml", ".gitconfig", ".cargo/credentials.toml"), "no"),
         **dict.fromkeys((".cache/pip/wheel", ".npm/cache", ".local/state/x/y", ".bash_history"), "no"),
     }
@@ -423,6 +425,14 @@ def test_only_a_limited_network_keeps_a_process_from_an_abstract_socket(place: P
             argv = place.wrap(sys.executable, "-c", connect, name, network=network)
             ran = subprocess.run(argv, capture_output=True, check=False)
             assert (ran.returncode == 0) is reached, (name, network, ran.stderr)
+    wait = "import os, time; open('made', 'w').close()\nwhile not os.path.exists('go'): time.sleep(0.01)\n"
+    process = subprocess.Popen(place.wrap(sys.executable, "-c", wait + connect, f"{place.home}/x/later"))
+    until((place.own[0] / "made").exists)
+    with socket.socket(socket.AF_UNIX) as later:
+        later.bind(str(place.home / "x/later"))
+        later.listen()
+        (place.own[0] / "go").touch()
+        assert process.wait(PATIENCE_S) == 0
 
 
 def test_the_prompt_is_a_copy_that_the_process_may_change(on: Stage) -> None:

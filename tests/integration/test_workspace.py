@@ -102,11 +102,15 @@ def test_a_lease_is_switched_and_made_exact(place: Place) -> None:
     tree.write("junk.o", "ignored")
     tree.git("config", "core.bare", "true")
     tree.git("tag", "mine")
+    hook = place.lane / "hooks/pre-commit"
+    hook.parent.mkdir(exist_ok=True)
+    hook.touch()
     again = place.lease("refs/heads/runplan/domain/plan/2")
     assert again.path == tree.path
     assert (again.path / "a.txt").read_text() == "a\n"
     assert not (again.path / "junk.o").exists()
     assert again.git("tag") == ""
+    assert not hook.exists()
     assert again.git("symbolic-ref", "HEAD") == "refs/heads/runplan/domain/plan/2"
     assert again.status() == ""
 
