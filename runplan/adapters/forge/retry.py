@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
+from msgspec import Struct
+
 from runplan.adapters.forge.protocol import has_marker
 from runplan.domain.checks.secrets import REDACTED
 from runplan.domain.errors import NotAllowed, RateLimited, RunplanError, TokenRefused, Unreachable
@@ -74,33 +76,24 @@ class OwnComment(NamedTuple):
     edit: Callable[[str], object]
 
 
-class Calls:
+class Calls(Struct, eq=False):
     """Calls with retries. `sleep` and `now` are those of the caller. A pause that the forge asks for holds for all."""
 
-    def __init__(
-        self,
-        faults: tuple[type[Exception], ...],
-        translate: Callable[[str, Exception, float], RunplanError],
-        *,
-        sleep: Callable[[float], None] = time.sleep,
-        now: Callable[[], float] = time.time,
-    ) -> None:
-        """`translate` makes the faults of a forge's library errors of runplan, or an Outage."""
-        self._faults = faults
-        self._translate = translate
-        self._sleep = sleep
-        self.now = now
-        self._limited_until = 0.0  #: no call is sent before, whatever it asks for
+    faults: tuple[type[Exception], ...]
+    translate: Callable[[str, Exception, float], RunplanError]  #: makes them errors of runplan, or an Outage
+    sleep: Callable[[float], None] = time.sleep
+    now: Callable[[], float] = time.time
+    limited_until: float = 0.0  #: no call is sent before, whatever it asks for
 
     def call_once(self, action: str, call: Callable[[], T]) -> T:
-        if (now := self.now()) < self._limited_until:
-            raise limit_call(action, self._limited_until - now, now)
+        if (now := self.now()) < self.limited_until:
+            raise limit_call(action, self.limited_until - now, now)
         try:
             return call()
-        except self._faults as fault:
-            error = self._translate(action, fault, self.now())
+        except self.faults as fault:
+            error = self.translate(action, fault, self.now())
             if isinstance(error, RateLimited):
-                self._limited_until = error.until
+                self.limited_until = error.until
             raise error from fault
 
     def attempt(self, action: str, call: Callable[[], T], happened: Callable[[], T | None] = lambda: None) -> T:
@@ -113,8 +106,8 @@ class Calls:
                 pause_s = max(0.0, limit.until - self.now())
                 if delay_s is None or pause_s > DELAYS_S[-1]:
                     raise
-                self._sleep(pause_s)
-                self._limited_until = 0.0
+                self.sleep(pause_s)
+                self.limited_until = 0.0
                 continue
             except Outage as error:
                 outage = error
@@ -122,7 +115,7 @@ class Calls:
                 return result
             if delay_s is None or self.now() - began > PATIENCE_S:
                 raise Unreachable(str(outage)) from outage
-            self._sleep(delay_s)
+            self.sleep(delay_s)
         raise AssertionError
 
     def put_comment(

@@ -54,27 +54,18 @@ class Uncertain(Struct, frozen=True, kw_only=True):
 PushAnswer: TypeAlias = Taken | PushDeclined | Uncertain
 
 
-class Remote:
-    def __init__(
-        self,
-        git: Git,
-        *,
-        name: str,
-        branch: str,
-        common_dir: Path,
-        caller: Mapping[str, str],
-        sign_in: Callable[[], tuple[str, ...]] | None = None,
-        timeout_s: float = NETWORK_S,
-    ) -> None:
-        """`sign_in` has the settings with which git signs in where it has no credentials of its own."""
-        self.git = git
-        self.name = name
-        self.branch = branch
-        self.ref = f"refs/remotes/{name}/{branch}"  #: the tracking ref
-        self.common_dir = common_dir
-        self._caller = caller
-        self._sign_in = sign_in
-        self._timeout_s = timeout_s
+class Remote(Struct, frozen=True, eq=False, dict=True):
+    git: Git
+    name: str
+    branch: str
+    common_dir: Path
+    caller: Mapping[str, str]
+    sign_in: Callable[[], tuple[str, ...]] | None = None  #: settings to sign in with where git has no credentials
+    timeout_s: float = NETWORK_S
+
+    @property
+    def ref(self) -> str:
+        return f"refs/remotes/{self.name}/{self.branch}"
 
     def fetch(self) -> Oid | None:
         return self.git.tip(self.ref) if self.fetch_ref(f"+{HEADS}{self.branch}:{self.ref}") else None
@@ -130,7 +121,7 @@ class Remote:
 
     @cached_property
     def _has_own_ssh(self) -> bool:
-        named = not {"GIT_SSH_COMMAND", "GIT_SSH"}.isdisjoint(self._caller)
+        named = not {"GIT_SSH_COMMAND", "GIT_SSH"}.isdisjoint(self.caller)
         return named or self.git.run("config", "core.sshCommand", ok=(0, 1)).code == 0
 
     def _run(self, *args: str, source: Path | None = None) -> Ran:
@@ -151,12 +142,12 @@ class Remote:
                 for lock in (f"{self.ref}.lock", "shallow.lock"):
                     remove_stale_lock(self.common_dir / lock, since_ns=os.fstat(fd).st_mtime_ns)
             os.pwrite(fd, b"running\n", 0)
-            sign_in = self._sign_in() if self._sign_in else ()
-            env = {name: self._caller[name] for name in PASSED if name in self._caller}
+            sign_in = self.sign_in() if self.sign_in else ()
+            env = {name: self.caller[name] for name in PASSED if name in self.caller}
             env |= configured(*settings, *sign_in)
             if not self._has_own_ssh:
                 env["GIT_SSH_COMMAND"] = SSH
-            ran = git.run(*args, env=env, ok=ANY, timeout_s=self._timeout_s, fds=(fd,), among=CALLS)
+            ran = git.run(*args, env=env, ok=ANY, timeout_s=self.timeout_s, fds=(fd,), among=CALLS)
             if ran.code >= 0:  # else it was killed, and may have left lock files and children
                 os.truncate(fd, 0)
                 fcntl.flock(fd, fcntl.LOCK_UN)  # a credential daemon that it started may keep the file open

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import structlog
+from msgspec import Struct
 from structlog.typing import FilteringBoundLogger
 
 from runplan.adapters.notify.channels import Channel, deliver, list_channels
@@ -54,44 +55,34 @@ def _in_order(_logger: object, _name: str, fields: MutableMapping[str, Any]) -> 
     return {name: fields[name] for name in FIRST_FIELDS if name in fields} | dict(fields)
 
 
-class Notifier:
+class Notifier(Struct, eq=False):
     """Sends each notice through each channel in a thread of its own; may be called from any thread."""
 
-    def __init__(
-        self,
-        settings: NotifySettings,
-        log: FilteringBoundLogger,
-        *,
-        env: Mapping[str, str],
-        limit_s: float = 0.0,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
-        """Without `limit_s`, each channel has its own time limit. `sleep` waits between two attempts."""
-        self.settings = settings
-        self._log = log
-        self._env = dict(env)
-        self._limit_s = limit_s
-        self._sleep = sleep
-        self._threads: list[threading.Thread] = []
+    settings: NotifySettings
+    log: FilteringBoundLogger
+    env: Mapping[str, str]
+    limit_s: float = 0.0  #: without it, each channel has its own time limit
+    sleep: Callable[[float], None] = time.sleep  #: between two attempts
+    threads: list[threading.Thread] = []
 
     def send(self, notice: Notice) -> None:
         """Send it soon, through the channels that take notices of this kind; returns at once."""
-        self._threads = [thread for thread in self._threads if thread.is_alive()]
-        for channel in list_channels(self.settings, self._env, limit_s=self._limit_s):
+        self.threads = [thread for thread in self.threads if thread.is_alive()]
+        for channel in list_channels(self.settings, self.env, limit_s=self.limit_s):
             if notice.kind in channel.on:
                 # A thread per channel: one that fails is tried again, and delays no other.
                 thread = threading.Thread(target=self._deliver, args=(channel, notice), name="notify", daemon=True)
                 thread.start()
-                self._threads.append(thread)
+                self.threads.append(thread)
 
     def flush(self, *, within_s: float) -> bool:
         """Wait until everything is sent; False when the time was up before."""
         deadline = time.monotonic() + within_s
-        for thread in self._threads:
+        for thread in self.threads:
             thread.join(max(0.0, deadline - time.monotonic()))
-        return not any(thread.is_alive() for thread in self._threads)
+        return not any(thread.is_alive() for thread in self.threads)
 
     def _deliver(self, channel: Channel, notice: Notice) -> None:
-        if why := deliver(channel, notice, self._env, self._sleep):
+        if why := deliver(channel, notice, self.env, self.sleep):
             # The address may be a secret itself; it is not logged.
-            self._log.warning("notification_failed", channel=channel.name, why=why, plan=notice.plan, run=notice.run)
+            self.log.warning("notification_failed", channel=channel.name, why=why, plan=notice.plan, run=notice.run)

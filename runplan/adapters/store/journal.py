@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.adapters.clock import SystemClock
@@ -16,56 +17,48 @@ from runplan.domain.settings.schema import Settings
 from runplan.domain.times import iso
 
 
-class Journal:
+class Journal(Struct, eq=False):
     """The events of one run; `on_event` gets each one with its phase, `settings` count instead of recorded ones."""
 
-    def __init__(
-        self,
-        store: Store,
-        clock: SystemClock,
-        *,
-        run: str,
-        plan: str,
-        fence: int,
-        on_event: Callable[[Event, str], None],
-        settings: Settings | None = None,
-    ) -> None:
-        self._store = store
-        self._clock = clock
-        self._run = run
-        self._plan = plan
-        self._fence = fence
-        self._on_event = on_event
-        self.state = RunState()
-        self._started = ""
-        self._current_step = CurrentStep()
-        for record in list_records(store, run):
-            self._started = self._started or record.at
+    store: Store
+    clock: SystemClock
+    run: str
+    plan: str
+    fence: int
+    on_event: Callable[[Event, str], None]
+    settings: Settings | None = None
+    state: RunState = RunState()
+    started: str = ""
+    current_step: CurrentStep = CurrentStep()
+
+    def __post_init__(self) -> None:
+        for record in list_records(self.store, self.run):
+            self.started = self.started or record.at
             event = record.event
-            if isinstance(event, RunStarted) and settings is not None:
-                event = replace(event, settings=settings)
+            if isinstance(event, RunStarted) and self.settings is not None:
+                event = replace(event, settings=self.settings)
             self.state = apply(self.state, event)
-            self._current_step = start_of_current_step(self._current_step, self.state, record.at)
+            self.current_step = start_of_current_step(self.current_step, self.state, record.at)
 
     def append(self, *events: Event, lane: str = "") -> None:
         """Record events together. They are durable when this returns, unless all of them may wait for the next."""
-        now = iso(self._clock.now())
+        now = iso(self.clock.now())
         state = self.state
-        step = self._current_step
+        step = self.current_step
         facts = [replace(sanitize_event(event), lane=lane) for event in events]
         for fact in facts:
             state = apply(state, fact)
             step = start_of_current_step(step, state, now)
-        self._started = self._started or now
-        row = project_run(state, run=self._run, plan=self._plan, started=self._started, since=step.since)
+        self.started = self.started or now
+        row = project_run(state, run=self.run, plan=self.plan, started=self.started, since=step.since)
         rows = [(now, type(fact).__name__, to_json(fact)) for fact in facts]
         waits = all(map(may_wait, facts))
-        self._store.append(rows, row, fence=self._fence, pauses=pause_reason(state), waits=waits)
+        self.store.append(rows, row, fence=self.fence, pauses=pause_reason(state), waits=waits)
         self.state = state
-        self._current_step = step
+        self.current_step = step
         attempt = state.of_lane(lane).attempt
         for fact in facts:
-            self._on_event(fact, attempt.chosen.phase if attempt else "")
+            self.on_event(fact, attempt.chosen.phase if attempt else "")
 
 
 def list_records(store: Store, run: str) -> list[Recorded[Event]]:
