@@ -37,19 +37,7 @@ from runplan.adapters.supervise.output import MISREAD, CappedLog, DispatchFiles,
 from runplan.domain.checks.secrets import secret_values
 from runplan.domain.decoding import parse_json
 from runplan.domain.errors import is_shortage, refused_by_system
-from runplan.domain.run.dispatch import (
-    BESIDE,
-    LOGS,
-    OWN,
-    PROGRESS,
-    SCRATCH,
-    TEMPORARY,
-    TOLD,
-    Ending,
-    Launch,
-    Outcome,
-    Usage,
-)
+from runplan.domain.run import dispatch as d
 
 #: A request to a shim is the length of its text, with the lock's descriptor, then the text. The answer is its pid.
 HEADER = struct.Struct("!I")
@@ -114,31 +102,33 @@ def _become_shim(descriptor: int) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
         with contextlib.suppress(OSError):  # the runner may have died
             runner.sendall(HEADER.pack(os.getpid()))
-        directory, launch = parse_json(text, tuple[str, Launch])
+        directory, launch = parse_json(text, tuple[str, d.Launch])
         supervise(launch, DispatchFiles(Path(directory)), me=me)
         os.close(locks[0])  # before the end of the link, by which the runner knows that the dispatch has ended
 
 
-def supervise(launch: Launch, files: DispatchFiles, *, me: str) -> None:
+def supervise(launch: d.Launch, files: DispatchFiles, *, me: str) -> None:
     """Supervise a process to its end and write the exit record; `me` is the identity of this process."""
-    scratch = files.directory / SCRATCH
-    beside = files.directory / BESIDE
+    scratch = files.directory / d.SCRATCH
+    beside = files.directory / d.BESIDE
     for top in (files.directory, *((beside,) if launch.is_double else ())) if launch.boxed else ():
-        for folder in (OWN, *(f"{SCRATCH}/{name}" for name in TEMPORARY.values())):
+        for folder in (d.OWN, *(f"{d.SCRATCH}/{name}" for name in d.TEMPORARY.values())):
             make_below(files.directory, top / folder)
     held = os.open(files.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     with _Signals() as signals:
         files.write_shim(ShimRecord(identity=me, reader=launch.reader))
         proxy: Proxy | None = None
         try:
-            proxy = Proxy(scratch / TEMPORARY["/run"], launch.hosts, launch.env) if launch.hosts else None
+            proxy = Proxy(scratch / d.TEMPORARY["/run"], launch.hosts, launch.env) if launch.hosts else None
             if proxy and launch.is_double:
-                os.link(scratch / TEMPORARY["/run"] / SOCKET, beside / SCRATCH / TEMPORARY["/run"] / SOCKET)
+                os.link(scratch / d.TEMPORARY["/run"] / SOCKET, beside / d.SCRATCH / d.TEMPORARY["/run"] / SOCKET)
             supervision = _Supervision(launch, files, signals)
         except (OSError, ValueError) as error:
-            ending, why = (Ending.REFUSED, refused_by_system(error)) if is_shortage(error) else (Ending.MISSING, error)
+            ending, why = (
+                (d.Ending.REFUSED, refused_by_system(error)) if is_shortage(error) else (d.Ending.MISSING, error)
+            )
             message = f"cannot start {launch.argv[0]!r}: {why}"
-            outcome = Outcome(ending=ending, code=None, signal=None, message=message, ended_at=time.time())
+            outcome = d.Outcome(ending=ending, code=None, signal=None, message=message, ended_at=time.time())
         else:
             outcome = replace(supervision.run(), refused=tuple(proxy.refused) if proxy else ())
         with contextlib.suppress(OSError):  # `gc` removes the rest with the logs
@@ -147,7 +137,7 @@ def supervise(launch: Launch, files: DispatchFiles, *, me: str) -> None:
     os.close(held)
 
 
-def _start(launch: Launch) -> tuple[int, int, list[int]]:
+def _start(launch: d.Launch) -> tuple[int, int, list[int]]:
     """Its pid, the descriptor of messages to it or -1, and those of its outputs."""
     with contextlib.ExitStack() as stack:
         talk = -1
@@ -182,7 +172,7 @@ def _start(launch: Launch) -> tuple[int, int, list[int]]:
             pass_fds=more,
             cwd=launch.cwd,
             env={**launch.env, MARK: launch.id}
-            | ({LOGS: " ".join(f"/dev/fd/{number}" for number in more)} if more else {}),
+            | ({d.LOGS: " ".join(f"/dev/fd/{number}" for number in more)} if more else {}),
             start_new_session=True,
         )
     agent.returncode = 0  # the shim waits for every child itself; Popen must not
@@ -222,7 +212,7 @@ class _Signals:
 
 
 class _Supervision:
-    def __init__(self, launch: Launch, files: DispatchFiles, signals: _Signals) -> None:
+    def __init__(self, launch: d.Launch, files: DispatchFiles, signals: _Signals) -> None:
         self._launch = launch
         self._signals = signals
         self._files = files
@@ -233,7 +223,7 @@ class _Supervision:
         self._started = time.monotonic()  # before the start: from there on the agent can stop the shim
         self._agent, self._talk, outputs = _start(launch)
         self._status: int | None = None
-        self._ending: Ending | None = None
+        self._ending: d.Ending | None = None
         self._measure_at = self._started if launch.memory else math.inf
         self._memory = 0  #: that its processes had when they were asked to end for it
         self._kill_at = 0.0  #: when an agent that was asked to end is killed
@@ -254,7 +244,7 @@ class _Supervision:
             self._send((read_file(Path(launch.stdin)) or b"").decode(errors="replace"))
             self._send_told()
 
-    def run(self) -> Outcome:
+    def run(self) -> d.Outcome:
         while self._status is None:
             timeout_s = self._deadline() - time.monotonic()
             for key, _ in self._selector.select(min(LONGEST_SLEEP_S, max(0.0, timeout_s))):
@@ -281,7 +271,7 @@ class _Supervision:
         self._events.finish()
         if self._launch.reader:
             with contextlib.suppress(*MISREAD, OSError):
-                self._events.add(agent_of(self._launch.reader).read_reports(self._files.directory / OWN))
+                self._events.add(agent_of(self._launch.reader).read_reports(self._files.directory / d.OWN))
         for log in self._logs:
             log.close()
         grace_s = self._launch.grace_s if self._ending is None else self._kill_at - time.monotonic()
@@ -290,9 +280,9 @@ class _Supervision:
         if self._ending or exit_code < 0:
             self._end_sandbox()
         by_signal, tally = exit_code < 0, self._events.tally
-        ending = self._ending or (Ending.SIGNALLED if by_signal else Ending.EXITED)
-        return Outcome(
-            ending=Ending.SURVIVED if left else ending,
+        ending = self._ending or (d.Ending.SIGNALLED if by_signal else d.Ending.EXITED)
+        return d.Outcome(
+            ending=d.Ending.SURVIVED if left else ending,
             code=None if by_signal else exit_code,
             signal=-exit_code if by_signal else None,
             message=self._events.message,
@@ -300,13 +290,13 @@ class _Supervision:
             survivors=tuple(map(processes.describe, left)),
             memory=self._memory,
             tally=replace(tally, usage=self._usage(), waiting=self._waiting or tally.waiting),
-            estimated=is_estimate(tally) or (self._by_estimate and self._ending is Ending.BUDGET),
+            estimated=is_estimate(tally) or (self._by_estimate and self._ending is d.Ending.BUDGET),
             error=self._files.error(),
             ended_at=time.time(),
             seconds=round(time.monotonic() - self._started, 3),
         )
 
-    def _usage(self) -> Usage:
+    def _usage(self) -> d.Usage:
         launch = self._launch
         return meter_usage(self._events.tally, prompt=launch.prompt, usd_in=launch.usd_in, usd_out=launch.usd_out)
 
@@ -332,7 +322,7 @@ class _Supervision:
         percent = context_percent(tally, self._launch)
         if (percent, tally.uses) != self._progress:
             self._progress = (percent, tally.uses)
-            with contextlib.suppress(OSError), (self._files.directory / PROGRESS).open("a") as file:
+            with contextlib.suppress(OSError), (self._files.directory / d.PROGRESS).open("a") as file:
                 file.write(f"{percent} {tally.uses}\n")
         if self._talk < 0 or self._ending:
             return
@@ -344,7 +334,7 @@ class _Supervision:
 
     def _send_told(self) -> None:
         """Send the messages that came since the last time."""
-        told = sorted(path for path in (self._files.directory / TOLD).glob("*.txt") if path.name not in self._sent)
+        told = sorted(path for path in (self._files.directory / d.TOLD).glob("*.txt") if path.name not in self._sent)
         for path in told if self._talk >= 0 else ():
             self._sent.add(path.name)
             self._send((read_file(path) or b"").decode(errors="replace"))
@@ -390,9 +380,9 @@ class _Supervision:
                 processes.kill_all(self._leftovers)
                 self._kill_at = time.monotonic() + processes.KILLED_S
         elif now >= self._wall:
-            self._stop(Ending.TIMEOUT)
+            self._stop(d.Ending.TIMEOUT)
         elif self._signals.requests:
-            self._stop(Ending.ENDED)
+            self._stop(d.Ending.ENDED)
         elif exceeded := self._exceeded():
             self._stop(exceeded)
         elif now >= self._measure_at:
@@ -400,7 +390,7 @@ class _Supervision:
             self._measure_at = time.monotonic() + MEMORY_S
             if used > self._launch.memory:
                 self._memory = used
-                self._stop(Ending.BUDGET)
+                self._stop(d.Ending.BUDGET)
         elif self._launch.silence_s and now >= self._last_output + self._launch.silence_s / 2:
             # The activity in the middle and at the end of the silence: work is a sign of life.
             if self._sample is None:
@@ -409,20 +399,20 @@ class _Supervision:
                 if activity(self._family(), now=now).is_work_since(self._sample):
                     self._last_output, self._sample = now, None
                 else:
-                    self._stop(Ending.SILENT)
+                    self._stop(d.Ending.SILENT)
 
-    def _exceeded(self) -> Ending | None:
+    def _exceeded(self) -> d.Ending | None:
         tally, launch = self._events.tally, self._launch
         finished = tally.finished if tally.finished and tally.finished.ok else None
         if finished and not finished.so_far:
             return None  # finished work is not discarded for its cost
         used = self._usage()
         if 0 < launch.tokens <= used.input_tokens + used.output_tokens or 0 < launch.usd <= used.usd:
-            return Ending.BUDGET
+            return d.Ending.BUDGET
         # An agent that may have finished is not replaced: aider applies an answer after it has reported the usage.
-        return Ending.CONTEXT if not finished and has_reached(launch.hand_over_at, tally, launch) else None
+        return d.Ending.CONTEXT if not finished and has_reached(launch.hand_over_at, tally, launch) else None
 
-    def _stop(self, ending: Ending) -> None:
+    def _stop(self, ending: d.Ending) -> None:
         """Ask the agent to end by the signal on which its kind ends cleanly; it is killed after the grace."""
         self._ending = ending
         self._waiting, self._by_estimate = self._events.tally.waiting, is_estimate(self._events.tally)
@@ -435,7 +425,7 @@ class _Supervision:
             family = [process for process in family if processes.session(process.pid) == self._agent]
         for process in family:
             processes.send(process, number)
-        is_full = ending is Ending.CONTEXT and not self._is_warned  # it may have notes to write
+        is_full = ending is d.Ending.CONTEXT and not self._is_warned  # it may have notes to write
         grace_s = (self._launch.save_s if is_full else 0) or self._launch.grace_s
         self._kill_at = time.monotonic() + grace_s  # finding its processes took some time
 
