@@ -17,7 +17,7 @@ from runplan.domain.plan import body as phase_text, marks
 from runplan.domain.plan.body import WHOLE_PHASE, Body, Execution, Item, entry_text
 from runplan.domain.plan.completeness import is_partly_signed, is_told_elsewhere, list_left_out, says_complete
 from runplan.domain.plan.dependencies import Depends, read_depends
-from runplan.domain.plan.formats import front_matter, plain, sections, speckit, table, tasks_json, tracks
+from runplan.domain.plan.formats import front_matter, sections, speckit, table, tasks_json, tracks
 from runplan.domain.plan.marks import ExecutionKind, PhaseSettings, PlanStatus, Status, id_key, read_mark
 from runplan.domain.plan.reading import (
     OWN_FRONT,
@@ -54,7 +54,7 @@ RECOGNISERS: dict[Format, Callable[[Lines], Iterator[Reading]]] = {
     "todo": sections.read_todo,
     "checklist": sections.read_checklist,
 }
-_READERS = (*RECOGNISERS.items(), ("checklist", plain.read_steps))
+_READERS = (*RECOGNISERS.items(), ("checklist", sections.read_steps))
 #: Formats that the same evidence may show.
 RIVALS: tuple[tuple[Format, ...], ...] = (("humanlayer", "sections", "kiro", "headings"), ("todo", "checklist"))
 #: The sections of a plan of plansmith, by the beginnings of their headings.
