@@ -53,15 +53,15 @@ class SleepingWorker(FleetWorker):
     def _work_on_plan(self, schema: str, plan: str) -> None:  # noqa: ARG002
         begun = time.time()
         url = f"example.com/acme/{plan.split('/')[1]}"
-        with contextlib.closing(PostgresStore(FleetLocation(self._dsn, url, host=self._row.host))) as store:
-            claim = store.claim_plan(plan, run=f"r {plan}", owner=self._row.owner)
+        with contextlib.closing(PostgresStore(FleetLocation(self._dsn, url, host=self.row.host))) as store:
+            claim = store.claim_plan(plan, run=f"r {plan}", owner=self.row.owner)
             if not isinstance(claim, Acquired):
                 return
             for command in store.list_queued_commands():
                 if command.plan == plan:
                     store.answer_command(command.seq, Answer(run=f"r {plan}"))
                     self._record(f"{plan} {begun} {float(command.arguments['at'])}")
-            store.request_permit(plan, self._row.owner, is_running=False)
+            store.request_permit(plan, self.row.owner, is_running=False)
             self._sleep_through_phases(store, plan, claim.fence)
 
     def _sleep_through_phases(self, store: PostgresStore, plan: str, fence: int) -> None:

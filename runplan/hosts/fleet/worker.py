@@ -18,6 +18,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 from procrastinate import App, PsycopgConnector
 from procrastinate.exceptions import ConnectorException
@@ -191,28 +192,21 @@ def work_on_plans(env: Mapping[str, str], row: WorkerRow, say: Callable[[str], N
         FleetWorker(env, user, replace(row, machine=machine), directory, log, say).run()
 
 
-class FleetWorker:
+class FleetWorker(Struct, eq=False, dict=True):
     """The main thread has the queue and the signals, a second one the heartbeat; each plan in hand has its own."""
 
-    def __init__(
-        self,
-        env: Mapping[str, str],
-        user: Settings,
-        row: WorkerRow,
-        directory: Path,
-        log: FilteringBoundLogger,
-        say: Callable[[str], None],
-    ) -> None:
-        self._say = say
-        self._env = env
-        self._user = user
-        self._row = row
-        self._directory = directory
-        self._log = log
-        self._dsn = user.fleet.dsn
+    env: Mapping[str, str]
+    user: Settings
+    row: WorkerRow
+    directory: Path
+    log: FilteringBoundLogger
+    say: Callable[[str], None]
+
+    def __post_init__(self) -> None:
+        self._dsn = self.user.fleet.dsn
         self._plans: dict[tuple[str, str], FleetHost] = {}  #: in hand, by schema and plan
         self._lock = threading.Lock()
-        self._threads = ThreadPoolExecutor(max_workers=4 * row.slots + 4)
+        self._threads = ThreadPoolExecutor(max_workers=4 * self.row.slots + 4)
         self._end_requests = 0  #: 1 drains, 2 ends agents, 3 ends at once
         self._is_draining = False  #: by `runplan fleet drain`
         self._failures = 0  #: heartbeats that did not reach the database
@@ -220,7 +214,7 @@ class FleetWorker:
         self._check = threading.Lock()  #: of the machine; one at a time
         self._refusal: RunplanError | None = None  #: why the fleet has no place for this worker any more
         self._is_over = threading.Event()
-        self._notifier = Notifier(user.notify, log, env=env)
+        self._notifier = Notifier(self.user.notify, self.log, env=self.env)
         self._clock = SystemClock()
 
     def run(self) -> None:
@@ -230,29 +224,29 @@ class FleetWorker:
             names = {owned: owned[-1].rpartition("/")[2] for owned in heartbeat.list_owned()}
             ours = (owned for owned, name in names.items() if processes.is_of_this_boot(name))
             left = [owned for owned in ours if not processes.alive(names[owned])]
-            most_in_repository = self._user.daemon.max_parallel_repository
-            heartbeat.set_capacity(fleet=self._user.fleet.max_parallel, repository=most_in_repository)
-        for place in self._directory.glob("repositories/*/.git/runplan/dispatch"):  # agents of an earlier worker
+            most_in_repository = self.user.daemon.max_parallel_repository
+            heartbeat.set_capacity(fleet=self.user.fleet.max_parallel, repository=most_in_repository)
+        for place in self.directory.glob("repositories/*/.git/runplan/dispatch"):  # agents of an earlier worker
             dispatches = Dispatches(place)
             runs = {run for schema, _, run, _ in left if schema == place.parents[2].name}
             dispatches.end([id_ for id_, run in dispatches.list_live().items() if run not in runs], grace_s=0.0)
         self._queue = JobQueue(
             self._dsn,
-            queues=list_queues(self._row.labels),
-            slots=self._row.slots,
+            queues=list_queues(self.row.labels),
+            slots=self.row.slots,
             recover_s=self._lease_s / 3,
             work=self._work,
             may_begin=self._may_begin,
-            log=self._log,
+            log=self.log,
         )
         self._left = {(schema, plan): run for schema, plan, run, _ in left}
         asyncio.run(self._run_queue())
-        with contextlib.suppress(RunplanError), contextlib.closing(Heartbeat(self._dsn, self._row)) as heartbeat:
+        with contextlib.suppress(RunplanError), contextlib.closing(Heartbeat(self._dsn, self.row)) as heartbeat:
             heartbeat.leave()
         self._notifier.flush(within_s=NOTIFY_S)
         channels.CALLS.close()
         self._threads.shutdown(wait=False)
-        self._log.info("stopped")
+        self.log.info("stopped")
         if self._refusal is not None:
             raise self._refusal
 
@@ -261,13 +255,13 @@ class FleetWorker:
         is_told = False
         while True:
             try:
-                return Heartbeat(self._dsn, self._row)
+                return Heartbeat(self._dsn, self.row)
             except NewerDatabase as error:  # a restart helps, once runplan is updated here
                 raise Unreachable(str(error)) from error
             except Unreachable as error:
                 if not is_told:
-                    self._say(f"{error}. This worker waits for it")
-                    self._log.warning("database-away", error=str(error))
+                    self.say(f"{error}. This worker waits for it")
+                    self.log.warning("database-away", error=str(error))
                 is_told = True
                 time.sleep(RETRY_S)
 
@@ -287,9 +281,9 @@ class FleetWorker:
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._request_end)
         threading.Thread(target=self._keep_beating, name="heartbeat", daemon=True).start()
-        self._log.info("started", version=__version__, pid=os.getpid(), host=self._row.host)
-        self._say(f"{self._row.host} takes plans, {self._row.slots} at once; its log is {self._directory / LOG}")
-        service.notify_manager(self._env, service.READY)
+        self.log.info("started", version=__version__, pid=os.getpid(), host=self.row.host)
+        self.say(f"{self.row.host} takes plans, {self.row.slots} at once; its log is {self.directory / LOG}")
+        service.notify_manager(self.env, service.READY)
         await self._queue.run_until_stopped(list(self._left))
         self._is_over.set()
 
@@ -309,9 +303,9 @@ class FleetWorker:
             except RunplanError:  # the database is away, which says nothing about this machine
                 return
             before = self._sickness
-            self._sickness = find_sickness(remotes, self._directory, self._env)
+            self._sickness = find_sickness(remotes, self.directory, self.env)
         if bool(before) != bool(self._sickness):
-            self._log.warning("sick" if self._sickness else "well", why=self._sickness or before)
+            self.log.warning("sick" if self._sickness else "well", why=self._sickness or before)
             self._wake_all()
 
     async def _work(self, schema: str, plan: str) -> None:
@@ -327,7 +321,7 @@ class FleetWorker:
                     worker.run()
                 break
             except Exception as error:  # noqa: BLE001 - the edge of the thread: this host may own the plan
-                self._log.warning("trouble", plan=plan, error=str(error))
+                self.log.warning("trouble", plan=plan, error=str(error))
                 self._is_over.wait(RETRY_S)
         if worker is not None:
             with self._lock:
@@ -338,18 +332,18 @@ class FleetWorker:
         known = next((row for row in list_fleet(self._dsn) if row.schema == schema), None)
         if known is None:
             return None
-        fleet = FleetLocation(self._dsn, known.url, output=self._user.fleet.output, host=self._row.host)
+        fleet = FleetLocation(self._dsn, known.url, output=self.user.fleet.output, host=self.row.host)
         services = Services(
-            log=self._log,
+            log=self.log,
             notifier=self._notifier,
-            links=LinkMaker(self._user.web.url, key_directory(self._env)),
+            links=LinkMaker(self.user.web.url, key_directory(self.env)),
             clock=self._clock,
-            environment=self._env,
+            environment=self.env,
             may_begin=self._may_begin,
             is_sick=self._is_sick,
             open_repository=functools.partial(self._open_repository, known.remote, fleet),
         )
-        root = self._directory / "repositories" / schema
+        root = self.directory / "repositories" / schema
         worker = FleetHost(plan, root, services, fleet, left=self._left.pop((schema, plan), ""))
         with self._lock:
             in_hand = self._plans.setdefault((schema, plan), worker)
@@ -363,23 +357,23 @@ class FleetWorker:
         self, remote: str, fleet: FleetLocation, root: str, wakeup: int
     ) -> Iterator[tuple[RepositoryContext, OpenRepository]]:
         """Open the clone of a repository, with the settings on its default branch."""
-        open_clone(remote, Path(root), self._env)
-        with context_at(Path(root), self._env, lambda path, env: load_settings(path, env=env).settings) as context:
+        open_clone(remote, Path(root), self.env)
+        with context_at(Path(root), self.env, lambda path, env: load_settings(path, env=env).settings) as context:
             context = context.with_landing("direct", target=read_default(context.git), remote=REMOTE)
             with contextlib.suppress(SettingsError):  # a start is refused; a stop is not
                 context = context.with_committed_settings().with_landing("direct", remote=REMOTE)
             # Not the default directory, which is removed when it is empty: another plan may be about to use it.
-            place = str(worktree_root(context.root, context.settings, self._env))
+            place = str(worktree_root(context.root, context.settings, self.env))
             settings = replace(context.settings, run=replace(context.settings.run, worktrees=place))
             context = replace(context, settings=settings, fleet=fleet)
             with open_repository(context, wakeup=wakeup) as repository:
-                yield context, replace(repository, labels=tuple(self._row.labels))
+                yield context, replace(repository, labels=tuple(self.row.labels))
 
     def _keep_beating(self) -> None:
         """Show that this host lives, and pass on what is notified; errors of the database do not end it."""
         while not self._is_over.is_set():
             try:
-                with contextlib.closing(Heartbeat(self._dsn, self._row)) as heartbeat:
+                with contextlib.closing(Heartbeat(self._dsn, self.row)) as heartbeat:
                     self._wake_all()  # notices were lost meanwhile
                     due = 0.0
                     while not self._is_over.is_set():
@@ -390,28 +384,28 @@ class FleetWorker:
                             self._on_notice(channel, text)
                             due = 0.0 if channel == WORKERS else due
             except NameTaken as error:  # after the lease, so its plans are those of other hosts
-                self._log.warning("name-taken", error=str(error))
+                self.log.warning("name-taken", error=str(error))
                 self._refusal = error
                 self._loop.call_soon_threadsafe(self._request_end)
                 self._loop.call_soon_threadsafe(self._request_end)
                 return
             except Exception as error:  # noqa: BLE001 - the edge of the thread: it must not end while the process lives
                 self._failures += 1
-                self._log.warning("heartbeat-failed", error=str(error))
+                self.log.warning("heartbeat-failed", error=str(error))
                 self._is_over.wait(RETRY_S)
 
     def _beat(self, heartbeat: Heartbeat) -> None:
-        if (self._sickness or find_full_disk(self._directory)) and not self._check.locked():
+        if (self._sickness or find_full_disk(self.directory)) and not self._check.locked():
             self._threads.submit(self._examine)
-        free = shutil.disk_usage(self._directory).free
+        free = shutil.disk_usage(self.directory).free
         is_draining = heartbeat.beat(self._queue.worker_id, sick=self._sickness, free=free, failures=self._failures)
         if self._refusal is None and heartbeat.version > SCHEMA_VERSION:
             self._refusal = Unreachable("the fleet's database was updated; update runplan on this host")
-            self._log.warning("outdated", version=heartbeat.version)
+            self.log.warning("outdated", version=heartbeat.version)
             self._loop.call_soon_threadsafe(self._request_end)
         if is_draining != self._is_draining:
             self._is_draining = is_draining
-            self._log.info("draining" if is_draining else "taking-plans")
+            self.log.info("draining" if is_draining else "taking-plans")
             self._wake_all()
         for (schema, _), worker in self._list_plans():
             # A plan that it is about to take over still belongs to the dead owner.
@@ -441,7 +435,7 @@ class FleetWorker:
         self._end_requests += 1
         workers = [worker for _, worker in self._list_plans()]
         if self._end_requests == 1:
-            self._set_deadline("stopping", self._user.daemon.grace_s)
+            self._set_deadline("stopping", self.user.daemon.grace_s)
             self._queue.stop()
             for worker in workers:
                 worker.ask(commands=False)
@@ -454,11 +448,11 @@ class FleetWorker:
             for worker in workers:
                 worker.close()
             command.CALLS.close()
-            self._log.info("stopped-at-once")
+            self.log.info("stopped-at-once")
             os._exit(0)  # agents live on, and the next worker on this host continues them
 
     def _set_deadline(self, step: str, within_s: float) -> None:
-        self._log.info(step, until=iso(self._clock.now() + timedelta(seconds=within_s)))
-        service.notify_manager(self._env, service.STOPPING, service.extend_timeout(within_s + CLOSING_S))
+        self.log.info(step, until=iso(self._clock.now() + timedelta(seconds=within_s)))
+        service.notify_manager(self.env, service.STOPPING, service.extend_timeout(within_s + CLOSING_S))
         requests = self._end_requests
         self._loop.call_later(within_s, lambda: self._request_end() if self._end_requests == requests else None)
