@@ -74,6 +74,23 @@ def test_a_phase_reworded_during_its_run_is_not_marked_done(project: Project, tm
     assert project.leftovers() == ["refs/heads/runplan/x/1"]
 
 
+def test_a_run_whose_landed_phase_was_reset_away_says_how_to_go_on(tmp_path: Path) -> None:
+    project = a_project(tmp_path, "1", "2")
+    meanwhile = Meanwhile(tmp_path)
+    project.plan(a_plan("1", "2", depends={"2": "Phase 1"}))
+    project.agent(work() + work(*meanwhile.pause("work"), phase="2"))
+    before = project.repo.head()
+    running = project.popen("start", "X", "finish", "auto", "--foreground")
+    meanwhile.reached("work")
+    project.repo.git("reset", "-q", "--hard", before)
+    meanwhile.let_on("work")
+    ran = ended(running).exits(4)
+    hold = next(line for line in ran.err.splitlines() if "main shows as not done" in line)
+    project.runplan(*hold.partition(": runplan ")[2].split()).exits(0)
+    project.start("finish", "auto").exits(0)
+    assert project.landed() == ["1", "2"]
+
+
 def test_a_phase_is_not_done_because_an_interrupted_run_named_it(tmp_path: Path) -> None:
     project = a_project(tmp_path, "1", "2", "3")
     killed = project.start("finish", "auto", TEST_KILL="after Landed")

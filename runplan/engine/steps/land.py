@@ -208,7 +208,8 @@ def _find_refusal(phase: Attempt, context: RunContext, plan: Plan, row: Phase) -
         why = f"phase {row.id} was reworded on {target} while it was worked on; restore the wording, or drop this work"
         return e.LandingHeld(why=f"{why} and begin again: {command('runplan', 'reject', context.plan)}")
     if waits := tracker.missing_dependencies(plan, row):
-        return e.LandingHeld(why=f"phase {row.id} depends on {', '.join(waits)}, which {target} shows as not done")
+        why = f"phase {row.id} depends on {', '.join(waits)}, which {target} shows as not done; bring it back, or keep"
+        return e.LandingHeld(why=f"{why} this work and start again: {command('runplan', 'stop', context.plan)}")
     return None
 
 
