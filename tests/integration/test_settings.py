@@ -6,7 +6,13 @@ from pathlib import Path
 import pytest
 
 from runplan.adapters.configuration.load import load_settings, load_user
-from runplan.adapters.configuration.places import remove_unused_root, repository_file, user_file, worktree_root
+from runplan.adapters.configuration.places import (
+    remove_unused_root,
+    repository_file,
+    state_directory,
+    user_file,
+    worktree_root,
+)
 from runplan.domain.errors import RefusedEarly, SettingsError
 from runplan.domain.settings.schema import Settings
 
@@ -133,6 +139,9 @@ def test_the_file_at_the_top_hides_the_one_under_config(root: Path, env: dict[st
 
 def test_the_users_file_lies_where_the_platform_keeps_settings(tmp_path: Path) -> None:
     assert user_file({"XDG_CONFIG_HOME": "/x"}) == Path("/x/runplan/runplan.toml")
+    relative = {"XDG_CONFIG_HOME": "x", "XDG_STATE_HOME": "x"}  # invalid, says the specification
+    for place in (user_file, state_directory):
+        assert place({"HOME": "/home/uma", **relative}) == place({"HOME": "/home/uma"})
     below = "Library/Application Support" if sys.platform == "darwin" else ".config"
     assert user_file({"HOME": str(tmp_path)}) == tmp_path / below / "runplan" / "runplan.toml"
 

@@ -43,10 +43,16 @@ def home(env: Mapping[str, str]) -> Path:
     return Path(directory) if directory else Path.home()
 
 
+def base_directory(env: Mapping[str, str], variable: str, below: str) -> Path:
+    """The directory that an XDG variable names, else `below` in the home; a relative one is invalid and ignored."""
+    named = Path(env.get(variable) or "")
+    return named if named.is_absolute() else home(env) / below
+
+
 def user_file(env: Mapping[str, str]) -> Path:
     """The settings file for all repositories of this user; it need not exist."""
     below = "Library/Application Support" if sys.platform == "darwin" else ".config"
-    return Path(env.get("XDG_CONFIG_HOME") or home(env) / below) / "runplan" / "runplan.toml"
+    return base_directory(env, "XDG_CONFIG_HOME", below) / "runplan" / "runplan.toml"
 
 
 def credential_files(env: Mapping[str, str]) -> Iterator[Path]:
@@ -56,11 +62,11 @@ def credential_files(env: Mapping[str, str]) -> Iterator[Path]:
     """
     yield from (user_file(env), key_directory(env))
     own_home = home(env)
-    yield Path(env.get("XDG_CACHE_HOME") or own_home / ".cache") / "git/credential"
+    yield base_directory(env, "XDG_CACHE_HOME", ".cache") / "git/credential"
     for name in (name for names in SECRETS.values() for name in names):
         yield own_home / name
-        if (config := env.get("XDG_CONFIG_HOME")) and name.startswith(".config/"):
-            yield Path(config) / name.removeprefix(".config/")
+        if name.startswith(".config/"):
+            yield base_directory(env, "XDG_CONFIG_HOME", ".config") / name.removeprefix(".config/")
     yield from (Path(env[name]) for name in KEY_VARIABLES if env.get(name))
 
 
@@ -103,7 +109,7 @@ def remove_unused_root(root: Path, settings: Settings) -> None:
 
 def state_directory(env: Mapping[str, str]) -> Path:
     """The directory of the daemon's lock, its log and the list of repositories; it need not exist."""
-    return Path(env.get("XDG_STATE_HOME") or home(env) / ".local/state") / "runplan"
+    return base_directory(env, "XDG_STATE_HOME", ".local/state") / "runplan"
 
 
 def key_directory(env: Mapping[str, str]) -> Path:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from runplan.adapters.configuration.load import environment, load_user
-from runplan.adapters.configuration.places import home, state_directory
+from runplan.adapters.configuration.places import base_directory, state_directory
 from runplan.adapters.store.location import FleetLocation, Location, normalize_url
 from runplan.adapters.store.protocol import load_postgres
 from runplan.domain.errors import NotFound, RunplanError, Unreachable
@@ -74,7 +74,7 @@ def list_fleet(env: Mapping[str, str]) -> dict[str, Known]:
     """The repositories of the user's fleet by their URLs, with the places of clones, which need not exist."""
     dsn = load_user(env).fleet.dsn
     rows = load_postgres().list_fleet(dsn) if dsn else ()
-    cache = Path(env.get("XDG_CACHE_HOME") or home(env) / ".cache") / "runplan"
+    cache = base_directory(env, "XDG_CACHE_HOME", ".cache") / "runplan"
     roots = {row: cache / row.schema / row.url.rpartition("/")[2] for row in rows}
     return {
         row.url: Known(common=str(root / ".git"), root=str(root), fleet=FleetLocation(dsn, row.url), remote=row.remote)

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from runplan.adapters.configuration.places import OUTPUT, home, state_directory
+from runplan.adapters.configuration.places import OUTPUT, base_directory, home, state_directory
 from runplan.adapters.processes import run_program
 from runplan.domain.errors import RefusedEarly, Unreachable
 
@@ -75,7 +75,7 @@ def find_manager(env: Mapping[str, str]) -> Manager:
     if shutil.which("systemctl", path=env.get("PATH")):
         user = ("systemctl", "--user")
         return Manager(
-            file=Path(env.get("XDG_CONFIG_HOME") or home(env) / ".config") / "systemd" / "user" / UNIT,
+            file=base_directory(env, "XDG_CONFIG_HOME", ".config") / "systemd" / "user" / UNIT,
             text=systemd_unit(env, umask=_read_umask()),
             asks=(*user, "show-environment"),
             enables=((*user, "daemon-reload"), (*user, "enable", "--now", UNIT)),
