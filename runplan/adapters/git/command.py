@@ -176,25 +176,19 @@ class _Listed(Struct, frozen=True, kw_only=True):
     symbolic: frozenset[str]  #: refs that change with another one
 
 
-class Git:
+class Git(Struct, eq=False, dict=True):
     """Git in one directory. `common_dir` has the configuration that git reads instead of the repository's."""
 
-    def __init__(
-        self,
-        cwd: Path,
-        *,
-        env: Env,
-        options: Sequence[str] = (),
-        confine: Callable[[Sequence[str]], Sequence[str]] = list,
-        common_dir: Path | None = None,
-    ) -> None:
-        self.cwd = cwd
-        self._confine = confine
-        self.env = env
-        self.common_dir = common_dir
-        self.variables = scrubbed(env) | ({"GIT_COMMON_DIR": str(common_dir)} if common_dir else {})
-        self.program = git_program(env.get("PATH") or os.defpath, cwd)
-        self._base = [self.program, *options, *(word for pair in SETTINGS for word in ("-c", pair))]
+    cwd: Path
+    env: Env
+    options: Sequence[str] = ()
+    confine: Callable[[Sequence[str]], Sequence[str]] = list
+    common_dir: Path | None = None
+
+    def __post_init__(self) -> None:
+        self.variables = scrubbed(self.env) | ({"GIT_COMMON_DIR": str(self.common_dir)} if self.common_dir else {})
+        self.program = git_program(self.env.get("PATH") or os.defpath, self.cwd)
+        self._base = [self.program, *self.options, *(word for pair in SETTINGS for word in ("-c", pair))]
         self._processes: dict[tuple[str, ...], subprocess.Popen[bytes]] = {}  #: long-lived ones, by their arguments
         self._objects: dict[str, Stored] = {}
         self._listed: _Listed | None = None
@@ -247,7 +241,7 @@ class Git:
     ) -> subprocess.Popen[bytes]:
         try:
             return subprocess.Popen(
-                self._confine([*self._base, *args]),
+                self.confine([*self._base, *args]),
                 cwd=self.cwd,
                 env=self.variables | dict(env or {}),
                 stdin=stdin,
