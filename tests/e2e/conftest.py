@@ -19,9 +19,9 @@ def no_process_left(tmp_path: Path) -> Iterator[None]:
 
 
 @pytest.fixture
-def project(tmp_path: Path, no_process_left: None) -> Project:
-    """Two phases and an agent that does them well; at the end no process of it is left."""
-    return a_project(tmp_path, "1", "2")
+def project(request: pytest.FixtureRequest, tmp_path: Path, no_process_left: None) -> Project:
+    """Two phases, or `PHASES` of the module, and an agent that does them well; at the end no process of it is left."""
+    return a_project(tmp_path, *getattr(request.module, "PHASES", ("1", "2")))
 
 
 @pytest.fixture

@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]  # comes with apprise
 
-from tests.support.cli import RUNPLAN, Project, a_project, end_processes_of
+from tests.support.cli import RUNPLAN, Project
 from tests.support.documents import ROOT
 from tests.support.github.server import Fault, StandIn, on_github
 
 TOKEN = "ghs_workflow"
 JOB = yaml.safe_load((ROOT / "docs/github-actions.yml").read_text(encoding="utf-8"))["jobs"]["plan"]
 VALUES = {"inputs.plan": "plans/X.md", "secrets.RUNPLAN_TOKEN || github.token": TOKEN, "secrets.ANTHROPIC_API_KEY": ""}
+PHASES = ("1",)
 
 
 class Runner:
@@ -81,13 +82,6 @@ class Runner:
 
 def _evaluate(value: str) -> str:
     return re.sub(r"\$\{\{ (.+?) \}\}", lambda match: VALUES[match[1]], value)
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Iterator[Project]:
-    project = a_project(tmp_path, "1")
-    yield project
-    end_processes_of(project.home)
 
 
 @pytest.fixture

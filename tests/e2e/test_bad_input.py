@@ -7,16 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli import Project, a_plan, a_project, set_up
+from tests.support.cli import Project, a_plan, set_up
 from tests.support.repos import init_repo
 
 START = ("start", "X", "auto", "--foreground")
 NO_PROGRAM = '[agents]\nimplementer = "a"\nverifier = "a"\n[agents.a]\nkind = "command"\nargv = ["no-such-program"]\n'
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Project:
-    return a_project(tmp_path, "1")
+PHASES = ("1",)
 
 
 @dataclass(frozen=True, kw_only=True)

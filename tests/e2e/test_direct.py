@@ -4,13 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli import Meanwhile, Project, a_project, set_up, with_remote, work
+from tests.support.cli import Meanwhile, Project, set_up, with_remote, work
 from tests.support.repos import Repo
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Project:
-    return a_project(tmp_path, "1", "2")
 
 
 @pytest.fixture

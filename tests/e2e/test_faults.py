@@ -13,11 +13,7 @@ from tests.support.mounts import Inside, fill, inside, make_room, read_only, sma
 
 LANDING = "after LandingStarted"
 BRANCH = "refs/heads/runplan/x/1"
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Project:
-    return a_project(tmp_path, "1")
+PHASES = ("1",)
 
 
 def landed_once(project: Project, ran: Ran) -> None:

@@ -19,11 +19,7 @@ parallel = true
 command = "touch {place}/types; for i in $(seq 200); do test -e {place}/lint && exit 0; sleep 0.05; done; exit 9"
 parallel = true
 """
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Project:
-    return a_project(tmp_path, "1")
+PHASES = ("1",)
 
 
 def test_a_gate_is_recorded_with_argv_environment_time_code_output_and_tree(project: Project) -> None:

@@ -1,20 +1,10 @@
 """Landing by a merge request on GitLab."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from runplan.domain.gitfacts import PLAN, RUN, read_trailers
-from tests.support.cli import Project, a_project, end_processes_of, fix, set_up, work
+from tests.support.cli import Project, fix, set_up, work
 from tests.support.gitlab.server import on_gitlab
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Iterator[Project]:
-    project = a_project(tmp_path, "1", "2")
-    yield project
-    end_processes_of(project.home)
 
 
 def test_a_plan_lands_by_a_merge_request_whose_pipeline_is_repaired(project: Project, tmp_path: Path) -> None:

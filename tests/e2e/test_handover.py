@@ -1,20 +1,13 @@
 """An agent with a full context is replaced by a fresh one, which gets a note."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.cli import Project, a_plan, a_project, steps, work
-from tests.support.daemons import none_left
+from tests.support.cli import Project, a_plan, steps, work
 
 FULL = "tell = {context = 130000, window = 200000}"
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Iterator[Project]:
-    with none_left(tmp_path / "home"):
-        yield a_project(tmp_path, "1")
+PHASES = ("1",)
 
 
 def once(place: Path, name: str, *played: str) -> tuple[str, ...]:

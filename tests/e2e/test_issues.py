@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from runplan.domain.times import iso
-from tests.support.cli import Project, a_project, copied, end_processes_of, ended, set_up, until
+from tests.support.cli import Project, copied, end_processes_of, ended, set_up, until
 from tests.support.daemons import change_schedule, daemon_of, firings, in_foreground, kill_daemon, states
 from tests.support.github.hub import Hub
 from tests.support.github.server import Fault, StandIn, on_github
@@ -20,13 +20,7 @@ from tests.support.planning import CONTENT, planner, planning_project
 
 WATCH = "issues:runplan"
 SIGNED_IN = f"Authorization: Basic {b64encode(b'git:t0ken').decode()}"
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Iterator[Project]:
-    project = a_project(tmp_path, "1")
-    yield project
-    end_processes_of(project.home)
+PHASES = ("1",)
 
 
 @pytest.fixture

@@ -31,11 +31,6 @@ from tests.support.cli import (
 PAGE = 4096
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Project:
-    return a_project(tmp_path, "1", "2")
-
-
 def landed_once(project: Project, ran: Ran, *phases: str) -> None:
     assert ran.code == 0, ran.err
     assert project.landed() == list(phases or ("1", "2"))

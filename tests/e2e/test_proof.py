@@ -8,12 +8,7 @@ import pytest
 
 from tests.support.cli import RUNPLAN, Meanwhile, Project, a_plan, a_project, ended, fix, set_up, verify, work
 
-
-@pytest.fixture
-def project(tmp_path: Path) -> Project:
-    return a_project(tmp_path, "1")
-
-
+PHASES = ("1",)
 RUNNER = "test ! -e check.sh || sh check.sh"
 
 

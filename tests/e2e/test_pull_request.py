@@ -3,7 +3,7 @@
 import re
 import shutil
 from base64 import b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -33,13 +33,6 @@ from tests.support.github.hub import Hub
 from tests.support.github.server import Fault, StandIn, an_app, on_github
 
 BRANCH = "runplan/x/pr"
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Iterator[Project]:
-    project = a_project(tmp_path, "1", "2")
-    yield project
-    end_processes_of(project.home)
 
 
 def finished(project: Project, hub: Hub) -> Ran:

@@ -33,7 +33,7 @@ from tests.support.cli import (
     work,
     writes,
 )
-from tests.support.daemons import none_left, shell_agent, waits
+from tests.support.daemons import shell_agent, waits
 from tests.support.fake_daemon import a_door
 
 pytestmark = pytest.mark.promise
@@ -400,12 +400,7 @@ def plan_every(store: SqliteStore, spec: str, plan: str = "plans/X.md", *, since
     store.put_schedule(ScheduleRow(plan=plan, spec=spec, **{**recorded, **more}))
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Iterator[Project]:
-    with none_left(tmp_path / "home"):
-        yield a_project(tmp_path, "1")
-
-
+PHASES = ("1",)
 ABSENT = (
     "No daemon is running, so nobody works on the queue. Start it: runplan daemon restart; "
     "now and at each login: runplan service install"

@@ -4,17 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli import Project, a_project, fix, set_up, steps, verify, work
+from tests.support.cli import Project, fix, set_up, steps, verify, work
 
 BRANCH = "runplan/x/1"
 RED = '[tests]\ncommand = "! grep -q wrong 1.txt"\nallow_red_baseline = true\n'
 WRONG = steps('write = "1.txt"\ntext = "wrong\\n"', 'commit = "Write it wrong"')
 UNUSED = steps('write = "unused.txt"')  #: an implementer that must not run
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Project:
-    return a_project(tmp_path, "1")
+PHASES = ("1",)
 
 
 def roles(project: Project, since: int) -> list[str]:

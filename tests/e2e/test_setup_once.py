@@ -12,11 +12,6 @@ from tests.support.repos import init_repo
 IGNORED = {".gitignore": "*.o\n"}
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Project:
-    return a_project(tmp_path, "1", "2")
-
-
 def prepare(project: Project, setup: str, *, test: str = "true", more: str = "", last: str = "", **files: str) -> None:
     project.repo.commit("Set up", **IGNORED, **files)
     project.settings(f"[run]\nsetup = '''{setup}'''\nmax_fix_cycles = 0\n{more}[tests]\ncommand = '''{test}'''\n{last}")
