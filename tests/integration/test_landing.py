@@ -14,9 +14,9 @@ from runplan.adapters.git.command import Git
 from runplan.adapters.git.objects import Built, Candidates, Signature
 from runplan.domain.errors import GitFailed
 from runplan.domain.gitfacts import Identity
-from runplan.engine.landing.lander import Landed, LandingAnswer, Pending, Refused, TargetMoved
+from runplan.engine.landing.lander import Landed, Pending, Refused, TargetMoved
 from runplan.engine.landing.swap import CherryPick
-from tests.support.landings import candidate, files_of, intent, lander, leftovers
+from tests.support.landings import candidate, files_of, held, intent, land, lander, leftovers
 from tests.support.repos import MAIN, Repo, make_repo
 
 USER = Identity(name="Uma User", email="uma@example.org")
@@ -26,11 +26,6 @@ WHEN = "1700000000 +0000"
 @pytest.fixture
 def repo(tmp_path: Path) -> Repo:
     return make_repo(tmp_path / "repo", **{"a.txt": "a\n", "b.txt": "b\n", "dir/c.txt": "c\n"})
-
-
-def land(repo: Repo, new: str, *, landing: str = "L1") -> LandingAnswer:
-    with lander(repo) as cherry_pick:
-        return cherry_pick.land(intent(repo, new, landing=landing))
 
 
 # --- the swap -----------------------------------------------------------------------------------------
@@ -105,9 +100,7 @@ def test_a_locked_worktree_that_cannot_be_reached_holds(repo: Repo, tmp_path: Pa
     repo.git("switch", "-qc", "elsewhere")
     repo.git("worktree", "add", "-q", "--lock", str(tmp_path / "stick"), "main")
     (tmp_path / "stick").rename(tmp_path / "unplugged")
-    answer = land(repo, candidate(repo, {"a.txt": "a2\n"}))
-    assert isinstance(answer, Pending)
-    assert "stick has main checked out, is locked, and cannot be reached" in answer.why
+    held(repo, candidate(repo, {"a.txt": "a2\n"}), "stick has main checked out, is locked, and cannot be reached")
 
 
 @pytest.mark.parametrize("head", ["trunk", "main"])
@@ -128,9 +121,7 @@ def test_a_branch_that_is_another_name_of_one_that_is_out_holds(repo: Repo, head
 
 def test_a_branch_out_in_two_worktrees_holds(repo: Repo, tmp_path: Path) -> None:
     repo.git("worktree", "add", "-q", "-f", str(tmp_path / "other"), "main")
-    answer = land(repo, candidate(repo, {"a.txt": "a2\n"}))
-    assert isinstance(answer, Pending)
-    assert "main is checked out in" in answer.why
+    held(repo, candidate(repo, {"a.txt": "a2\n"}), "main is checked out in")
 
 
 def test_a_bare_repository_behind_worktrees_is_no_checkout(repo: Repo, tmp_path: Path) -> None:
@@ -149,8 +140,7 @@ def test_a_moved_branch_is_reported_with_its_tip_and_nothing_changes(repo: Repo)
     landing = intent(repo, candidate(repo, {"a.txt": "a2\n"}))
     tip = repo.commit("The user is faster", **{"b.txt": "b2\n"})
     before = files_of(repo.path)
-    with lander(repo) as cherry_pick:
-        assert cherry_pick.land(landing) == Refused(reason=TargetMoved(tip=tip))
+    assert land(repo, landing) == Refused(reason=TargetMoved(tip=tip))
     assert repo.head(MAIN) == tip
     assert files_of(repo.path) == before
     assert leftovers(repo) == ()

@@ -10,7 +10,7 @@ import pytest
 
 from runplan.engine.landing.lander import Landed, Landing, Pending
 from runplan.engine.landing.swap import LOCK, Ended
-from tests.support.landings import candidate, files_of, intent, lander, leftovers, snapshot
+from tests.support.landings import candidate, files_of, intent, land, lander, leftovers, snapshot
 from tests.support.mounts import way
 from tests.support.repos import MAIN, Repo, make_repo
 
@@ -161,7 +161,6 @@ def test_a_git_that_outlives_its_lander_is_waited_for(repo: Repo) -> None:
     with held.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         git = subprocess.Popen(["sleep", "0.3"], pass_fds=(lock.fileno(),))
-    with lander(repo) as cherry_pick:
-        assert cherry_pick.land(landing) == Landed(tip=landing.new)
+    assert land(repo, landing) == Landed(tip=landing.new)
     assert git.poll() is not None
     assert repo.head(MAIN) == landing.new

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from runplan.engine.landing.lander import Landed, LandingAnswer, Pending, Refused, TargetMoved
-from tests.support.landings import candidate, files_of, intent, lander, leftovers, snapshot
+from runplan.engine.landing.lander import Landed, Pending, Refused, TargetMoved
+from tests.support.landings import candidate, files_of, held, intent, land, lander, leftovers, snapshot
 from tests.support.repos import MAIN, Repo, init_repo, make_repo
 
 START = {"a.txt": "a\n", "b.txt": "b\n", "gone.txt": "gone\n", "dir/c.txt": "c\n", "dir/d.txt": "d\n"}
@@ -152,8 +152,7 @@ def test_the_landing_arrives_or_waits_and_nothing_of_the_users_is_lost(repo: Rep
     landing = intent(repo, candidate(repo, PHASE))
     before, unrelated = snapshot(repo), other_entries(repo)
     index = (repo.path / ".git/index").read_bytes()
-    with lander(repo) as cherry_pick:
-        answer = cherry_pick.land(landing)
+    answer = land(repo, landing)
     if said:
         assert isinstance(answer, Pending)
         assert said in answer.why
@@ -186,8 +185,7 @@ def test_edits_are_seen_also_where_the_landing_removes_nothing(repo: Repo, state
     said = arrange(repo, state)
     landing = intent(repo, candidate(repo, {"a.txt": "a2\n", "dir/d.txt": "d2\n"}))
     before = snapshot(repo)
-    with lander(repo) as cherry_pick:
-        answer = cherry_pick.land(landing)
+    answer = land(repo, landing)
     if said:
         assert isinstance(answer, Pending)
         assert said in answer.why
@@ -200,10 +198,7 @@ def test_edits_are_seen_also_where_the_landing_removes_nothing(repo: Repo, state
 def test_an_edited_file_with_an_odd_name_is_named(repo: Repo, name: str) -> None:
     repo.commit("Odd", **{name: "odd\n"})
     repo.write(name, "edited\n")
-    with lander(repo) as cherry_pick:
-        answer = cherry_pick.land(intent(repo, candidate(repo, {name: "odd, landed\n", "b.txt": "b2\n"})))
-    assert isinstance(answer, Pending)
-    assert f"{name} is edited in" in answer.why
+    held(repo, candidate(repo, {name: "odd, landed\n", "b.txt": "b2\n"}), f"{name} is edited in")
 
 
 def test_a_held_landing_lands_when_the_user_has_cleared_the_path(repo: Repo) -> None:
@@ -225,8 +220,7 @@ def test_a_detached_head_stays_where_it_is_with_all_its_files(repo: Repo) -> Non
     repo.write("a.txt", "edited\n")
     new = candidate(repo, PHASE)
     before = snapshot(repo)
-    with lander(repo) as cherry_pick:
-        assert cherry_pick.land(intent(repo, new)) == Landed(tip=new)
+    assert land(repo, new) == Landed(tip=new)
     after = snapshot(repo)
     assert after.refs == before.refs | {MAIN: new}
     assert (after.files, after.index, after.head) == (before.files, before.index, before.head)
@@ -238,8 +232,7 @@ def test_a_rebase_of_another_branch_does_not_hold(repo: Repo) -> None:
     )
     new = candidate(repo, PHASE)
     before = files_of(repo.path)
-    with lander(repo) as cherry_pick:
-        assert cherry_pick.land(intent(repo, new)) == Landed(tip=new)
+    assert land(repo, new) == Landed(tip=new)
     assert files_of(repo.path) == before
 
 
@@ -251,10 +244,7 @@ def test_work_on_the_target_in_another_worktree_holds(repo: Repo, tmp_path: Path
     arrange(other, state)
     new = candidate(repo, PHASE)
     before = snapshot(other)
-    with lander(repo) as cherry_pick:
-        answer = cherry_pick.land(intent(repo, new))
-    assert isinstance(answer, Pending)
-    assert str(other.path) in answer.why
+    held(repo, new, str(other.path))
     assert snapshot(other) == before
 
 
@@ -264,10 +254,7 @@ def test_a_rebase_that_carries_the_target_along_holds(repo: Repo) -> None:
     repo.commit("Two", **{"dir/c.txt": "two\n"})
     editor = "sed -i -e 1s/^pick/edit/"
     repo.git("rebase", "-i", "--update-refs", "HEAD~2", env={"GIT_SEQUENCE_EDITOR": editor}, ok=False)
-    with lander(repo) as cherry_pick:
-        answer = cherry_pick.land(intent(repo, candidate(repo, PHASE)))
-    assert isinstance(answer, Pending)
-    assert "a rebase of main is under way" in answer.why
+    held(repo, candidate(repo, PHASE), "a rebase of main is under way")
 
 
 # --- kinds of files and of checkouts ------------------------------------------------------------------
@@ -314,9 +301,7 @@ def test_a_filter_that_fails_holds_before_anything_is_touched(repo: Repo) -> Non
     repo.commit("Attributes", **{".gitattributes": "*.up filter=up\n"})
     new = candidate(repo, {"a.txt": "a2\n", "x.up": "x\n"})
     before = snapshot(repo)
-    answer = land(repo, new)
-    assert isinstance(answer, Pending)
-    assert f"git cannot update {repo.path}: " in answer.why
+    held(repo, new, f"git cannot update {repo.path}: ")
     assert snapshot(repo) == before
 
 
@@ -380,11 +365,6 @@ def another_device(path: Path) -> Path:
     return next((one for one in found if one.stat().st_dev != here), None) or pytest.skip("there is one device only")
 
 
-def land(repo: Repo, new: str) -> LandingAnswer:
-    with lander(repo) as cherry_pick:
-        return cherry_pick.land(intent(repo, new))
-
-
 # --- a user who is at work in the same instant --------------------------------------------------------
 
 
@@ -393,10 +373,7 @@ def land(repo: Repo, new: str) -> LandingAnswer:
 @pytest.mark.parametrize("name", ["a.txt", "gone.txt", "new.txt"])
 def test_a_file_saved_after_the_look_is_kept_and_holds(repo: Repo, name: str, point: str) -> None:
     landing = intent(repo, candidate(repo, PHASE))
-    with lander(repo, at(point, lambda: repo.write(name, "just saved\n"))) as cherry_pick:
-        answer = cherry_pick.land(landing)
-    assert isinstance(answer, Pending)
-    assert name in answer.why
+    held(repo, landing, name, at(point, lambda: repo.write(name, "just saved\n")))
     assert repo.head(MAIN) == landing.old
     expected = {path: ("-", text.encode()) for path, text in START.items()}
     assert files_of(repo.path) == expected | {name: ("-", b"just saved\n")}
@@ -409,8 +386,7 @@ def test_a_file_replaced_by_a_directory_after_the_look_is_kept_and_holds(repo: R
         repo.write("a.txt/mine.txt", "mine\n")
 
     landing = intent(repo, candidate(repo, PHASE))
-    with lander(repo, at("land.prepared", replace)) as cherry_pick:
-        assert isinstance(cherry_pick.land(landing), Pending)
+    held(repo, landing, point=at("land.prepared", replace))
     assert (repo.path / "a.txt/mine.txt").read_text() == "mine\n"
     assert (repo.path / "gone.txt").read_text() == "gone\n"
 
@@ -445,8 +421,9 @@ def test_the_users_git_is_refused_during_the_swap_only(repo: Repo) -> None:
 
     for_git: list[str] = []
     landing = intent(repo, candidate(repo, PHASE))
-    with lander(repo, at("land.staged", stage, "land.prepared", refused, "land.swapped", refused)) as cherry_pick:
-        assert cherry_pick.land(landing) == Landed(tip=landing.new)
+    assert land(repo, landing, at("land.staged", stage, "land.prepared", refused, "land.swapped", refused)) == Landed(
+        tip=landing.new
+    )
     assert for_git == ["b.txt", MAIN, MAIN]
     assert repo.head() == landing.new
     assert repo.status() == "M  b.txt"
@@ -454,8 +431,7 @@ def test_the_users_git_is_refused_during_the_swap_only(repo: Repo) -> None:
 
 def test_a_commit_after_the_look_is_noticed_by_the_swap(repo: Repo) -> None:
     landing = intent(repo, candidate(repo, PHASE))
-    with lander(repo, at("land.staged", lambda: repo.commit("Mine", **{"b.txt": "b2\n"}))) as cherry_pick:
-        answer = cherry_pick.land(landing)
+    answer = land(repo, landing, at("land.staged", lambda: repo.commit("Mine", **{"b.txt": "b2\n"})))
     assert answer == Refused(reason=TargetMoved(tip=repo.head()))
     assert repo.status() == ""
     assert snapshot(repo).leftovers == ()
@@ -475,8 +451,9 @@ def test_no_checkout_switches_to_the_branch_while_it_moves(repo: Repo) -> None:
     """A switch that has read the old tip would check out the old files, so it meets a lock."""
     repo.git("switch", "-qc", "elsewhere")
     landing = intent(repo, candidate(repo, PHASE))
-    with lander(repo, at("land.committed", lambda: repo.git("switch", "-q", "main", ok=False))) as cherry_pick:
-        assert cherry_pick.land(landing) == Landed(tip=landing.new)
+    assert land(repo, landing, at("land.committed", lambda: repo.git("switch", "-q", "main", ok=False))) == Landed(
+        tip=landing.new
+    )
     assert repo.git("symbolic-ref", "--short", "HEAD") == "elsewhere"
     assert repo.status() == ""
 
@@ -484,8 +461,7 @@ def test_no_checkout_switches_to_the_branch_while_it_moves(repo: Repo) -> None:
 def test_a_switch_to_the_branch_after_the_look_is_followed(repo: Repo) -> None:
     repo.git("switch", "-qc", "elsewhere")
     landing = intent(repo, candidate(repo, PHASE))
-    with lander(repo, at("land.staged", lambda: repo.git("switch", "-q", "main"))) as cherry_pick:
-        assert cherry_pick.land(landing) == Landed(tip=landing.new)
+    assert land(repo, landing, at("land.staged", lambda: repo.git("switch", "-q", "main"))) == Landed(tip=landing.new)
     assert repo.head() == landing.new
     assert repo.status() == ""
     assert snapshot(repo).leftovers == ()
@@ -498,8 +474,7 @@ def test_a_slow_switch_that_read_the_old_tip_meets_the_lock(repo: Repo, tmp_path
     slow.write_text(f"#!/bin/sh\nsleep 0.5\ngit checkout -q {landing.old} && git symbolic-ref HEAD {MAIN}\n")
     slow.chmod(0o755)
     switch = subprocess.Popen([slow, "switch", "main"], cwd=repo.path, env=repo.env)
-    with lander(repo) as cherry_pick:
-        assert cherry_pick.land(landing) == Landed(tip=landing.new)
+    assert land(repo, landing) == Landed(tip=landing.new)
     assert switch.wait() != 0
     assert repo.git("symbolic-ref", "--short", "HEAD") == "elsewhere"
     assert repo.status() == ""

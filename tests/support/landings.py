@@ -12,7 +12,7 @@ from pathlib import Path
 
 from runplan.adapters.git.command import Git
 from runplan.domain.errors import RunplanError
-from runplan.engine.landing.lander import Landed, Landing, Pending
+from runplan.engine.landing.lander import Landed, Landing, LandingAnswer, Pending
 from runplan.engine.landing.swap import BOX, CherryPick
 from tests.support.repos import MAIN, Repo, direct, make_repo, watched
 
@@ -53,6 +53,20 @@ def lander(repo: Repo, point: Callable[[str], None] | None = None, *, ref: str =
 def intent(repo: Repo, new: str, *, landing: str = "L1", ref: str = MAIN) -> Landing:
     with lander(repo, ref=ref) as cherry_pick:
         return cherry_pick.prepare(id=landing, old=repo.head(ref), new=new)
+
+
+def land(repo: Repo, landing: Landing | str, point: Callable[[str], None] | None = None) -> LandingAnswer:
+    """Land it; of a commit, with a new intent."""
+    with lander(repo, point) as cherry_pick:
+        return cherry_pick.land(intent(repo, landing) if isinstance(landing, str) else landing)
+
+
+def held(repo: Repo, landing: Landing | str, said: str = "", point: Callable[[str], None] | None = None) -> str:
+    """The landing waits, and says so; why."""
+    answer = land(repo, landing, point)
+    assert isinstance(answer, Pending)
+    assert said in answer.why
+    return answer.why
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
