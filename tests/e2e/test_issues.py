@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from runplan.domain.times import iso
-from tests.support.cli import Project, copied, end_processes_of, ended, set_up, until
+from tests.support.cli import Project, copied, end_processes_of, ended, until
 from tests.support.daemons import change_schedule, daemon_of, firings, in_foreground, kill_daemon, states
 from tests.support.github.hub import Hub
-from tests.support.github.server import Fault, StandIn, on_github
+from tests.support.github.server import Fault, StandIn, on_github, publish
 from tests.support.planning import CONTENT, planner, planning_project
 
 WATCH = "issues:runplan"
@@ -178,8 +178,7 @@ def test_an_issue_that_cannot_be_worked_on_is_refused(
 
 def test_a_start_from_an_issue_that_is_refused_leaves_no_branch(project: Project, hub: Hub) -> None:
     hub.add_issue("Bug")
-    set_up(project, settings='[agents.gone]\nkind = "command"\nargv = ["/none/agent"]\n')
-    hub.mirror(project.path)
+    publish(project, hub, settings='[agents.gone]\nkind = "command"\nargv = ["/none/agent"]\n')
     ran = project.runplan("start", "--issue", "1", "auto", RUNPLAN_AGENTS_IMPLEMENTER="gone")
     assert (ran.code, list(hub.branches())) == (2, ["main"]), ran.err
     assert "/none/agent" in ran.err

@@ -23,14 +23,13 @@ from tests.support.cli import (
     end_processes_of,
     ended,
     fix,
-    set_up,
     until,
     verify,
     work,
 )
 from tests.support.daemons import schedules, until_runs_are
 from tests.support.github.hub import Hub
-from tests.support.github.server import Fault, StandIn, an_app, on_github
+from tests.support.github.server import Fault, StandIn, an_app, on_github, publish
 
 BRANCH = "runplan/x/pr"
 
@@ -74,8 +73,7 @@ def test_a_plan_ends_with_a_merged_pull_request(project: Project, server: StandI
 
 @pytest.mark.promise
 def test_failed_checks_are_fixed_by_an_agent(project: Project, hub: Hub) -> None:
-    set_up(project, agent=work() + work(phase="2") + fix('write = "fixed.txt"', 'commit = "Fix"', phase=""))
-    hub.mirror(project.path)
+    publish(project, hub, agent=work() + work(phase="2") + fix('write = "fixed.txt"', 'commit = "Fix"', phase=""))
 
     def check(branch: str, sha: str) -> None:
         good = "fixed.txt" in hub.git("ls-tree", "--name-only", sha)
@@ -87,8 +85,7 @@ def test_failed_checks_are_fixed_by_an_agent(project: Project, hub: Hub) -> None
 
 
 def test_checks_that_stay_red_fail_the_run_and_one_comment_says_so(project: Project, hub: Hub) -> None:
-    set_up(project, settings="[run]\nmax_fix_cycles = 0\n")
-    hub.mirror(project.path)
+    publish(project, hub, settings="[run]\nmax_fix_cycles = 0\n")
     hub.on_push = lambda _, sha: hub.check(sha, "ci", "failure")
     ran = project.start("finish", "auto", "pr")
     assert (ran.code, hub.merges) == (1, 0)
@@ -104,8 +101,7 @@ def test_checks_that_stay_red_fail_the_run_and_one_comment_says_so(project: Proj
 
 
 def test_a_comment_has_the_daemon_retry_a_failed_run(project: Project, hub: Hub) -> None:
-    set_up(project, settings="[run]\nmax_fix_cycles = 0\n")
-    hub.mirror(project.path)
+    publish(project, hub, settings="[run]\nmax_fix_cycles = 0\n")
     hub.on_push = lambda _, sha: hub.check(sha, "ci", "failure")
     assert project.runplan("start", "X", "finish", "auto", "pr").code == 0
     until(lambda: project.rows("SELECT 1 FROM waits WHERE times>1"))
@@ -137,16 +133,14 @@ def test_a_branch_that_is_behind_is_brought_up_to_date(project: Project, hub: Hu
 
 def test_a_conflict_is_solved_by_an_agent(project: Project, hub: Hub) -> None:
     solve = fix('write = "1.txt"\ntext = "both\\n"', 'commit = "Solve"', phase="")
-    set_up(project, agent=work() + work(phase="2") + solve)
-    hub.mirror(project.path)
+    publish(project, hub, agent=work() + work(phase="2") + solve)
     once(hub, lambda: hub.commit("main", {"1.txt": "theirs\n"}))
     finished(project, hub)
     assert hub.git("show", "main:1.txt") == "both"
 
 
 def test_conflict_markers_that_a_fixer_leaves_are_not_merged(project: Project, hub: Hub) -> None:
-    set_up(project, agent=work() + work(phase="2") + fix('write = "note.txt"', 'commit = "Note"', phase=""))
-    hub.mirror(project.path)
+    publish(project, hub, agent=work() + work(phase="2") + fix('write = "note.txt"', 'commit = "Note"', phase=""))
     once(hub, lambda: hub.commit("main", {"1.txt": "theirs\n"}))
     ran = project.start("finish", "auto", "pr")
     assert (ran.last, hub.merges) == ("runplan: failed: conflict", 0), ran.err
@@ -175,8 +169,7 @@ def once(hub: Hub, act: Callable[[], str]) -> list[str]:
 
 def test_a_review_is_handled_once_when_the_owner_asks_for_it(project: Project, hub: Hub) -> None:
     answer = fix('append = "1.txt"\ntext = "renamed\\n"', 'commit = "Rename"', phase="")
-    set_up(project, agent=work() + work(phase="2") + answer)
-    hub.mirror(project.path)
+    publish(project, hub, agent=work() + work(phase="2") + answer)
     hub.reviews, hub.allow_auto_merge = 1, False
     ran = project.start("finish", "auto", "pr").exits(4)
     assert "main requires 1 approving review" in ran.err
@@ -205,8 +198,7 @@ def test_a_review_is_handled_once_when_the_owner_asks_for_it(project: Project, h
 @pytest.mark.promise
 def test_a_review_does_not_permit_a_change_by_naming_a_file(project: Project, hub: Hub) -> None:
     answer = fix('write = ".github/workflows/ci.yml"\ntext = "on: push\\n"', 'commit = "CI"', phase="")
-    set_up(project, agent=work() + work(phase="2") + answer)
-    hub.mirror(project.path)
+    publish(project, hub, agent=work() + work(phase="2") + answer)
     hub.reviews, hub.allow_auto_merge = 1, False
     assert project.start("finish", "auto", "pr").code == 4
     hub.review(1, "Change .github/workflows/ci.yml")
@@ -221,8 +213,7 @@ def test_a_reviewer_of_an_auto_run_is_answered_by_a_commit_and_asked_again(proje
         {item = "R1", result = "pass", evidence = "It has the new name."},
         {item = "R2", result = "fail", evidence = "The order does not matter."}]}"""
     rename = fix('append = "1.txt"\ntext = "renamed\\n"', 'commit = "Rename"', said, phase="")
-    set_up(project, agent=work() + work(phase="2") + rename)
-    hub.mirror(project.path)
+    publish(project, hub, agent=work() + work(phase="2") + rename)
     hub.reviews, hub.allow_auto_merge = 1, False
     assert project.runplan("start", "X", "finish", "auto", "pr").code == 0
     until(lambda: ", looks again " in project.runplan("status", "X").out)
@@ -250,8 +241,7 @@ def test_a_reviewer_of_an_auto_run_is_answered_by_a_commit_and_asked_again(proje
 
 
 def test_commands_in_comments_retry_and_stop_the_run_once(project: Project, hub: Hub) -> None:
-    set_up(project, agent=work() + work(phase="2"))
-    hub.mirror(project.path)
+    publish(project, hub, agent=work() + work(phase="2"))
     hub.reviews, hub.allow_auto_merge = 1, False
     assert project.runplan("start", "X", "finish", "auto", "pr").code == 0
     until(lambda: project.rows("SELECT 1 FROM runs WHERE waiting_for='review'"))
@@ -276,8 +266,7 @@ def test_people_are_heard_between_two_phases(project: Project, hub: Hub, meanwhi
     rename = fix('append = "1.txt"\ntext = "renamed\\n"', 'commit = "Rename"', *meanwhile.pause("there"), phase="")
     second = work(*meanwhile.pause("here"), phase="2")
     plan = a_plan("1", "2", "3", "4")
-    set_up(project, agent=work() + second + rename + work(phase="3") + work(phase="4"), plan=plan)
-    hub.mirror(project.path)
+    publish(project, hub, agent=work() + second + rename + work(phase="3") + work(phase="4"), plan=plan)
     with project.running("start", "X", "finish", "auto", "pr", "--foreground") as running:
         meanwhile.reached("here")
         hub.review(1, "Please rename it.", by="bob", state="CHANGES_REQUESTED")
@@ -299,8 +288,7 @@ def test_people_are_heard_between_two_phases(project: Project, hub: Hub, meanwhi
 
 
 def test_a_pull_request_that_a_person_closes_ends_the_run(project: Project, hub: Hub, meanwhile: Meanwhile) -> None:
-    set_up(project, agent=work() + work(*meanwhile.pause("here"), phase="2"))
-    hub.mirror(project.path)
+    publish(project, hub, agent=work() + work(*meanwhile.pause("here"), phase="2"))
     with project.running("start", "X", "finish", "auto", "pr", "--foreground") as running:
         meanwhile.reached("here")
         hub.pulls[1].state = "closed"
@@ -313,8 +301,9 @@ def test_a_pull_request_that_a_person_closes_ends_the_run(project: Project, hub:
 
 
 def test_a_phase_built_on_a_squashed_branch_is_built_again(project: Project, hub: Hub, meanwhile: Meanwhile) -> None:
-    set_up(project, agent=work() + work(phase="2") + verify(*meanwhile.pause("here"), "pass_all = true", phase="2"))
-    hub.mirror(project.path)
+    publish(
+        project, hub, agent=work() + work(phase="2") + verify(*meanwhile.pause("here"), "pass_all = true", phase="2")
+    )
     with project.running("start", "X", "finish", "auto", "pr", "--foreground") as running:
         meanwhile.reached("here")
         hub.do_merge(hub.pulls[1], "squash")
@@ -364,8 +353,7 @@ def test_a_github_app_signs_in_with_tokens_that_expire(project: Project, hub: Hu
     hub.tokens, hub.lives_s = set(), [10] * 3
     del project.extra["GH_ENTERPRISE_TOKEN"]
     project.extra |= {"GITHUB_APP_ID": app, "GITHUB_APP_PRIVATE_KEY_FILE": str(file)}
-    set_up(project, settings='[tests]\ncommand = "env"\nenv = ["GITHUB_APP_PRIVATE_KEY_FILE"]\n')
-    hub.mirror(project.path)
+    publish(project, hub, settings='[tests]\ncommand = "env"\nenv = ["GITHUB_APP_PRIVATE_KEY_FILE"]\n')
     finished(project, hub)
     kept = [path.read_text(errors="replace") for path in (project.path / ".git/runplan").rglob("*") if path.is_file()]
     assert [text for text in kept if "ghs_" in text or key.splitlines()[1] in text or str(file) in text] == []
@@ -445,8 +433,7 @@ def test_a_claim_is_shown_during_the_run(project: Project, server: StandIn, hub:
     theirs = foreign.format(own_id).replace("plans/Y.md", "plans/X.md")
     hub.comment(issue.number, theirs, by="stranger")
     plan = project.show("main:plans/X.md").replace("---\n", f"---\nissue: {issue.number}\n", 1)
-    set_up(project, plan=plan, settings=f'[issues]\nclaim = "{claim}"\n')
-    hub.mirror(project.path)
+    publish(project, hub, plan=plan, settings=f'[issues]\nclaim = "{claim}"\n')
     seen: list[tuple[list[str], list[str]]] = []
     server.on_request = lambda call: seen.append((list(issue.labels), list(issue.assignees)))
     ran = project.start("finish", "auto", landing).exits(0)
@@ -463,8 +450,7 @@ def test_a_claim_is_shown_during_the_run(project: Project, server: StandIn, hub:
 def test_an_issue_is_claimed_until_its_last_commit_fixes_it(project: Project, hub: Hub) -> None:
     issue = hub.add_issue("Bug", "", "bug")
     plan = a_plan("1", "2").replace("---\n", f"---\nissue: {issue.number}\n", 1)
-    set_up(project, plan=plan, settings='[issues]\nclaim = "busy"\n')
-    hub.mirror(project.path)
+    publish(project, hub, plan=plan, settings='[issues]\nclaim = "busy"\n')
     assert project.start("1", "auto", "cherry-pick").code == 0
     assert issue.labels == ["bug", "busy"]
     assert "Fixes:" not in project.repo.git("log", "--format=%B", "main")
@@ -480,8 +466,7 @@ def test_the_report_names_open_pull_requests_that_change_the_same_paths(project:
     plan = project.show("main:plans/X.md")
     for phase in ("1", "2"):
         plan = re.sub(rf"(?m)^(## Phase {phase}\b.*)$", r"\1\n\nTouches: 1.txt, 2.txt", plan)
-    set_up(project, plan=plan)
-    hub.mirror(project.path)
+    publish(project, hub, plan=plan)
     for branch, file in (("same", "2.txt"), ("other", "3.txt")):
         hub.git("branch", branch, "main")
         hub.commit(branch, {"a.txt": "theirs\n", file: "theirs\n"})
@@ -505,8 +490,7 @@ def test_git_signs_in_with_the_token_which_no_argument_log_or_check_has(
     program.write_text(f'#!/bin/sh\necho "$*" >>{arguments}\nexec {shutil.which("git")} "$@"\n')
     program.chmod(0o755)
     project.extra["PATH"] = f"{program.parent}:{project.env['PATH']}"
-    set_up(project, settings='[tests]\ncommand = "env && git config --list"\n')
-    hub.mirror(project.path)
+    publish(project, hub, settings='[tests]\ncommand = "env && git config --list"\n')
     finished(project, hub)
     kept = [path for path in (project.path / ".git/runplan").rglob("*") if path.is_file()]
     assert any(b"RUNPLAN_PHASE" in path.read_bytes() for path in kept)  # the output of the check
@@ -604,16 +588,14 @@ def test_a_key_that_may_only_read_is_named_before_agents_work(project: Project, 
 
 def test_a_message_of_an_agent_closes_and_mentions_nothing(project: Project, hub: Hub) -> None:
     more = work('append = "1.txt"\ntext = "more\\n"', 'commit = "Fixes #1 @everyone"')
-    set_up(project, agent=more + work(phase="2"))
-    hub.mirror(project.path)
+    publish(project, hub, agent=more + work(phase="2"))
     assert project.start("1", "auto", "pr").code == 0
     messages = hub.git("log", "--format=%s", BRANCH).splitlines()
     assert [text for text in messages if "Fixes" in text] == ["Fixes #\u200b1 @\u200beveryone"]
 
 
 def test_comments_of_reviewers_without_write_access_are_left_out(project: Project, hub: Hub) -> None:
-    set_up(project, agent=work() + work(phase="2") + fix('write = "more.txt"', 'commit = "More"', phase=""))
-    hub.mirror(project.path)
+    publish(project, hub, agent=work() + work(phase="2") + fix('write = "more.txt"', 'commit = "More"', phase=""))
     hub.reviews, hub.allow_auto_merge = 1, False
     assert project.start("finish", "auto", "pr").code == 4
     hub.review(1, "More, please.")
@@ -635,8 +617,7 @@ def test_a_second_repository_stands_back_from_a_landed_phase(project: Project, h
     (tmp_path / "b").mkdir()
     other = copied(project, tmp_path / "b")
     meanwhile = Meanwhile(tmp_path)
-    set_up(project, agent=work(*meanwhile.pause("work")) + verify())
-    hub.mirror(project.path)
+    publish(project, hub, agent=work(*meanwhile.pause("work")) + verify())
     running = project.popen("start", "X", "1", "auto", "pr", "--foreground")
     meanwhile.reached("work")
     ran = other.start("1", "auto", "pr")

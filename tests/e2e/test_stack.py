@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.cli import Meanwhile, Project, a_plan, a_project, end_processes_of, ended, fix, set_up, until, work
 from tests.support.github.hub import Hub
-from tests.support.github.server import StandIn
+from tests.support.github.server import StandIn, publish
 from tests.support.gitlab.server import on_gitlab
 
 STACKED = {"RUNPLAN_PULL_REQUEST_STACK": "true"}
@@ -64,8 +64,7 @@ def group(project: Project, **groups: str) -> str:
 
 def test_a_repair_of_a_lower_one_is_merged_into_those_above(project: Project, hub: Hub) -> None:
     repair = fix('write = "fixed.txt"', 'commit = "Fix"', phase="")
-    set_up(project, agent=work() + work(phase="2") + work(phase="3") + repair)
-    hub.mirror(project.path)
+    publish(project, hub, agent=work() + work(phase="2") + work(phase="3") + repair)
     heads: list[tuple[str, str, str]] = []
 
     def check(branch: str, sha: str) -> None:
@@ -95,8 +94,7 @@ def rename(answer: str) -> str:
 def test_a_review_of_each_one_is_handled_before_any_is_merged(project: Project, hub: Hub) -> None:
     """Those above get the change by a merge, and a rebase by the forge loses nothing."""
     project.extra["RUNPLAN_PULL_REQUEST_METHOD"] = "rebase"
-    set_up(project, agent=work() + work(phase="2") + work(phase="3") + rename("It has the new name."))
-    hub.mirror(project.path)
+    publish(project, hub, agent=work() + work(phase="2") + work(phase="3") + rename("It has the new name."))
     hub.reviews, hub.allow_auto_merge = 1, False
     hub.on_push = lambda branch, sha: hub.check(sha) if "/pr" in branch else None
     assert project.runplan("start", "X", "finish", "auto", "pr").code == 0
@@ -126,8 +124,7 @@ def test_a_review_of_a_lower_one_reaches_the_phases_after_it(project: Project, h
     meanwhile = Meanwhile(tmp_path)
     third = work(*meanwhile.pause("here"), phase="3")
     agent = work() + work(phase="2") + third + work(phase="4") + rename("Done.")
-    set_up(project, agent=agent, plan=a_plan("1", "2", "3", "4"))
-    hub.mirror(project.path)
+    publish(project, hub, agent=agent, plan=a_plan("1", "2", "3", "4"))
     hub.on_push = lambda branch, sha: hub.check(sha) if "/pr" in branch else None
     with project.running("start", "X", "finish", "auto", "pr", "--foreground") as running:
         meanwhile.reached("here")
@@ -150,8 +147,7 @@ def test_a_review_of_a_lower_one_reaches_the_phases_after_it(project: Project, h
 
 def test_an_undo_while_all_are_open_goes_to_the_highest_one(project: Project, hub: Hub) -> None:
     """Without `auto` a person asks for the repairs, and the command finds the pull request that has comments."""
-    set_up(project, agent=work() + work(phase="2") + work(phase="3") + rename("Done."))
-    hub.mirror(project.path)
+    publish(project, hub, agent=work() + work(phase="2") + work(phase="3") + rename("Done."))
     assert project.start("finish", "pr").code == 4
     hub.review(2, "Please rename it.")
     ran = project.runplan("retry", "X", "--review")
@@ -190,8 +186,7 @@ def test_what_a_stack_cannot_have_is_refused_before_any_work(project: Project, h
     }.items():
         ran = project.start("finish", "auto", "pr", **{variable: words[0]})
         assert (ran.code, words[1] in ran.err) == (2, True), ran.err
-    set_up(project, plan=group(project, p1="a", p3="a"))
-    hub.mirror(project.path)
+    publish(project, hub, plan=group(project, p1="a", p3="a"))
     ran = project.start("finish", "auto", "pr")
     assert (ran.code, "phase 2 is between phases with Pull-request: `a`" in ran.err) == (2, True), ran.err
     del project.repo.env["RUNPLAN_PULL_REQUEST_STACK"]

@@ -22,7 +22,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
-from tests.support.cli import Project
+from tests.support.cli import Project, set_up
 from tests.support.github.activity import FORBIDDEN, activity, page
 from tests.support.github.hub import LONGEST_BODY, Answer, Hub, Issue, Pull
 
@@ -759,6 +759,12 @@ def on_github(project: Project, place: Path) -> Iterator[StandIn]:
         project.repo.git("-c", signed_in, "fetch", "-q", "origin")
         project.extra |= environment(running)
         yield running
+
+
+def publish(project: Project, hub: Hub, **files: str) -> None:
+    """Set up the project, also on the server."""
+    set_up(project, **files)
+    hub.mirror(project.path)
 
 
 def environment(server: StandIn) -> dict[str, str]:
