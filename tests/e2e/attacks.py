@@ -304,7 +304,8 @@ PROOF = {
     "hides a file from the index": RED + "git update-index --skip-worktree red",
     "hides a file by its configuration": RED + 'git config core.sparseCheckout true; echo "!red" >"$dir/sparse"\n'
     'mkdir -p "$dir/info"; printf "/*\\n!red\\n" >"$dir/info/sparse-checkout"; echo /red >>"$lane/info/exclude"',
-    "edits the script of the verifier": WORK + "echo 'exit 0' >agent.sh; git commit -qam Judge",
+    "edits the script of the verifier": WORK
+    + f"cat >agent.sh <<'END'\necho '{VERDICT}' >\"$RUNPLAN_RETURN\"\nEND\ngit commit -qam Judge",
     "rewrites the runner of the tests": RED + TEST.format("echo true >node_modules/run"),
     "writes a delegated command into a plan": WORK
     + 'printf "\\nExecution: delegate $evil\\n" >>plans/X.md; git commit -qam Delegate',

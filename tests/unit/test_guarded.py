@@ -3,7 +3,8 @@
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from runplan.domain.checks.guarded import find_altered, find_changes, is_project_settings, sets_runner
+from runplan.domain.checks.guarded import find_altered, find_changes, is_project_settings, list_scripts, sets_runner
+from runplan.domain.globs import covers
 
 PACKAGE = """\
 {
@@ -67,6 +68,22 @@ def found(command: str, path: str, text: str | None) -> list[str]:
 def test_a_script_that_a_command_names_is_guarded_as_a_whole(command: str, path: str) -> None:
     assert found(command, path, f"{TREE[path]}# x\n") == [f"{path}: a check runs it, and it was changed"]
     assert found(command, path, None) == [f"{path}: a check runs it, and it was removed"]
+
+
+@pytest.mark.parametrize(
+    ("command", "covered", "free"),
+    [
+        ("sh agent.sh", "agent.sh", "sh"),
+        ("./tools/agent -x", "tools/agent", "tools/agent/x"),
+        ("python3 -m tools.agent", "tools/agent.py", "tools.py"),
+        ("cd tools && node agent.mjs", "tools/agent.mjs", "tools"),
+        ("aider --read README.md src --model openai/gpt", "openai/gpt", "README.md"),
+        ("sh -c 'sh agent.sh >made'", "agent.sh", "made"),
+    ],
+)
+def test_the_scripts_of_a_command_are_named_as_files(command: str, covered: str, free: str) -> None:
+    assert covers(list_scripts(command), covered)
+    assert not covers(list_scripts(command), free)
 
 
 @pytest.mark.parametrize(

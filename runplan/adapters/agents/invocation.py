@@ -21,7 +21,7 @@ from runplan.adapters.sandbox import serve
 from runplan.adapters.sandbox.engines import CONTAINER, Places, is_used, open_sandbox
 from runplan.adapters.sandbox.home import HomeMounts
 from runplan.adapters.sandbox.view import HomeUse, Sandbox, View, is_below
-from runplan.domain.checks.guarded import INSTRUCTIONS
+from runplan.domain.checks.guarded import INSTRUCTIONS, list_scripts
 from runplan.domain.checks.secrets import redact_text, secret_values
 from runplan.domain.errors import RefusedEarly
 from runplan.domain.gitfacts import committing_as
@@ -219,9 +219,10 @@ class Agents(Struct, frozen=True, dict=True):
 
 
 def list_instructions(agents: AgentsSettings) -> tuple[str, ...]:
-    """The patterns of the files of a repository that the agents of a run take as instructions."""
+    """The patterns of the files of a repository that the agents of a run take as instructions, or that run them."""
     kinds = [agent_of(kind) for kind in sorted({table.kind for table in agents.used})]
-    return (*INSTRUCTIONS, *(file for agent in kinds for file in (*agent.personal, *agent.instructions)))
+    scripts = (script for table in agents.used for script in list_scripts(" ".join(table.argv)))
+    return (*INSTRUCTIONS, *(file for agent in kinds for file in (*agent.personal, *agent.instructions)), *scripts)
 
 
 def home_use(settings: AgentsSettings | CheckSettings) -> HomeUse:

@@ -48,6 +48,14 @@ def list_named(command: str) -> tuple[str, ...]:
     return tuple(_list_paths(words, _list_recipes(words, words)))
 
 
+def list_scripts(command: str) -> list[str]:
+    """Patterns of the scripts that a command names by a path or by their kind; they cover no directory."""
+    words = _split_words(command)
+    by_path = _join_paths(("",), (word for word in words if "/" in word))
+    paths = (path for path in _list_paths(words, ()) if path in by_path or "." in posixpath.basename(path))
+    return [f"{path[:-1]}[{path[-1]}]" for path in paths if _SCRIPT.search(path)]
+
+
 def find_altered(command: str, changed: Iterable[str], read: Read) -> list[str]:
     named = list(list_named(command))
     for path in named:  # it grows meanwhile
