@@ -152,8 +152,7 @@ SETTINGS = {
 
 REPOSITORIES = {
     "target is a symbolic ref": Bad(
-        make=alias_main,
-        says="the target branch main is a symbolic ref to trunk; set run.target to trunk",
+        make=alias_main, says="the target branch main is a symbolic ref to trunk; set run.target to trunk"
     ),
     "a line break in the path": Bad(
         place=lambda project: init_repo(project.home / "a\nb").path,

@@ -14,7 +14,7 @@ from runplan.domain.run.kinds import Role
 from runplan.domain.run.state import fold
 from runplan.domain.settings.schema import Settings
 from runplan.engine.steps.gates import judge_baseline
-from tests.support.builders import started
+from tests.support.builders import LEASED, started
 
 
 @pytest.mark.parametrize(("code", "output"), [(1, "all passed\n"), (0, "half\n")], ids=["red", "unfinished"])
@@ -25,7 +25,7 @@ def test_a_baseline_that_fails_with_reused_products_runs_again(tmp_path: Path, c
         [
             started(setup="make deps"),
             e.PhaseChosen(tip="c0", phase="1"),
-            e.Leased(phase="1", branch="b", base="c0", base_tree="t0", worktree="w", attempt=1),
+            LEASED,
             SetupReused(tree="t0"),
             e.DispatchStarted(id="d", role=Role.BASELINE, agent="", cycle=1, tree="t0", gates=(e.TESTS,)),
             e.DispatchEnded(id="d", role=Role.BASELINE, ending=Ending.EXITED, code=code),

@@ -19,27 +19,24 @@ from runplan.adapters.store.sqlite import SqliteStore
 from runplan.domain.run import events as e
 from runplan.domain.run.decide import decide
 from runplan.domain.run.dispatch import Ending
-from runplan.domain.run.kinds import GateAnswer, Role, WaitKind
+from runplan.domain.run.kinds import Role, WaitKind
 from runplan.domain.run.rows import WaitRow
 from runplan.hosts.background import Reporter
 from runplan.hosts.daemon.state import Known
 from runplan.hosts.foreground import ForegroundHost, Interruption
-from tests.support.builders import started
+from tests.support.builders import BUILT, CHOSEN, LEASED, SKIPPED, TAKEN, started
 from tests.support.cli import a_project
 
 PLAN, RUN = "plans/X.md", "r1"
 LATER = "2999-01-01T00:00:00Z"
-BEGUN: tuple[e.Event, ...] = (
-    e.PhaseChosen(tip="c0", phase="1", items=(("W1", "x"),)),
-    e.Leased(phase="1", branch="b", base="c0", base_tree="t0", worktree="w", attempt=1),
-)
+BEGUN: tuple[e.Event, ...] = (CHOSEN, LEASED)
 PROVEN: tuple[e.Event, ...] = (
     *BEGUN,
     e.DispatchStarted(id="d1", role=Role.IMPLEMENT, agent="robot", cycle=1),
     e.DispatchEnded(id="d1", role=Role.IMPLEMENT, ending=Ending.EXITED, code=0),
-    e.WorkTaken(head="h", tree="t1", commits=1),
-    e.CandidateBuilt(onto="c0", onto_tree="t0", commits=("c1",), tree="t1", patch="p"),
-    e.GateJudged(tree="t1", answer=GateAnswer.SKIPPED, code=None, line="", time=1),
+    TAKEN,
+    BUILT,
+    SKIPPED,
     e.VerdictGiven(tree="t1", patch="p", passed=True, items=(("W1", True, "y"),), agent="robot"),
 )
 

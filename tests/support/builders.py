@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from runplan.adapters.configuration.load import Layer, LoadedSettings, merge_layers
 from runplan.adapters.store.sqlite import SqliteStore
 from runplan.domain.run import events as e
-from runplan.domain.run.kinds import Mode
+from runplan.domain.run.kinds import GateAnswer, Mode
 from runplan.domain.run.rows import RunRow
 from runplan.domain.settings.schema import AgentsSettings, CheckSettings, RunSettings, Settings
 from runplan.domain.times import iso
@@ -150,3 +150,13 @@ def started(
             tests=CheckSettings(command=test_command),
         ),
     )
+
+
+#: Events of phase 1, from its choice to its proof.
+CHOSEN = e.PhaseChosen(tip="c0", phase="1", items=(("W1", "x"),))
+LEASED = e.Leased(phase="1", branch="b", base="c0", base_tree="t0", worktree="w", attempt=1)
+BUILT = e.CandidateBuilt(onto="c0", onto_tree="t0", commits=("c1",), tree="t1", patch="p")
+TAKEN = e.WorkTaken(head="h", tree="t1", commits=1)
+SKIPPED = e.GateJudged(tree="t1", answer=GateAnswer.SKIPPED, code=None, line="", time=1)
+PASSED = e.GateJudged(tree="t1", answer=GateAnswer.PASSED, code=0, line="x", time=1)
+PROVEN = e.VerdictGiven(tree="t1", patch="p", passed=True, items=(("W1", True, "y"),), agent="r")

@@ -11,13 +11,9 @@ from runplan.domain.run.kinds import Beginning, GateAnswer, Mode, Reason, Role, 
 from runplan.domain.run.reasons import beginning_after
 from runplan.domain.run.rules.shared import MAX_QUESTIONS
 from runplan.domain.run.state import RunState, apply, fold
-from tests.support.builders import keep, started
+from tests.support.builders import BUILT, CHOSEN, LEASED, keep, started
 
-BEGUN: list[e.Event] = [
-    started("next", test_command=""),
-    e.PhaseChosen(tip="c0", phase="1", items=(("W1", "x"),)),
-    e.Leased(phase="1", branch="b", base="c0", base_tree="t0", worktree="w", attempt=1),
-]
+BEGUN: list[e.Event] = [started("next", test_command=""), CHOSEN, LEASED]
 RESUMED = e.RunResumed(mode=Mode.NEXT, wanted="", auto=True)
 
 
@@ -225,8 +221,7 @@ def test_an_approval_that_a_moved_target_made_void_is_asked_again_with_the_reaso
     "chosen", [e.UndoChosen(tip="c0", phase="1"), e.CompletionChosen(tip="c0"), e.MergeChosen(tip="c0", merge="c1")]
 )
 def test_words_end_an_attempt_that_no_agent_can_revise(chosen: e.Chosen) -> None:
-    built = e.CandidateBuilt(onto="c0", onto_tree="t0", commits=("c1",), tree="t1", patch="p")
-    (action,) = decide(fold([started(auto=False), chosen, built, *rejected("t1")])).actions
+    (action,) = decide(fold([started(auto=False), chosen, BUILT, *rejected("t1")])).actions
     assert isinstance(action, a.Fail)
     assert (action.reason, action.detail) == (Reason.STOPPED, "the change was rejected: too short")
 

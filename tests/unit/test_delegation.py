@@ -9,7 +9,7 @@ from runplan.domain.run.dispatch import Ending
 from runplan.domain.run.kinds import GateAnswer, PhaseStep, Reason, Role, WaitKind
 from runplan.domain.run.projection import project_run
 from runplan.domain.run.state import fold
-from tests.support.builders import started
+from tests.support.builders import BUILT, started
 
 CHOSEN = e.SubplanChosen(tip="c0", phase="2", title="Two", subplan="plans/SUB.md")
 STOPPED = e.StopRequested(by="a person")
@@ -88,10 +88,9 @@ def test_a_command_whose_files_have_changed_waits_for_a_person_also_with_auto(
 
 def test_a_command_that_has_run_is_not_asked_about_again() -> None:
     work = e.WorkTaken(head="c1", tree="t1", commits=1)
-    built = e.CandidateBuilt(onto="c0", onto_tree="t0", commits=("c1",), tree="t1", patch="p")
     asked = fold([started("phase"), COMMAND, *ASKED])
     assert asked.current.answerable == "t9"
-    assert fold([started("phase"), COMMAND, *ASKED, work, built]).current.answerable == "t1"
+    assert fold([started("phase"), COMMAND, *ASKED, work, BUILT]).current.answerable == "t1"
 
 
 def over(ending: Ending, code: int | None = 0) -> e.DispatchEnded:

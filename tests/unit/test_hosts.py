@@ -10,7 +10,7 @@ from runplan.domain.run.kinds import RunStatus, WaitKind
 from runplan.domain.run.projection import project_run
 from runplan.domain.run.rules.hosts import MAX_LABELS, awaited_labels, describe_wait, list_queues, name_queue
 from runplan.domain.run.state import RunState, apply, fold
-from tests.support.builders import started
+from tests.support.builders import LEASED, started
 
 CHOSEN = e.PhaseChosen(tip="c0", phase="1", items=(("W1", "x"),), host=("docker", "gpu"))
 LATER = "2026-03-01T13:30:00Z"
@@ -52,8 +52,7 @@ def test_the_next_host_that_claims_the_run_continues_or_waits_anew() -> None:
 
 
 def test_any_host_may_choose_the_next_phase() -> None:
-    leased = e.Leased(phase="1", branch="b", base="c0", base_tree="t0", worktree="w", attempt=1)
-    state = begun(taken(), CHOSEN, leased)
+    state = begun(taken(), CHOSEN, LEASED)
     assert awaited_labels(state)
     assert awaited_labels(apply(state, e.CleanedUp(phase="1"))) == ()
 
@@ -67,8 +66,7 @@ def test_lanes_wait_for_their_own_hosts() -> None:
 
 
 def test_a_question_and_an_approval_are_not_hidden_by_the_wait() -> None:
-    leased = e.Leased(phase="1", branch="b", base="c0", base_tree="t0", worktree="w", attempt=1)
-    state = begun(taken("docker", "gpu"), CHOSEN, leased, e.QuestionAsked(id="q", text="which?", phase="1"), taken())
+    state = begun(taken("docker", "gpu"), CHOSEN, LEASED, e.QuestionAsked(id="q", text="which?", phase="1"), taken())
     assert decide(state).waiting is WaitKind.QUESTION
     assert decide(apply(state, e.QuestionAnswered(id="q", text="this"))).actions == (a.AWAIT_HOST,)
 

@@ -16,7 +16,7 @@ from runplan.domain.run.kinds import Mode, PhaseStep, ProofKind, Reason, Role, R
 from runplan.domain.run.rules.lanes import list_startable, paths_overlap
 from runplan.domain.run.state import RunState, apply, count_busy, failure, find_awaiting, fold, list_running, open_lanes
 from runplan.engine.steps.land import leads_to
-from tests.support.builders import a_plan, keep, started
+from tests.support.builders import BUILT, a_plan, keep, started
 
 
 @pytest.mark.parametrize(
@@ -288,12 +288,11 @@ def test_an_approval_holds_for_the_same_patch_after_a_landing_of_runplan(
     *, ours: bool, patch: str, broken: bool, is_approved: bool
 ) -> None:
     """So phases that landed while one waited for its sign-off make nobody sign off twice."""
-    built = e.CandidateBuilt(onto="c0", onto_tree="t0", commits=("c1",), tree="t1", patch="p")
     moved = e.LandingMoved(tip="c2", ours=ours)
-    again = replace(built, onto="c2", onto_tree="t2", tree="t3", patch=patch)
+    again = replace(BUILT, onto="c2", onto_tree="t2", tree="t3", patch=patch)
     promises = (e.Promise(test="a.py::test_a", why="x"),) if broken else ()
     proof = e.ProofJudged(tree="t3", kind=ProofKind.OLD_TESTS, line="", promises=promises)
-    facts = [started(), read("p1"), built, e.Answered(tree="t1", approved=True), moved, again, proof]
+    facts = [started(), read("p1"), BUILT, e.Answered(tree="t1", approved=True), moved, again, proof]
     assert fold(facts).current.delivery.is_approved is is_approved
     assert not fold([fact for fact in facts if not isinstance(fact, e.Answered)]).current.delivery.is_approved
 

@@ -16,7 +16,7 @@ from runplan.domain.run.rules.shared import MAX_MOVES
 from runplan.domain.run.state import RunState, apply, fold
 from runplan.domain.settings.schema import GatesSettings, GateTable, TrySettings
 from runplan.engine.loop.runs import is_current
-from tests.support.builders import keep, started
+from tests.support.builders import BUILT, CHOSEN, LEASED, PASSED, PROVEN, SKIPPED, TAKEN, keep, started
 
 
 def test_an_event_type_of_a_newer_version_and_its_new_fields_are_ignored() -> None:
@@ -38,25 +38,17 @@ def starting(state: RunState) -> e.DispatchStarted:
 
 WRITTEN = (
     started(test_command=""),
-    e.PhaseChosen(tip="c0", phase="1", items=(("W1", "x"),)),
-    e.Leased(phase="1", branch="b", base="c0", base_tree="t0", worktree="w", attempt=1),
+    CHOSEN,
+    LEASED,
     e.DispatchStarted(id="d1", role=Role.IMPLEMENT, agent="r", cycle=1),
     e.DispatchEnded(id="d1", role=Role.IMPLEMENT, ending=Ending.EXITED, code=0),
-    e.WorkTaken(head="h", tree="t1", commits=1),
+    TAKEN,
 )
 
 
 def landing(*more: e.Event) -> RunState:
     """A phase that is proven and about to land, and what happened then."""
-    return fold(
-        [
-            *WRITTEN,
-            e.CandidateBuilt(onto="c0", onto_tree="t0", commits=("c1",), tree="t1", patch="p"),
-            e.GateJudged(tree="t1", answer=GateAnswer.SKIPPED, code=None, line="", time=1),
-            e.VerdictGiven(tree="t1", patch="p", passed=True, items=(("W1", True, "y"),), agent="r"),
-            *more,
-        ]
-    )
+    return fold([*WRITTEN, BUILT, SKIPPED, PROVEN, *more])
 
 
 def test_work_that_the_target_has_already_fails_at_its_landing() -> None:
@@ -155,14 +147,7 @@ def test_the_first_of_two_answers_counts(why: str, *, is_approval: bool) -> None
 
 def proven_by(*more: e.Event) -> RunState:
     """A phase whose checks are run by a command, after the implementer has ended."""
-    return fold(
-        [
-            started(setup="make deps"),
-            e.PhaseChosen(tip="c0", phase="1", items=(("W1", "x"),)),
-            e.Leased(phase="1", branch="b", base="c0", base_tree="t0", worktree="w", attempt=1),
-            *more,
-        ]
-    )
+    return fold([started(setup="make deps"), CHOSEN, LEASED, *more])
 
 
 def ran(role: str, tree: str = "", code: int = 0, name: str = "d", *, again: str = "") -> list[e.Event]:
@@ -183,8 +168,8 @@ IMPLEMENTED: list[e.Event] = [
     e.BaselineKnown(key="k", tree="t0", results=""),
     *ran("setup"),
     *ran("implement"),
-    e.WorkTaken(head="h", tree="t1", commits=1),
-    e.CandidateBuilt(onto="c0", onto_tree="t0", commits=("c1",), tree="t1", patch="p"),
+    TAKEN,
+    BUILT,
 ]
 
 
@@ -222,9 +207,7 @@ def test_as_many_fixers_start_as_the_settings_allow(allowed: int) -> None:
         ]
 
     begun = keep(started(test_command=""), max_fix_cycles=allowed)
-    read = e.PhaseChosen(tip="c0", phase="1", items=(("W1", "x"),))
-    leased = e.Leased(phase="1", branch="b", base="c0", base_tree="t0", worktree="w", attempt=1)
-    state = fold([begun, read, leased, *ran("implement"), *disproven(1)])
+    state = fold([begun, CHOSEN, LEASED, *ran("implement"), *disproven(1)])
     for number in range(allowed):
         fixer = replace(starting(state), id=f"f{number}")
         state = fold_on(state, fixer, e.DispatchEnded(id=fixer.id, role=Role.FIX, ending=Ending.EXITED, code=0))
@@ -239,11 +222,7 @@ def handed_over(*trees: str) -> RunState:
         full = e.DispatchEnded(id="d", role=Role.IMPLEMENT, ending=Ending.CONTEXT, code=None, kind="context")
         events += [e.DispatchStarted(id="d", role=Role.IMPLEMENT, agent="r", cycle=1), full]
         events.append(e.HandedOver(number=number, tree=tree, note="", why="full"))
-    begun: list[e.Event] = [
-        started(test_command=""),
-        e.PhaseChosen(tip="c0", phase="1", items=(("W1", "x"),)),
-        e.Leased(phase="1", branch="b", base="c0", base_tree="t0", worktree="w", attempt=1),
-    ]
+    begun: list[e.Event] = [started(test_command=""), CHOSEN, LEASED]
     return fold([*begun, *events])
 
 
@@ -377,8 +356,7 @@ def test_a_red_baseline_counts_only_with_products_of_its_own_tree() -> None:
 
 
 def test_the_first_set_up_runs_in_both_worktrees_at_once() -> None:
-    lease = e.Leased(phase="1", branch="b", base="c0", base_tree="t0", worktree="w", attempt=1)
-    state = fold([started(setup="make setup"), e.PhaseChosen(tip="c0", phase="1"), lease])
+    state = fold([started(setup="make setup"), e.PhaseChosen(tip="c0", phase="1"), LEASED])
     (action,) = decide(state).actions
     assert isinstance(action, a.Start)
     assert (action.dispatch.role, action.dispatch.tree, action.dispatch.agents) == (Role.SETUP, "t0", True)
@@ -399,11 +377,7 @@ def test_old_and_new_tests_use_the_set_up_of_the_code_that_they_run_on() -> None
     assert due(proven_by(*events)) == ("prove", "t-new-tests")  # the base is still set up
     events += [*ran("prove", "t-new-tests"), new]
     assert due(proven_by(*events)) == ("setup", "t1")
-    events += [
-        *ran("setup", "t1"),
-        *ran("gate", "t1"),
-        e.GateJudged(tree="t1", answer=GateAnswer.PASSED, code=0, line="x", time=1),
-    ]
+    events += [*ran("setup", "t1"), *ran("gate", "t1"), PASSED]
     assert due(proven_by(*events)) == ("prove", "t-old-tests")
     events += [*ran("prove", "t-old-tests"), old]
     assert due(proven_by(*events)) == ("prove", "t-emptied")  # the products are those of the candidate
@@ -412,19 +386,18 @@ def test_old_and_new_tests_use_the_set_up_of_the_code_that_they_run_on() -> None
 
 def test_a_verdict_on_the_same_patch_does_not_answer_a_question_that_came_later() -> None:
     run = e.ProofRun(kind=ProofKind.OLD_TESTS, commit="c8", tree="t8")
-    passed = e.GateJudged(tree="t1", answer=GateAnswer.PASSED, code=0, line="x", time=1)
     verdict = e.VerdictGiven(tree="t1", patch="p", passed=True, items=(("W1", True, "x"),), agent="robot")
     kept = e.ProofJudged(tree="t2", kind=run.kind, line="x", time=2)
     moved = [
         *IMPLEMENTED,
         *ran("setup", "t1"),
-        passed,
+        PASSED,
         verdict,
         e.LandingMoved(tip="c9"),
         e.CandidateBuilt(onto="c9", onto_tree="t9", commits=("c2",), tree="t2", patch="p", proofs=(run,)),
         e.BaselineKnown(key="k", tree="t9", results=""),
         *ran("setup", "t2"),
-        replace(passed, tree="t2"),
+        replace(PASSED, tree="t2"),
     ]
     assert decide(proven_by(*moved, kept)).actions == (a.LAND,)
     broken = replace(kept, promises=(e.Promise(test="a.py::test_a", why="it fails"),))
@@ -433,7 +406,7 @@ def test_a_verdict_on_the_same_patch_does_not_answer_a_question_that_came_later(
 
 @pytest.mark.parametrize("role", ["gate", "verify"])
 def test_setup_runs_again_where_its_products_have_changed(role: str) -> None:
-    passed = [e.GateJudged(tree="t1", answer=GateAnswer.PASSED, code=0, line="x", time=1)] if role == "verify" else []
+    passed = [PASSED] if role == "verify" else []
     put_off: list[e.Event] = [
         e.DispatchStarted(id="g", role=Role(role), agent="", cycle=1, tree="t1"),
         e.DispatchEnded(id="g", role=Role(role), ending=Ending.ENDED, code=None),
@@ -477,9 +450,7 @@ def gated(*more: e.Event, verifiers: tuple[str, ...] = ("codex",)) -> RunState:
     """A candidate that has to pass three gates, two of them side by side."""
     begun = keep(started(), gates=gates("lint", "types"), verifiers=verifiers)
     known = [e.BaselineKnown(key="k", tree="t0", results="", name=name) for name in ("tests", "lint", "types")]
-    read = e.PhaseChosen(tip="c0", phase="1", items=(("W1", "x"),))
-    leased = e.Leased(phase="1", branch="b", base="c0", base_tree="t0", worktree="w", attempt=1)
-    return fold([begun, read, leased, *known, *IMPLEMENTED[-2:], *more])
+    return fold([begun, CHOSEN, LEASED, *known, *IMPLEMENTED[-2:], *more])
 
 
 def judged(name: str, answer: str = "passed", time: int = 1) -> e.GateJudged:
@@ -734,8 +705,7 @@ def test_a_plan_that_only_has_to_be_marked_is_read_again_when_the_target_moves()
 
 
 def test_set_up_of_the_agents_worktree_runs_once_or_is_reused() -> None:
-    leased = e.Leased(phase="1", branch="b", base="c0", base_tree="t0", worktree="w", attempt=1)
-    begun = [started(test_command="", setup="make setup"), e.PhaseChosen(tip="c0", phase="1"), leased]
+    begun = [started(test_command="", setup="make setup"), e.PhaseChosen(tip="c0", phase="1"), LEASED]
     assert starting(fold(begun)).role == Role.SETUP
     assert starting(fold([*begun, SetupReused()])).role == Role.IMPLEMENT
     set_up = e.DispatchStarted(id="d1", role=Role.SETUP, cycle=1)
@@ -744,8 +714,7 @@ def test_set_up_of_the_agents_worktree_runs_once_or_is_reused() -> None:
 
 
 def test_set_up_whose_products_cannot_be_used_is_repeated_three_times_at_most() -> None:
-    leased = e.Leased(phase="1", branch="b", base="c0", base_tree="t0", worktree="w", attempt=1)
-    state = fold([started(setup="make setup"), e.PhaseChosen(tip="c0", phase="1"), leased])
+    state = fold([started(setup="make setup"), e.PhaseChosen(tip="c0", phase="1"), LEASED])
     reasons = ["first use of the worktree", *3 * ["the worktree had to be made anew"]]
     for number, why in enumerate(reasons):
         set_up = replace(starting(state), id=f"s{number}", why=why)

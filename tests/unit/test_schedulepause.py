@@ -8,7 +8,7 @@ from runplan.domain.run import events as e
 from runplan.domain.run.decide import pause_reason, pending_answer
 from runplan.domain.run.kinds import PhaseStep, Reason, RunOutcome
 from runplan.domain.run.state import fold
-from tests.support.builders import started
+from tests.support.builders import BUILT, started
 
 READ = e.PhaseChosen(tip="c1", phase="2")
 BLOCKED = e.NoWork(tip="c1", detail="phase 2 waits for 1", kind=NoWorkKind.BLOCKED)
@@ -45,7 +45,7 @@ def test_a_failure_pauses_the_schedule_until_it_is_resumed(facts: list[e.Event],
 @pytest.mark.parametrize("daemon", [True, False])
 def test_a_rejection_pauses_the_schedule_of_any_run(*, daemon: bool) -> None:
     no: list[e.Event] = [
-        e.CandidateBuilt(onto="c0", onto_tree="t0", commits=("c1",), tree="t1", patch="p"),
+        BUILT,
         e.Answered(tree="t1", approved=False),
         replace(FAILED, reason=Reason.STOPPED),
         e.RunEnded(outcome=RunOutcome.STOPPED),
