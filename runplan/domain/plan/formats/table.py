@@ -108,32 +108,32 @@ def find_table(lines: Lines, sections: Sequence[Heading]) -> tuple[int, list[Row
 def list_status_tables(lines: Lines) -> Iterator[tuple[int, list[str], list[Row]]]:
     """The header, the names of the columns and the rows of each table with a column for a status."""
     end = 0
-    for i, text in enumerate(lines.texts):
-        if i >= end and "|" in text and not lines.inert[i] and any(name in text.lower() for name in _STATUS):
-            names = _column_names(text)
-            if any(name.endswith(_STATUS) for name in names):
-                rows = list(_read_rows(lines, i, names))
-                end = rows[-1][0] + 1 if rows else i + 1
-                yield i, names, rows
-
-
-def _read_rows(lines: Lines, header: int, names: list[str]) -> Iterator[Row]:
-    status = next(i for i, name in enumerate(names) if name.endswith(_STATUS))
-    commit = next((i for i, name in enumerate(names) if name in _COMMIT), -1)
-    free = [i for i in range(len(names)) if i not in (status, commit)] or [0]
-    titles = next((i for i in free if names[i].startswith(UNITS)), free[0])
-    ids = next((i for i in free if names[i] in _NUMBER), titles)
-    for i in range(header + 1, len(lines.texts)):
-        text = lines.texts[i]
-        if lines.inert[i] or "|" not in text or text.startswith("#"):
-            return
-        cells = dict(enumerate(_cell_columns(text)))
-        name = read_name(text[slice(*cells[ids])].strip()) if ids in cells else None
-        if name is not None and ids != titles and titles in cells:
-            name = replace(name, title=text[slice(*cells[titles])].strip())
-        if text.strip("|-: \t\r"):
-            slots: tuple[tuple[reading.Slot, int], ...] = (("cell", status), ("commit", commit))
-            yield i, name, tuple(reading.Spot(slot, i, *cells[number]) for slot, number in slots if number in cells)
+    for header, text in enumerate(lines.texts):
+        if header < end or "|" not in text or lines.inert[header] or not any(word in text.lower() for word in _STATUS):
+            continue
+        names = _column_names(text)
+        status = next((i for i, name in enumerate(names) if name.endswith(_STATUS)), None)
+        if status is None:
+            continue
+        commit = next((i for i, name in enumerate(names) if name in _COMMIT), -1)
+        free = [i for i in range(len(names)) if i not in (status, commit)] or [0]
+        titles = next((i for i in free if names[i].startswith(UNITS)), free[0])
+        ids = next((i for i in free if names[i] in _NUMBER), titles)
+        slots: tuple[tuple[reading.Slot, int], ...] = (("cell", status), ("commit", commit))
+        rows: list[Row] = []
+        for line in range(header + 1, len(lines.texts)):
+            row = lines.texts[line]
+            if lines.inert[line] or "|" not in row or row.startswith("#"):
+                break
+            cells = dict(enumerate(_cell_columns(row)))
+            name = read_name(row[slice(*cells[ids])].strip()) if ids in cells else None
+            if name is not None and ids != titles and titles in cells:
+                name = replace(name, title=row[slice(*cells[titles])].strip())
+            if row.strip("|-: \t\r"):
+                spots = (reading.Spot(slot, line, *cells[number]) for slot, number in slots if number in cells)
+                rows.append((line, name, tuple(spots)))
+        end = rows[-1][0] + 1 if rows else header + 1
+        yield header, names, rows
 
 
 def _column_names(text: str) -> list[str]:
