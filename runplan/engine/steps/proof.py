@@ -40,7 +40,10 @@ def plan_proofs(built: e.CandidateBuilt, context: RunContext) -> e.CandidateBuil
     if not tests.command or tests.prove == "off":
         return built
     changes = context.candidates.changes(built.onto, built.commits[-1])
-    ours = {change.path: change for change in changes if _is_of_tests(change.path, built, context)}
+    settings = [change.path for change in changes if is_project_settings(change.path)]
+    texts = {path: [context.read_file(end, path) or "" for end in (built.onto, built.commits[-1])] for path in settings}
+    of_runners = {path for path, (old, new) in texts.items() if sets_runner(path, old, new)}
+    ours = {c.path: c for c in changes if is_on_test_side(c.path, tests.paths) or c.path in of_runners}
     versions = _find_versions(built, context)
     before = {path: Entry(change.old_mode, change.old) if change.kind != "A" else None for path, change in ours.items()}
     after = {path: Entry(change.new_mode, change.new) if change.kind != "D" else None for path, change in ours.items()}
@@ -68,15 +71,6 @@ def plan_proofs(built: e.CandidateBuilt, context: RunContext) -> e.CandidateBuil
         paths = tests_of_phase if len(tests_of_phase) <= MOST_FILES else ()
         proofs.append(e.ProofRun(kind=ProofKind.EMPTIED, commit=commit, tree=tree, files=paths))
     return replace(built, proofs=tuple(proofs), versions=tuple(versions.items()))
-
-
-def _is_of_tests(path: str, built: e.CandidateBuilt, context: RunContext) -> bool:
-    """Whether a changed file is on the test side, or has settings of a test runner that changed."""
-    is_ours = is_on_test_side(path, context.settings.tests.paths)
-    if is_ours or not is_project_settings(path):
-        return is_ours
-    old, new = (context.objects.blob(commit, path) or b"" for commit in (built.onto, built.commits[-1]))
-    return sets_runner(path, old.decode("utf-8", "replace"), new.decode("utf-8", "replace"))
 
 
 def _empty_product(
