@@ -63,7 +63,7 @@ def open_direct(
         return None
     if isinstance(lander, Direct):
         return lander
-    return Direct(here.git, _open_remote(here, run, run.target, env, None), tool=tool, on_local=True)
+    return Direct(here.git, open_target(here, settings, env), tool=tool, on_local=True)
 
 
 def require_direct(here: Repository, settings: Settings, env: Mapping[str, str]) -> None:
@@ -72,7 +72,7 @@ def require_direct(here: Repository, settings: Settings, env: Mapping[str, str])
     if run.concludes:
         raise RefusedEarly("the run lands by pr; remove `Execution: direct`, or land by cherry-pick or direct")
     require_allowed("direct", run)
-    require_remote(_open_remote(here, run, run.target, env, None))
+    require_remote(open_target(here, settings, env))
 
 
 def _open_remote(
