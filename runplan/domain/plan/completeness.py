@@ -230,7 +230,7 @@ def _list_siblings(lines: Lines, reading: Reading, outside: list[Heading]) -> It
 def _list_open_tables(lines: Lines, passed: set[int]) -> Iterator[int]:
     """The tables beside a list of boxes in which most rows state that they are open."""
     for header, _, rows in list_status_tables(lines):
-        cells = [lines.texts[at][s[0].begin : s[0].end].strip() for at, _, s in rows if s and at not in passed]
+        cells = [spots[0].text_in(lines) for line, _, spots in rows if spots and line not in passed]
         marked = [read_mark(cell) for cell in cells if cell.strip("-: ")]
         if 2 * sum(mark.known and mark.status is Status.TODO for mark in marked) > max(2, len(marked)):
             yield header
@@ -241,7 +241,7 @@ def _list_rows(lines: Lines, passed: set[int], series: _Series) -> Iterator[tupl
     for header, names, rows in list_status_tables(lines):
         is_of_phases = any(name.startswith((*marks.UNITS, *series.words)) for name in names)
         for line, name, spots in rows if header not in passed else ():
-            cell = lines.texts[line][spots[0].begin : spots[0].end].strip() if spots else ""
+            cell = spots[0].text_in(lines) if spots else ""
             mark = read_mark(cell)
             if name is None or not cell or not mark.known or not re.search("[0-9]+[a-z]?\\Z|[0-9][.-]", name.id):
                 continue

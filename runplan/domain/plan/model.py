@@ -503,11 +503,8 @@ def _about_bare(lines: Lines, reading: Reading) -> Iterator[Remark]:
     doubtful = doubtful or partly
     orders = (heading for heading in lines.headings if re.search(r"(?i)order\W*\Z", heading.text))
     spots = (spots for _, _, rows in table.list_status_tables(lines) for *_, spots in rows if spots)
-    cells = (
-        lines.texts[s.at][s.begin : s.end].strip()
-        for s, *_ in spots
-        if reading.places[0].first < s.at < reading.places[-1].end
-    )
+    first, end = reading.places[0].first, reading.places[-1].end
+    cells = (spot.text_in(lines) for spot, *_ in spots if first < spot.at < end)
     is_elsewhere = any(box.ticked for box in lines.boxes) or any(read_mark(c).status is Status.DONE for c in cells)
     if reading.lacks_statuses and (is_elsewhere or any(marks_within(listed, o.at, o.end) for o in orders)):
         doubtful = bare

@@ -53,6 +53,9 @@ class Spot(Struct, frozen=True):
     end: int
     words: tuple[str, str] = ("", "")  #: for done and for todo, as they are written into a box or a word
 
+    def text_in(self, lines: Lines) -> str:
+        return lines.texts[self.at][self.begin : self.end].strip()
+
 
 class Remark(Struct, frozen=True, omit_defaults=True):
     """A warning about a plan that can be used, or an error in a part of it that cannot."""
@@ -214,7 +217,7 @@ def section_places(lines: Lines, sections: Iterable[Heading]) -> tuple[Place, ..
         if brackets:
             place = replace(place, title=re.sub(marks.BRACKETS, "", place.title).rstrip())
         if (spot := _status_line(lines, section.at, section.end)) is not None:
-            value = lines.texts[spot.at][spot.begin : spot.end].strip()
+            value = spot.text_in(lines)
             mark = read_mark(value)
             if not mark.known and (done := re.search(marks.DONE_TITLE, section.text)):
                 mark = _mark_of_claim(section.text[done.start() :], is_whole=not done.start())

@@ -33,7 +33,9 @@ def read_tracker(lines: Lines) -> Iterator[reading.Reading]:
     if listed != {id_key(section.name.id) for section in sections}:  # the table may say Phase for each Milestone
         sections = _find_listed(lines, listed) or sections
     described = {id_key(section.name.id) for section in sections}
-    history = [row for row in rows if id_key(row[1].id) not in described and _is_done(lines, row)]
+    statuses = [spot for _, _, spots in rows for spot in spots if spot.slot == "cell"]
+    done = {spot.at for spot in statuses if read_mark(spot.text_in(lines)).status is Status.DONE}
+    history = [row for row in rows if id_key(row[1].id) not in described and row[0] in done]
     if sections and len(history) == len(rows):
         return  # a table of phases that were done before those of the plan
     listed_sections = [section for section in sections if section.name.strong or id_key(section.name.id) in listed]
@@ -50,7 +52,7 @@ def read_tracker(lines: Lines) -> Iterator[reading.Reading]:
     places = []
     paired_with = reading.pair_sections(lines, "tracker", [(name.id, line) for line, name, _ in rows], listed_sections)
     for (line, name, spots), section in zip(rows, paired_with, strict=True):
-        texts = {spot.slot: lines.texts[line][spot.begin : spot.end].strip() for spot in spots}
+        texts = {spot.slot: spot.text_in(lines) for spot in spots}
         if "cell" not in texts:
             raise lines.error_at(line, f"the row of phase {name.id} has no Status cell; add one")
         commit = read_commit(texts.get("commit", "")) or read_commit(texts["cell"])
@@ -79,11 +81,6 @@ def _find_listed(lines: Lines, ids: Set[str]) -> list[Heading]:
     levels = ([heading for heading in telling if heading.level == level] for level in (2, 3, 4))
     listed = (found for found in (*series, *levels) if ids == {id_key(heading.name.id) for heading in found})
     return next((found for found in listed if len(found) == len(ids) > 1), [])
-
-
-def _is_done(lines: Lines, row: Row) -> bool:
-    cells = (lines.texts[spot.at][spot.begin : spot.end] for spot in row[2] if spot.slot == "cell")
-    return any(read_mark(cell.strip()).status is Status.DONE for cell in cells)
 
 
 def find_table(lines: Lines, sections: Sequence[Heading]) -> tuple[int, list[Row]] | None:
