@@ -476,10 +476,9 @@ class PullRequestLander(RemoteLander):
 
     def _undo_of(self, tip: Oid) -> str:
         """The subject of the revert of a phase, where the branch has nothing else: a person may merge it; else ""."""
-        listed = self._git.text("rev-list", "--first-parent", tip, f"^{self.target_tip()}", "--").split()
-        messages = [self._git.commit(oid).message for oid in listed]
+        messages = [commit.message for commit in self.list_own_commits(tip)]
         is_undo = all(UNDOES in read_trailers(text) for text in messages)
-        return messages[-1].partition("\n")[0] if messages and is_undo else ""
+        return messages[0].partition("\n")[0] if messages and is_undo else ""
 
     def _read_template(self) -> str:
         tip = self.target_tip()
