@@ -146,14 +146,11 @@ def write_answers(
         else:
             words = words or ("" if commit else reply.summary)
             head = "No change" if words else "Not done"
-        answers.append((item.thread, _say(head, words)))
+        # The words of an agent, without effect on the forge.
+        quoted = inert(bounded(words.replace("<!--", "<! --"), LONGEST_ANSWER)).splitlines()
+        text = "\n".join([f"{head}:", "", *(f"> {line}" for line in quoted)]) if quoted else f"{head}."
+        answers.append((item.thread, text))
     return tuple(answers)
-
-
-def _say(head: str, words: str) -> str:
-    """The words of an agent, without effect on the forge."""
-    quoted = inert(bounded(words.replace("<!--", "<! --"), LONGEST_ANSWER)).splitlines()
-    return "\n".join([f"{head}:", "", *(f"> {line}" for line in quoted)]) if quoted else f"{head}."
 
 
 def find_answered(messages: Sequence[PullMessage], login: str) -> set[str]:
