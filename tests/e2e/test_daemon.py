@@ -113,8 +113,7 @@ def test_a_stop_ends_agents_keeps_the_work_and_lists_what_it_stopped(project: Pr
 @pytest.mark.promise
 def test_a_stop_reaches_a_foreground_run_in_another_terminal(project: Project, meanwhile: Meanwhile) -> None:
     project.agent(work(*meanwhile.pause("agent")))
-    foreground = project.popen("start", "X", "1", "auto", "--foreground")
-    meanwhile.reached("agent")
+    foreground = meanwhile.begin(project, "agent", "start", "X", "1", "auto", "--foreground")
     ran = project.runplan("stop")
     assert (ran.code, ran.err.splitlines()) == (
         0,

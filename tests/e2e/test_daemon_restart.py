@@ -137,7 +137,6 @@ VERBS = (
     *("pause X", "resume X", "now", "daemon", "gc", "init", "demo", "service install", "notify --test", "mcp"),
 )
 
-
 #: Calls the command with each of these lines, in one process.
 CALLS = """\
 import json, sys

@@ -75,8 +75,7 @@ def test_daemon_restart_drains_and_the_new_daemon_takes_up_the_agents(project: P
         ],
     )
     assert daemon_of(project) != before
-    meanwhile.let_on("agent")
-    ended(follower).exits(0)
+    meanwhile.finish(follower, "agent").exits(0)
     until_runs_are(project, "done")
     assert project.dispatched() == ["implement", "verify"]
 

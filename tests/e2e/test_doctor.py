@@ -5,12 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli import Meanwhile, Project, a_plan, ended, until, work
+from tests.support.cli import Meanwhile, Project, a_plan, until, work
 
 SETUP = (
     '[run]\nsetup = "echo made | tee made.txt >>agent.toml"\n[tests]\ncommand = "cat made.txt && pwd >>{log}{more}"\n'
 )
-
 
 PYTEST_RED = "printf '%s\\\\n' '= short test summary info =' 'FAILED a.py::b' '1 failed, 2 passed in 0.1s'; false"
 
@@ -66,8 +65,7 @@ def test_the_doctor_leaves_a_running_plan_of_its_own_name_alone(project: Project
     with project.running("start", "doctor", "1", "auto", "--foreground") as process:
         meanwhile.reached("agent")
         assert project.runplan("doctor", "--run").code == 0
-        meanwhile.let_on("agent")
-        ran = ended(process)
+        ran = meanwhile.finish(process, "agent")
     assert (ran.code, "second try" in ran.err) == (0, False), ran.err
     assert project.repo.status() == ""
     assert project.leftovers() == []

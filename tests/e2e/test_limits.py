@@ -13,8 +13,6 @@ from tests.support.daemons import until_runs_are
 #: The clock stands still until a process sleeps, and then it is later. It is today's, since a limit that ended long
 #: before the agent did is none.
 HERE = datetime.now(UTC).replace(microsecond=0)
-
-
 RESETS = int((HERE + timedelta(hours=2)).timestamp())
 
 
@@ -24,8 +22,6 @@ def once(place: Path, name: str, *played: str) -> tuple[str, ...]:
 
 
 LIMIT = f'tell = {{trouble = "limit", words = "You have hit your limit", resets = {RESETS}}}'
-
-
 BUSY = 'tell = {trouble = "overloaded", words = "529 overloaded"}'
 
 

@@ -128,8 +128,7 @@ def test_work_of_a_run_without_journal_is_parked(project: Project, how: str) -> 
 def test_a_start_names_the_running_agent_of_an_unknown_run(project: Project, tmp_path: Path) -> None:
     meanwhile = Meanwhile(tmp_path)
     project.agent(work(*meanwhile.pause("at")))
-    running = project.popen("start", "X", "finish", "auto", "--foreground")
-    meanwhile.reached("at")
+    running = meanwhile.begin(project, "at", "start", "X", "finish", "auto", "--foreground")
     running.kill()
     running.communicate()
     shutil.rmtree(project.path / ".git/runplan")

@@ -58,7 +58,6 @@ class Case:
 #: An output that looks like a secret must not reach the repository with the report.
 TOKEN = "ghp_" + 36 * "a"
 
-
 CASES = {
     "no change": Case(reason="no-commits", agent="", step="implement", says="the agent left no change", kept=False),
     "the base amended": Case(

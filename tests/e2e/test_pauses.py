@@ -269,12 +269,10 @@ def test_a_second_interrupt_ends_the_agents_and_a_start_continues(project: Proje
 @pytest.mark.promise
 def test_a_first_interrupt_lets_the_agent_finish_and_starts_nothing_new(project: Project, meanwhile: Meanwhile) -> None:
     set_up(project, agent=work(*meanwhile.pause("implement")))
-    running = project.popen("start", "X", "1", "auto", "--foreground")
-    meanwhile.reached("implement")
+    running = meanwhile.begin(project, "implement", "start", "X", "1", "auto", "--foreground")
     running.send_signal(signal.SIGINT)
     heard(running)
-    meanwhile.let_on("implement")
-    stopped = ended(running).exits(130)
+    stopped = meanwhile.finish(running, "implement").exits(130)
     assert "WorkTaken" in [kind for kind, _ in project.events()], "what it did is taken"
     assert project.dispatched() == ["implement"]
     project.go_on(stopped).exits(0)

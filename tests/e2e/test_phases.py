@@ -9,7 +9,6 @@ from tests.support.cli import (
     Project,
     a_plan,
     assert_nothing_runs,
-    ended,
     fix,
     set_up,
     steps,
@@ -182,13 +181,11 @@ def test_a_moved_target_is_gated_again_and_landed_on(project: Project, meanwhile
         settings=f'[tests]\ncommand = "echo run >> {count}"\n',
         agent=work() + verify(*meanwhile.pause("verify"), "pass_all = true"),
     )
-    running = project.popen("start", "X", "1", "auto", "--foreground")
-    meanwhile.reached("verify")
+    running = meanwhile.begin(project, "verify", "start", "X", "1", "auto", "--foreground")
     edited = a_plan("1", "2").replace("- [ ] Write 2.txt", "- [ ] Write 2.txt and more")
     project.repo.commit("Meanwhile", **{"plans/X.md": edited, "other.txt": "other\n"})
     theirs = project.repo.head("main")
-    meanwhile.let_on("verify")
-    ran = ended(running).exits(0)
+    ran = meanwhile.finish(running, "verify").exits(0)
     assert f"the target moved to {theirs[:12]}; building again" in ran.err
     assert project.repo.git("rev-parse", "main~2") == theirs
     assert ran.err.count("  verify ") == 1
@@ -206,11 +203,9 @@ def test_a_conflict_gets_one_fix_on_the_new_tip(project: Project, meanwhile: Mea
         project,
         agent=work(*meanwhile.pause("implement")) + fix('append = "1.txt"\ntext = "and ours\\n"', 'commit = "Redo 1"'),
     )
-    running = project.popen("start", "X", "1", "auto", "--foreground")
-    meanwhile.reached("implement")
+    running = meanwhile.begin(project, "implement", "start", "X", "1", "auto", "--foreground")
     project.repo.commit("Theirs", **{"1.txt": "theirs\n"})
-    meanwhile.let_on("implement")
-    ran = ended(running).exits(0)
+    ran = meanwhile.finish(running, "implement").exits(0)
     assert "conflicts in 1.txt" in ran.err
     assert project.show("main:1.txt") == "theirs\nand ours"
     assert project.leftovers() == ["refs/runplan/parked/x/1/1"]
@@ -221,11 +216,9 @@ def test_an_unsolved_conflict_names_its_files_and_the_kept_work(project: Project
     """The fixer commits the markers of an attempt to bring the kept work over, which stops at the conflict."""
     tries = 'git = ["-c", "alias.try=!git cherry-pick refs/runplan/parked/x/1/1 || true", "try"]'
     set_up(project, agent=work(*meanwhile.pause("implement")) + fix(tries, 'commit = "Redo 1"\nall = true'))
-    running = project.popen("start", "X", "1", "auto", "--foreground")
-    meanwhile.reached("implement")
+    running = meanwhile.begin(project, "implement", "start", "X", "1", "auto", "--foreground")
     tip = project.repo.commit("Theirs", **{"1.txt": "theirs\n"})
-    meanwhile.let_on("implement")
-    ran = ended(running)
+    ran = meanwhile.finish(running, "implement")
     assert (ran.code, ran.last) == (1, "runplan: failed: conflict"), ran.err
     report = project.runplan("report", "X").out
     for printed in (ran.err, report):
@@ -239,12 +232,10 @@ def test_an_unsolved_conflict_names_its_files_and_the_kept_work(project: Project
 
 def test_work_that_is_on_the_target_already_is_not_landed_again(project: Project, meanwhile: Meanwhile) -> None:
     set_up(project, agent=work(*meanwhile.pause("implement")))
-    running = project.popen("start", "X", "1", "auto", "--foreground")
-    meanwhile.reached("implement")
+    running = meanwhile.begin(project, "implement", "start", "X", "1", "auto", "--foreground")
     project.repo.commit("The same", **{"1.txt": "1\n"})
     tip = project.repo.head("main")
-    meanwhile.let_on("implement")
-    ran = ended(running)
+    ran = meanwhile.finish(running, "implement")
     assert (ran.code, ran.last) == (1, "runplan: failed: already-on-target"), ran.err
     assert project.repo.head("main") == tip
     assert "already-on-target: the target already holds every change" in ran.err
@@ -253,11 +244,9 @@ def test_work_that_is_on_the_target_already_is_not_landed_again(project: Project
 
 def test_finish_works_a_phase_that_was_added_during_the_run(project: Project, meanwhile: Meanwhile) -> None:
     set_up(project, plan=a_plan("1"), agent=work(*meanwhile.pause("implement")) + writes("2"))
-    running = project.popen("start", "X", "finish", "auto", "--foreground")
-    meanwhile.reached("implement")
+    running = meanwhile.begin(project, "implement", "start", "X", "finish", "auto", "--foreground")
     project.plan(a_plan("1", "2"))
-    meanwhile.let_on("implement")
-    ended(running).exits(0)
+    meanwhile.finish(running, "implement").exits(0)
     assert project.landed() == ["1", "2"]
     assert "status: complete" in project.show("main:plans/X.md")
 
@@ -268,10 +257,8 @@ def test_a_phase_does_not_land_when_its_dependency_was_reverted(project: Project
         plan=a_plan("1", "2", depends={"2": "Phase 1"}),
         agent=writes("1") + work(*meanwhile.pause("implement"), phase="2"),
     )
-    running = project.popen("start", "X", "finish", "auto", "--foreground")
-    meanwhile.reached("implement")
+    running = meanwhile.begin(project, "implement", "start", "X", "finish", "auto", "--foreground")
     project.repo.git("revert", "--no-edit", "HEAD")
-    meanwhile.let_on("implement")
-    ran = ended(running)
+    ran = meanwhile.finish(running, "implement")
     assert (ran.code, "phase 2 depends on 1" in ran.err) == (4, True), ran.err
     assert project.landed() == ["1"]

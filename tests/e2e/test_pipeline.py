@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.cli import Meanwhile, Project, a_plan, assert_nothing_runs, ended, fix, set_up, steps, verify, work
+from tests.support.cli import Meanwhile, Project, a_plan, assert_nothing_runs, fix, set_up, steps, verify, work
 from tests.support.daemons import run_of, until_runs_are, until_waits_for_phase
 
 AHEAD = "[run]\npipeline = 1\n"
@@ -67,8 +67,7 @@ def test_a_phase_ahead_follows_the_fix_of_the_one_below(project: Project, meanwh
         until_waits_for_phase(project, "2")
         meanwhile.let_on("proof")
         meanwhile.reached("fix")
-        meanwhile.let_on("fix")
-        ran = ended(run)
+        ran = meanwhile.finish(run, "fix")
 
     assert ran.code == 0, ran.err
     assert list(dict.fromkeys(project.landed())) == ["1", "2"]  # phase 1 has two commits

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli import RUNPLAN, Meanwhile, Project, a_plan, a_project, ended, fix, set_up, verify, work
+from tests.support.cli import RUNPLAN, Meanwhile, Project, a_plan, a_project, fix, set_up, verify, work
 
 PHASES = ("1",)
 RUNNER = "test ! -e check.sh || sh check.sh"
@@ -58,11 +58,9 @@ def test_a_fixer_takes_back_what_the_phase_does_not_permit(project: Project) -> 
 def test_a_phase_reworded_during_its_run_is_not_marked_done(project: Project, tmp_path: Path) -> None:
     meanwhile = Meanwhile(tmp_path)
     set_up(project, agent=work() + verify(*meanwhile.pause("verify"), "pass_all = true"))
-    running = project.popen("start", "X", "1", "auto", "--foreground")
-    meanwhile.reached("verify")
+    running = meanwhile.begin(project, "verify", "start", "X", "1", "auto", "--foreground")
     project.plan(a_plan("1").replace("- [ ] Write 1.txt", "- [ ] Write 1.txt and more"))
-    meanwhile.let_on("verify")
-    ran = ended(running).exits(4)
+    ran = meanwhile.finish(running, "verify").exits(4)
     assert "phase 1 was reworded on main" in ran.err
     assert project.runplan("reject", "X").code == 0
     assert project.runplan("status", "X", "--json").json["phases"][0]["status"] == "todo"
@@ -75,11 +73,9 @@ def test_a_run_whose_landed_phase_was_reset_away_says_how_to_go_on(tmp_path: Pat
     project.plan(a_plan("1", "2", depends={"2": "Phase 1"}))
     project.agent(work() + work(*meanwhile.pause("work"), phase="2"))
     before = project.repo.head()
-    running = project.popen("start", "X", "finish", "auto", "--foreground")
-    meanwhile.reached("work")
+    running = meanwhile.begin(project, "work", "start", "X", "finish", "auto", "--foreground")
     project.repo.git("reset", "-q", "--hard", before)
-    meanwhile.let_on("work")
-    ran = ended(running).exits(4)
+    ran = meanwhile.finish(running, "work").exits(4)
     hold = next(line for line in ran.err.splitlines() if "main shows as not done" in line)
     project.runplan(*hold.partition(": runplan ")[2].split()).exits(0)
     project.start("finish", "auto").exits(0)

@@ -21,7 +21,6 @@ from tests.support.cli import (
     a_project,
     copied,
     end_processes_of,
-    ended,
     fix,
     until,
     verify,
@@ -273,8 +272,7 @@ def test_people_are_heard_between_two_phases(project: Project, hub: Hub, meanwhi
         meanwhile.let_on("here")
         meanwhile.reached("there")
         hub.comment(1, "/runplan stop", by="bob")
-        meanwhile.let_on("there")
-        ran = ended(running)
+        ran = meanwhile.finish(running, "there")
     assert project.dispatched() == ["implement", "verify", "implement", "verify", "fix", "verify"], ran.err
     said = [comment["body"].partition("\n\n")[2] for comment in hub.pulls[1].comments[1:]]
     code = hub.git("log", "--format=%h", "--abbrev=7", "-1", "--grep", "Rename", BRANCH)
@@ -292,8 +290,7 @@ def test_a_pull_request_that_a_person_closes_ends_the_run(project: Project, hub:
     with project.running("start", "X", "finish", "auto", "pr", "--foreground") as running:
         meanwhile.reached("here")
         hub.pulls[1].state = "closed"
-        meanwhile.let_on("here")
-        ran = ended(running)
+        ran = meanwhile.finish(running, "here")
     assert (ran.code, hub.merges, list(hub.pulls)) == (1, 0, [1]), ran.err
     assert ran.last == "runplan: failed: pr-closed"
     parked = project.repo.git("for-each-ref", "--format=%(objectname)", "refs/runplan/parked").split()
@@ -307,8 +304,7 @@ def test_a_phase_built_on_a_squashed_branch_is_built_again(project: Project, hub
     with project.running("start", "X", "finish", "auto", "pr", "--foreground") as running:
         meanwhile.reached("here")
         hub.do_merge(hub.pulls[1], "squash")
-        meanwhile.let_on("here")
-        ran = ended(running)
+        ran = meanwhile.finish(running, "here")
     assert ran.code == 0, ran.err
     assert [pull.merged for pull in hub.pulls.values()] == [True, True]
     assert project.landed() == ["2"]
@@ -618,11 +614,9 @@ def test_a_second_repository_stands_back_from_a_landed_phase(project: Project, h
     other = copied(project, tmp_path / "b")
     meanwhile = Meanwhile(tmp_path)
     publish(project, hub, agent=work(*meanwhile.pause("work")) + verify())
-    running = project.popen("start", "X", "1", "auto", "pr", "--foreground")
-    meanwhile.reached("work")
+    running = meanwhile.begin(project, "work", "start", "X", "1", "auto", "pr", "--foreground")
     ran = other.start("1", "auto", "pr")
-    meanwhile.let_on("work")
-    second = ended(running)
+    second = meanwhile.finish(running, "work")
     assert (ran.code, second.code) == (0, 0), (ran.err, second.err)
     assert "of another repository landed phase 1 meanwhile; this run stands back" in second.err
     assert project.rows("SELECT state FROM runs") == [("done",)]

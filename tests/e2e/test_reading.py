@@ -40,7 +40,6 @@ pytestmark = pytest.mark.promise
 
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
-
 #: Modules that a reading verb must not import, because they are slow.
 SLOW_TO_IMPORT = [
     *("filelock", "git", "gitdb", "psutil", "structlog", "asyncio", "github", "gitlab", "apscheduler", "logging"),
@@ -164,8 +163,7 @@ def test_status_and_logs_follow_a_running_run(tmp_path: Path) -> None:
     project = a_project(tmp_path, "1")
     meanwhile = Meanwhile(tmp_path)
     set_up(project, agent=work(*meanwhile.pause("implement")))
-    running = project.popen("start", "X", "auto", "--foreground")
-    meanwhile.reached("implement")
+    running = meanwhile.begin(project, "implement", "start", "X", "auto", "--foreground")
     view = project.runplan("status", "X", "--json").json
     assert (view["run"]["state"], view["run"]["step"]) == ("running", "implement")
     assert view["claim"]["alive"] is True
@@ -341,7 +339,6 @@ def test_check_fix_adds_a_tracker_and_strict_fails_on_warnings(recorded: Project
 
 READING = [("--version",), ("status", "X", "--json")]
 
-
 PROGRAM = (
     "import sys; from runplan.interfaces.cli.main import main; code = main(sys.argv[1:]);"
     "print(*sys.modules, file=sys.stderr); sys.exit(code)"
@@ -511,10 +508,7 @@ def open_files(pid: int) -> set[str]:
 
 #: A control sequence in one character, a line that runs backwards, and the same for what it encloses.
 NAME = "f\u009b31m\u202etxt\u2066.exe"
-
-
 OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-
 
 AGENT = f"""
 [[phase.1.implement]]

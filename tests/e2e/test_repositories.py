@@ -124,7 +124,6 @@ test "$(cat logo.bin)" = "old logo"
 echo 1 >1.txt; echo "new logo" >logo.bin; echo "a sound" >sound.bin
 """
 
-
 COMMIT = """\
 git add -A; git commit -qm Work
 rm logo.bin sound.bin; git checkout -q -- .

@@ -28,7 +28,6 @@ env = ["SH_API_KEY"]
 command = "echo $SH_API_KEY"
 """
 
-
 PROXY = """\
 [agents]
 implementer = "judge"

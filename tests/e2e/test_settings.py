@@ -79,7 +79,6 @@ def test_environment_settings_hold_for_their_own_run_only(project: Project, mean
 
 CHECKED = f'{SETTINGS}[tests]\ncommand = "echo as-started"\n'
 
-
 OTHER_SETTINGS = SETTINGS.replace('verifier = "robot"', 'verifier = "judge"') + (
     '[agents.judge]\nkind = "script"\nscript = "judge.toml"\n[tests]\ncommand = "echo edited"\n'
 )

@@ -30,8 +30,6 @@ from tests.support.github.server import Fault, StandIn, an_app, environment
 pytestmark = pytest.mark.rest
 
 LATE = 2_000_000_000.0  #: long after the push
-
-
 MakeLander: TypeAlias = Callable[[], PullRequestLander]
 
 

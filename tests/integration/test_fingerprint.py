@@ -12,7 +12,6 @@ from tests.support.repos import make_repo
 
 AGENT = signing("r1.1").email
 
-
 #: The end of the name of each change, and the command that makes it.
 CHANGES = {
     "refs/heads/new": "git branch new",

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from runplan.adapters.git.repository import Checkouts, identity, open_repository, require_git, require_workable, signing
-from runplan.domain.errors import Exit, GitFailed, RefusedEarly
+from runplan.domain.errors import GitFailed, RefusedEarly
 from runplan.domain.gitfacts import Identity
 from runplan.domain.names import worktree_name
 from runplan.domain.settings.schema import Settings
@@ -46,12 +46,6 @@ def test_a_worktree_of_a_bare_repository_is_its_own_root(tmp_path: Path) -> None
     bare.git("worktree", "add", "-q", str(tmp_path / "tree"))
     found = open_repository(tmp_path / "tree", env=bare.env)
     assert (found.root, found.common_dir) == (tmp_path / "tree", bare.path)
-
-
-def test_a_place_without_a_repository_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RefusedEarly, match="not in a git repository; run git init") as refused:
-        open_repository(tmp_path, env=isolated_env())
-    assert refused.value.exit is Exit.USAGE
 
 
 def test_a_bare_repository_is_refused(tmp_path: Path) -> None:

@@ -40,7 +40,6 @@ PROVEN: tuple[e.Event, ...] = (
     e.VerdictGiven(tree="t1", patch="p", passed=True, items=(("W1", True, "y"),), agent="robot"),
 )
 
-
 LIMIT = e.Paused(kind=WaitKind.LIMIT, until=LATER, agent="robot", words="about a limit")
 CLAIM = WaitRow(kind=WaitKind.CLAIM, plan=PLAN, about="about a claim", since="2026-01-01T00:00:00Z", wake=LATER)
 #: waiting_for -> what happened, `about`, `wake`, words of the text, and whether a person is notified

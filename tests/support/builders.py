@@ -76,14 +76,8 @@ def record(
 
 
 _NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
-
-
 _LABEL = r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\["\\n])*)"'
-
-
 _LINE = re.compile(rf"({_NAME})(?:\{{((?:{_LABEL},?)*)\}})? (\S+)")
-
-
 _HEAD = re.compile(rf"# (?:HELP {_NAME} [^\n]*|TYPE {_NAME} (?:counter|gauge))")
 
 

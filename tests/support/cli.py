@@ -23,10 +23,7 @@ from tests.support.repos import Repo, init_repo
 
 #: So that the tests test the same on every machine; those of the sandbox set another value in `extra`.
 NO_SANDBOX = {"RUNPLAN_AGENTS_SANDBOX": "none"}
-
-
 RUNPLAN = Path(sys.executable).with_name("runplan")
-
 
 SETTINGS = """\
 [agents]
@@ -395,3 +392,14 @@ class Meanwhile:
 
     def let_on(self, name: str) -> None:
         (self._place / f"{name}.on").touch()
+
+    def begin(self, project: Project, name: str, *words: str) -> forks.Process:
+        """Start a command in the background, until an agent has reached this."""
+        process = project.popen(*words)
+        self.reached(name)
+        return process
+
+    def finish(self, process: forks.Process, name: str) -> Ran:
+        """Let the agent go on, until the command has ended."""
+        self.let_on(name)
+        return ended(process)

@@ -77,7 +77,6 @@ else:
 mark("end")
 """
 
-
 TAKINGS = """
 CREATE TABLE {schema}.takings (plan TEXT, owner TEXT, fence BIGINT, at TIMESTAMPTZ DEFAULT clock_timestamp());
 CREATE FUNCTION {schema}.log_taking() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN

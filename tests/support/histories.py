@@ -38,7 +38,6 @@ ENDS = ("state", "outcome", "reason", "phase", "step", "waiting_for", "tokens", 
 LEAST = 36  #: histories that are kept
 LONGEST = 40_000  #: characters of a history
 
-
 #: What pytest is run with: a test of each promise, and files with events that those lack.
 TESTS = (
     ("--tier", "test", "tests/e2e", "tests/forge", "--ignore", "tests/e2e/test_docs.py"),

@@ -21,10 +21,7 @@ from runplan.engine.landing.lander import Landing
 
 MAIN = "refs/heads/main"
 USER_NAME = "Uma User"
-
-
 USER_EMAIL = "uma@example.org"
-
 
 AGENT_ENV = {
     "GIT_AUTHOR_NAME": "runplan agent",
@@ -219,11 +216,7 @@ def make_pair(path: Path, **files: str) -> Pair:
 
 
 BRANCH = "refs/heads/runplan/domain/plan/1"
-
-
 PARKED = "refs/runplan/parked/plan/1/1"
-
-
 BASE = "refs/runplan/base/r1"
 
 

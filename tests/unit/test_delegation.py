@@ -58,8 +58,6 @@ MOVED = (
     e.CandidateBuilt(onto="c0", onto_tree="t0", commits=("c1",), tree="t1", patch="t1"),
 )
 START = a.Start(dispatch=e.DispatchStarted(role=Role.DELEGATE, cycle=1))
-
-
 ALTERED = CommandAltered(onto="c0", commit="c9", tree="t9", files=("Makefile",))
 ASKED = (LEASE, BASELINE, ALTERED, e.ApprovalAsked(tree="t9"))
 

@@ -38,8 +38,6 @@ def test_a_path_is_no_remote_of_a_forge(url: str) -> None:
 
 CLOUD = Address(host="github.com", owner="o", repository="r")
 SERVER = Address(host="ghe.corp", owner="o", repository="r", password="from-url")
-
-
 APP = {"GITHUB_APP_ID": "7", "GITHUB_APP_PRIVATE_KEY_FILE": "/k.pem"}
 
 

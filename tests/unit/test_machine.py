@@ -172,7 +172,6 @@ IMPLEMENTED: list[e.Event] = [
     BUILT,
 ]
 
-
 BROKEN = e.RulesBroken(tree="t1", reason=Reason.OUT_OF_SCOPE, lines=("a: outside", "b: outside"), remedy="; permit it")
 
 

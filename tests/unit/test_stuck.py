@@ -122,7 +122,6 @@ def test_the_answer_has_a_level_and_the_known_facts(found: Stuck, sentence: str)
 
 MINUTES = st.integers(0, 300).map(ago)
 
-
 FACTS = st.fixed_dictionaries(
     {
         "phase": st.sampled_from(["1", None]),

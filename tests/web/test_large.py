@@ -13,7 +13,6 @@ from tests.web.site import Visitor, serve
 HEAVIEST = 100_000  #: bytes of a page with its style and script, without the diff
 LONGEST_S = 5.0  #: for a page, on a busy machine
 
-
 #: The bytes of the page, its style and its script, without the stream of events.
 WEIGHT = """[...performance.getEntriesByType("navigation"), ...performance.getEntriesByType("resource")]
   .filter((entry) => !entry.name.includes("/live?")).reduce((sum, entry) => sum + entry.decodedBodySize, 0)"""

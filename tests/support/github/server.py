@@ -554,8 +554,6 @@ def _pattern(path: str) -> re.Pattern[str]:
 
 
 _PATTERNS = tuple((method, _pattern(path), path, handler) for method, path, handler in ROUTES)
-
-
 APPS = ("/installation", "/access_tokens")  #: where an app signs in instead of a user
 
 
