@@ -41,7 +41,12 @@ First steps:
 
 def entry() -> None:
     """Exit with the code of the command, after its output is written; Python would exit with 120 when that fails."""
-    _open_closed_streams()
+    # Open what the caller has closed, as `>&-` does: else a file of ours gets the number, and all that is printed.
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            opened = open(os.devnull, mode, encoding="utf-8")  # noqa: SIM115
+            os.set_inheritable(opened.fileno(), True)
+            setattr(sys, name, opened)
     code = main(sys.argv[1:])
     for stream in (sys.stdout, sys.stderr):
         if stream.closed:
@@ -55,15 +60,6 @@ def entry() -> None:
                 code = code or int(Exit.UNREACHABLE)
     gc.freeze()  # else the interpreter searches every module for garbage before it exits, a fifth of `status`
     sys.exit(code)
-
-
-def _open_closed_streams() -> None:
-    """Open what the caller has closed, as `>&-` does: else a file of ours gets the number, and all that is printed."""
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            stream = open(os.devnull, mode, encoding="utf-8")  # noqa: SIM115
-            os.set_inheritable(stream.fileno(), True)
-            setattr(sys, name, stream)
 
 
 def main(argv: list[str]) -> int:
