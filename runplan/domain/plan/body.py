@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 
 from runplan.domain.plan.marks import COLON, DONE_TITLE, MANUAL, NOT_WORK, STATUS_LINE, ExecutionKind, PhaseSettings
+from runplan.domain.plan.reading import Remark
 from runplan.domain.plan.scan import LABEL, Entry, Heading, Lines, marks_within
 from runplan.domain.text import nearest_word
 
@@ -132,13 +133,17 @@ def _list_keys(body: Body) -> Iterator[tuple[int, str, str]]:
             yield i, line[1], line[2].rstrip(" \t.")
 
 
-def list_unknown_keys(body: Body) -> Iterator[tuple[int, str]]:
-    """The keys that are only like one of runplan's, each with a sentence."""
-    for i, key, value in _list_keys(body):
+def list_remarks(body: Body, phase: str, *, is_done: bool) -> Iterator[Remark]:
+    """The keys that are only like one of runplan's, while the phase is open, and a line Host: without labels."""
+    for i, key, value in _list_keys(body) if not is_done else ():
         keys = (*KEYS, *CODE_KEYS) if re.fullmatch(_CODE, value) else KEYS
         near = nearest_word(key.capitalize(), keys, LIKENESS) if key.lower() not in body.labels else ""
         if near and near != key:
-            yield i, f"runplan does not know {key}:, which has no effect; did you mean {near}:?"
+            message = f"runplan does not know {key}:, which has no effect; did you mean {near}:?"
+            yield Remark(i + 1, f"phase {phase}: {message}")
+    if "host" in body.labels and not read_labels(body):
+        message = f"phase {phase} names no labels after Host:, which has no effect; labels are like: gpu, docker"
+        yield Remark(body.labels["host"][0] + 1, message)
 
 
 def read_items(body: Body, *, title: str) -> tuple[tuple[Item, ...], tuple[str, ...]]:

@@ -169,7 +169,7 @@ def parse_plan(text: bytes, *, path: str) -> Plan:
         remarks += _about_depends(place, waits[place.id], bodies, lines)
     phases = tuple(_build_phase(place, bodies[place.id], waits[place.id]) for place in reading.places)
     for phase in phases:
-        about = _about_body(phase, body := bodies[phase.id])
+        about = phase_text.list_remarks(body := bodies[phase.id], phase.id, is_done=phase.status is Status.DONE)
         remarks += about if body.lines is lines else (replace(remark, line=phase.line) for remark in about)
     _refuse_cycle(phases, lines, reading.format)
     status = PlanStatus.ACTIVE if reading.format in OWN_FRONT else _plan_status(lines, reading)
@@ -421,14 +421,6 @@ def _about_depends(place: Place, waits: Depends, ids: Iterable[str], lines: Line
     for quote in waits.unread:
         message = f"phase {place.id} does not wait for this, it names no phase: {quote.text}"
         yield Remark(quote.line, f"{message}; if it should, name the phases in a line 'Depends: …'")
-
-
-def _about_body(phase: Phase, body: Body) -> Iterator[Remark]:
-    for index, sentence in phase_text.list_unknown_keys(body) if phase.status is not Status.DONE else ():
-        yield Remark(index + 1, f"phase {phase.id}: {sentence}")
-    if not phase.host and (line := body.labels.get("host")):
-        message = f"phase {phase.id} names no labels after Host:, which has no effect; labels are like: gpu, docker"
-        yield Remark(line[0] + 1, message)
 
 
 def _about_boxes(lines: Lines, reading: Reading) -> Iterator[Remark]:
