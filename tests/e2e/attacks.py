@@ -307,6 +307,8 @@ PROOF = {
     "edits the script of the verifier": WORK
     + f"cat >agent.sh <<'END'\necho '{VERDICT}' >\"$RUNPLAN_RETURN\"\nEND\ngit commit -qam Judge",
     "rewrites the runner of the tests": RED + TEST.format("echo true >node_modules/run"),
+    "edits the script of the set-up": RED
+    + "echo 'mkdir -p node_modules; echo true >node_modules/run' >tools/setup.sh; git commit -qam Setup",
     "writes a delegated command into a plan": WORK
     + 'printf "\\nExecution: delegate $evil\\n" >>plans/X.md; git commit -qam Delegate',
     "edits the settings": RED + "printf '[tests]\\ncommand = \"true\"\\n' >runplan.toml; git commit -qam Settings",
@@ -517,9 +519,10 @@ NEEDS_SANDBOX = frozenset(
     )
 )
 #: Further settings of the project.
-SETTINGS = {"rewrites the runner of the tests": SET_UP} | {
-    name: {"RUNPLAN_AGENTS_PLANNER": "shell"} for name in PLANNERS
-}
+SETTINGS = {
+    "rewrites the runner of the tests": SET_UP,
+    "edits the script of the set-up": SET_UP | {"RUNPLAN_RUN_SETUP": "sh tools/setup.sh"},
+} | {name: {"RUNPLAN_AGENTS_PLANNER": "shell"} for name in PLANNERS}
 #: The user does not say `auto`, and has to see the change first.
 ASKED = ("start", "X", "1", "--foreground")
 COMMANDS = {

@@ -35,6 +35,7 @@ FILES = {
     ".gitignore": "*.ok\nconf/.env\nnode_modules/\n",
     ".gitattributes": "*.dat filter=rel\n",
     "tools/filter.sh": "cat\n",
+    "tools/setup.sh": "mkdir -p node_modules && echo 'test ! -e red' >node_modules/run\n",
     "team.gitconfig": "[alias]\n\tst = status\n",
 }
 HELPER = f'[credential]\n\thelper = "!f() {{ echo username=u; echo password={TOKEN}; }}; f"\n'

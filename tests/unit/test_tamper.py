@@ -85,6 +85,17 @@ def test_a_file_of_the_ci_changes_only_where_the_phase_names_or_allows_it(path: 
     assert kinds(changed(path), permit=a_permit(allows=("other/**",))) == ["changed-ci"]
 
 
+def test_a_script_of_the_set_up_changes_only_where_the_phase_names_or_allows_it() -> None:
+    """It prepares what runs the tests."""
+    script = "tools/setup.sh"
+
+    def found(permit: Permit) -> list[str]:
+        return kinds(changed(script), changed("tools/other.sh"), permit=replace(permit, setup=(script,)))
+
+    assert found(a_permit()) == ["changed-ci"]
+    assert found(a_permit(f"Change `{script}` as said.")) == found(a_permit(allows=("tools/**",))) == []
+
+
 @pytest.mark.parametrize(
     "path",
     [

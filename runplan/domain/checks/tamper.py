@@ -74,6 +74,7 @@ class Permit(Struct, frozen=True, kw_only=True):
     test_paths: tuple[str, ...] = ()  #: tests.paths
     written: tuple[str, ...] = ()  #: plan, report and index: no file may replace one of their folders
     built: str = ""  #: the file from which the image of the run's containers is built
+    setup: tuple[str, ...] = ()  #: patterns: scripts that run.setup names
     instructions: tuple[str, ...] = INSTRUCTIONS  #: patterns: files that agents of the run take as instructions
 
     def names(self, path: str) -> bool:
@@ -121,9 +122,10 @@ def _examine_change(change: FileChange, permit: Permit) -> Iterator[Tampering]:
     top = path.partition("/")[0]
     folders = {pattern: literal(pattern).partition("/")[0] for pattern in permit.touches}
     meant = [pattern for pattern in permit.touches if literal(pattern) == path or folders[pattern] == top]
-    is_built = path == permit.built
-    if (covers(CI, path) or is_built) and not (permit.names(path) or permit.allowed(path) or covers(meant, path)):
-        subject = "the file of agents.container.build" if is_built else "a file of the CI or a hook"
+    subject = "a file of the CI or a hook" if covers(CI, path) else ""
+    subject = "the file of agents.container.build" if path == permit.built else subject
+    subject = "a script of run.setup" if covers(permit.setup, path) else subject
+    if subject and not (permit.names(path) or permit.allowed(path) or covers(meant, path)):
         detail = f"{subject} was changed, and the phase does not name it"
         yield Tampering(TamperKind.CHANGED_CI, path, detail)
     if covers((*PROMPTS, *permit.instructions), path) and not permit.allowed(path):

@@ -23,6 +23,7 @@ from runplan.adapters.sandbox.engines import CONTAINER, require_sandbox
 from runplan.adapters.store.claims import landing_lock
 from runplan.domain import names
 from runplan.domain.checks import tamper
+from runplan.domain.checks.guarded import list_scripts
 from runplan.domain.checks.runners.naming import foresee_unnamed
 from runplan.domain.errors import NotFound, RefusedEarly, RunplanError, UsageError
 from runplan.domain.plan.folders import split_files
@@ -161,7 +162,10 @@ def foresee_refusals(context: RepositoryContext, plan: Plan, tip: str) -> Plan:
     instructions = invocation.list_instructions(context.settings.agents)
     paths = context.settings.tests.paths
     built = context.settings.agents.container.build
-    usual = tamper.Permit(text="", bookkeeping=FILES, test_paths=paths, built=built, instructions=instructions)
+    setup = tuple(list_scripts(context.settings.run.setup))
+    usual = tamper.Permit(
+        text="", bookkeeping=FILES, test_paths=paths, built=built, setup=setup, instructions=instructions
+    )
     remarks = [*plan.remarks, *tamper.foresee_refusals(plan, commands, usual, read=read)]
     for phase in (phase for phase in plan.phases if phase.status is not Status.DONE):
         try:

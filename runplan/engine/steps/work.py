@@ -12,6 +12,7 @@ from runplan.adapters.configuration.places import remove_unused_root
 from runplan.adapters.git.command import Stored
 from runplan.adapters.git.objects import SUBMODULE, Entry, Signature
 from runplan.domain.checks import tamper
+from runplan.domain.checks.guarded import list_scripts
 from runplan.domain.checks.secrets import redact_text
 from runplan.domain.checks.tamper import FileChange, Permit, Tampering, TamperKind
 from runplan.domain.gitfacts import AGENT, Change, Commit, Kept, Oid, signing
@@ -148,6 +149,7 @@ def permit_of(phase: WorkAttempt, context: RunContext) -> Permit:
         test_paths=context.settings.tests.paths,
         written=written,
         built=context.settings.agents.container.build,
+        setup=tuple(list_scripts(context.settings.run.setup)),
         instructions=list_instructions(context.settings.agents),
     )
 
