@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli import Project, a_plan, a_project, copied
+from tests.support.cli import RUNPLAN, Project, a_plan, a_project, copied
 from tests.support.repos import Repo
 
 DEV = {"RUNPLAN_RUN_TARGET": "dev"}
@@ -66,3 +66,22 @@ def test_the_suggested_commit_command_quotes_a_path_with_a_blank(tmp_path: Path)
     commit = refused.last.partition("run: ")[2]
     subprocess.run(commit, shell=True, check=True, cwd=project.path, env=project.env, capture_output=True)
     assert project.repo.status() == ""
+
+
+@pytest.mark.parametrize("how", ["--foreground", "--wait"])
+def test_a_run_ends_well_although_it_removes_the_directory_of_its_start(project: Project, how: str) -> None:
+    project.commit_file("old/a.txt", "a")
+    project.shell_agent("git rm -qr old; echo 1 >1.txt; git add -A; git commit -qm Work")
+    words = ("start", "X", "1", "auto", how)
+    ran = project.runplan_in(project.path / "old", *words)
+    assert (ran.code, project.landed(), (project.path / "old").exists()) == (0, ["1"], False), ran.err
+    (project.path / "old").mkdir()
+    gone = subprocess.run(
+        ["sh", "-c", 'rmdir ../old; exec "$@"', "sh", str(RUNPLAN), *words],
+        cwd=project.path / "old",
+        env=project.env,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    assert (gone.returncode, gone.stderr) == (2, "runplan: the current directory is gone; go to the repository first\n")

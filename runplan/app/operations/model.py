@@ -82,6 +82,7 @@ class Accepted(Struct, frozen=True, kw_only=True):
     run: str = ""  #: that carries it out; "" for none
     seen: int | None = None  #: the newest event before the request; a follower begins after it
     is_ended: bool = False  #: the run was carried out in this process, to its end or to a wait for a person
+    root: str = ""  #: the checkout of such a run, which may have removed the caller's directory
     notices: tuple[str, ...] = ()  #: what was said meanwhile
 
 

@@ -380,12 +380,12 @@ def run_here(caller: Caller, context: RepositoryContext, request: RunRequest) ->
     said = request.answer
     if answer.declined or (said is not None and not said.approved and (not said.why or is_over)):
         return tell_answer(caller, plan, answer, request)
-    return Accepted(plan=plan, run=answer.run, is_ended=True)
+    return Accepted(plan=plan, run=answer.run, is_ended=True, root=str(context.root))
 
 
-def follow_run(caller: Caller, accepted: Accepted) -> None:
+def follow_run(caller: Caller, context: RepositoryContext, accepted: Accepted) -> None:
     """Show the events of the run until it ends or waits for a person."""
-    with caller.open(lenient=True) as context, closing(context.store()) as store:
+    with closing(context.store()) as store:
         after = store.get_newest_event() if accepted.seen is None else accepted.seen
         for rows, _ in follow_events(store, accepted.plan, accepted.run, after=after):
             for event in filter(None, (from_json(row.type, row.body) for row in rows)):

@@ -26,7 +26,15 @@ from runplan.adapters.store.outputs import Outputs
 from runplan.adapters.store.protocol import Store, open_store
 from runplan.domain import names
 from runplan.domain.decoding import convert, decode_json, to_json
-from runplan.domain.errors import NotAPlan, NotFound, PlanUnreadable, SettingsError, Unreachable, UsageError
+from runplan.domain.errors import (
+    NotAPlan,
+    NotFound,
+    PlanUnreadable,
+    RefusedEarly,
+    SettingsError,
+    Unreachable,
+    UsageError,
+)
 from runplan.domain.names import PLAN_FILE, PLAN_PLACES, SPEC_FOLDERS, SUFFIXES
 from runplan.domain.plan.folders import join_files
 from runplan.domain.plan.marks import ExecutionKind
@@ -201,7 +209,10 @@ def context_at(
     cwd: Path, env: Mapping[str, str], settings: Callable[[Path, Mapping[str, str]], Settings]
 ) -> Iterator[RepositoryContext]:
     """The repository around a directory, with the settings of this environment."""
-    cwd = cwd.absolute()
+    try:
+        cwd = cwd.absolute()
+    except FileNotFoundError:
+        raise RefusedEarly("the current directory is gone; go to the repository first") from None
     repository = open_repository(cwd, env=env)
     try:
         read = settings(repository.root, env)

@@ -7,6 +7,7 @@ import sys
 import termios
 from collections.abc import Callable
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
@@ -43,6 +44,8 @@ def _submit(caller: Caller, verb: str, request: object) -> Answer:
 
 def _conclude(caller: Caller, answer: Answer, *, wait: bool, asks: bool) -> Exit:
     """Show the end; `wait` follows a run of the daemon, `asks` about the changes that a followed run comes to."""
+    if isinstance(answer, Accepted) and answer.root:
+        caller = replace(caller, cwd=Path(answer.root))
     code = _show_outcome(caller, answer, wait=wait)
     if isinstance(answer, Declined) or not (asks and (answer.is_ended or wait)):
         return code
@@ -60,15 +63,16 @@ def _show_outcome(caller: Caller, answer: Answer, *, wait: bool) -> Exit:
         return answer.exit
     if not answer.run or not (answer.is_ended or wait):
         return Exit.DONE
-    if not answer.is_ended:
-        try:
-            with progress.live_line():
-                runs.follow_run(caller, answer)
-        except KeyboardInterrupt:
-            again = command("runplan", "logs", answer.plan, "-f")
-            stop = command("runplan", "stop", answer.plan)
-            raise Interrupted(f"detached; {answer.run} continues. Follow it: {again}; stop it: {stop}") from None
     with caller.open(lenient=True) as context:
+        if not answer.is_ended:
+            try:
+                with progress.live_line():
+                    runs.follow_run(caller, context, answer)
+            except KeyboardInterrupt:
+                again = command("runplan", "logs", answer.plan, "-f")
+                stop = command("runplan", "stop", answer.plan)
+                why = f"detached; {answer.run} continues. Follow it: {again}; stop it: {stop}"
+                raise Interrupted(why) from None
         code, lines = describe_end(context, answer.run)
         progress.write_line("\n".join(["", *(f"runplan: {line}" for line in lines)]))
         if answer.is_ended:
