@@ -74,13 +74,6 @@ AGENTS = {
         "agent-failed",
         "cannot be read",
     ),
-    "commits a name that is too long for a file": Agent(
-        WORK + "row=$(printf '100644 blob %s\\t%0256d' \"$(git rev-parse HEAD:1.txt)\" 0)\n"
-        'tree=$( (git ls-tree HEAD; echo "$row") | git mktree)\n'
-        'git update-ref HEAD "$(git commit-tree -p HEAD -m Long "$tree")"\n',
-        "agent-failed",
-        "is a name of more than 255 bytes",
-    ),
     "writes content that a filter refuses": Agent(
         "echo '*.txt filter=f' >.gitattributes; echo bad >1.txt\n", "agent-failed", "clean filter 'f' failed"
     ),
