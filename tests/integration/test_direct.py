@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from runplan.domain.errors import GitFailed, Unreachable
-from runplan.engine.landing.lander import Failed, Landed, LandingAnswer, Refused, TargetMoved
+from runplan.engine.landing.lander import Failed, Landed, Landing, LandingAnswer, Refused, TargetMoved
 from tests.support.cli import until
 from tests.support.landings import candidate, files_of, leftovers, snapshot
 from tests.support.repos import MAIN, TRACKED, Pair, make_pair
@@ -30,9 +30,10 @@ def at(point: str, do: Callable[[], object]) -> Callable[[str], None]:
     return passed
 
 
-def land(pair: Pair, new: str, *, landing: str = "L1") -> LandingAnswer:
+def land(pair: Pair, landing: Landing | str) -> LandingAnswer:
+    """Land it; of a commit, with a new intent."""
     with pair.lander() as direct:
-        return direct.land(pair.intent(new, landing=landing))
+        return direct.land(pair.intent(landing) if isinstance(landing, str) else landing)
 
 
 # --- it lands -------------------------------------------------------------------------------------------
@@ -187,8 +188,7 @@ def test_a_checkout_half_replaced_by_a_full_disk_is_mended_later(pair: Pair, mon
     with pair.lander() as direct, pytest.raises(Unreachable, match="half replaced"):
         direct.land(landing)
     monkeypatch.undo()
-    with pair.lander() as direct:
-        assert direct.land(landing) == Landed(tip=new)
+    assert land(pair, landing) == Landed(tip=new)
     assert (pair.here.head(MAIN), pair.here.status(), leftovers(pair.here)) == (new, "", ())
 
 
@@ -197,8 +197,7 @@ def test_a_local_branch_that_was_pulled_already_needs_nothing(pair: Pair) -> Non
     pair.here.git("push", "-q", "origin", f"{landing.new}:main")
     pair.here.git("pull", "-q", "--ff-only", "origin", "main")
     own = pair.here.commit("Mine", **{"mine.txt": "m\n"})
-    with pair.lander() as direct:
-        assert direct.land(landing) == Landed(tip=landing.new)
+    assert land(pair, landing) == Landed(tip=landing.new)
     assert pair.here.head(MAIN) == own
 
 
@@ -208,8 +207,7 @@ def test_a_local_branch_that_was_set_back_since_the_intent_stays(pair: Pair) -> 
     pair.here.git("push", "-q", "origin", "main")
     landing = pair.intent(candidate(pair.here, {"a.txt": "a2\n"}))
     pair.here.git("reset", "-q", "--hard", before)
-    with pair.lander() as direct:
-        answer = direct.land(landing)
+    answer = land(pair, landing)
     assert isinstance(answer, Landed)
     assert f"your local main stays at {before:.7}: it has moved meanwhile" in answer.note
     assert pair.here.head(MAIN) == before
@@ -242,8 +240,7 @@ def test_a_remote_that_moved_is_reported_and_not_changed(pair: Pair) -> None:
     landing = pair.intent(candidate(pair.here, {"a.txt": "a2\n"}))
     ottos = pair.elsewhere(**{"c.txt": "c\n"})
     before = snapshot(pair.here)
-    with pair.lander() as direct:
-        assert direct.land(landing) == Refused(reason=TargetMoved(tip=ottos))
+    assert land(pair, landing) == Refused(reason=TargetMoved(tip=ottos))
     assert pair.there.head(MAIN) == ottos
     after = snapshot(pair.here)
     assert (after.files, after.index, after.leftovers) == (before.files, before.index, ())
@@ -254,8 +251,7 @@ def test_a_remote_that_moves_while_the_push_is_taken_in_is_not_overwritten(pair:
     landing = pair.intent(candidate(pair.here, {"a.txt": "a2\n"}))
     other = candidate(pair.there, {"c.txt": "c\n"}, landing="L2")
     pair.hook("pre-receive", f"env -u GIT_QUARANTINE_PATH git update-ref {MAIN} {other}")
-    with pair.lander() as direct:
-        assert direct.land(landing) == Refused(reason=TargetMoved(tip=other))
+    assert land(pair, landing) == Refused(reason=TargetMoved(tip=other))
     assert pair.landed() == 0
 
 
@@ -383,8 +379,7 @@ def test_the_same_landing_as_another_commit_is_seen_and_not_landed_twice(pair: P
     slow = candidate(pair.here, {"a.txt": "slow\n"})
     landing = pair.intent(candidate(pair.here, {"a.txt": "a2\n"}))
     pair.here.git("push", "-q", pair.there.path.as_posix(), f"{slow}:{MAIN}")
-    with pair.lander() as direct:
-        answer = direct.land(landing)
+    answer = land(pair, landing)
     pull = f"git -C {pair.here.path} pull --rebase origin main"
     assert answer == Landed(tip=slow, note=f"your local main stays at {landing.old:.7}; to update it: {pull}")
     assert pair.landed() == 1
