@@ -151,6 +151,10 @@ SETTINGS = {
 }
 
 REPOSITORIES = {
+    "reports is a link": Bad(
+        make=link("reports", "plans"),
+        says="reports is a symbolic link on the target, so reports/plan-x.md cannot be written; make it a plain file",
+    ),
     "target is a symbolic ref": Bad(
         make=alias_main, says="the target branch main is a symbolic ref to trunk; set run.target to trunk"
     ),

@@ -189,6 +189,16 @@ class NothingLeft(Struct, frozen=True, kw_only=True):
 Replayed: TypeAlias = Built | Conflicted | NothingLeft
 
 
+def find_writable(git: Git, tree: Oid, path: str) -> Entry | None:
+    """The plain file, or None where there is nothing; anything else that is in the way is refused."""
+    where, entry = find(git, tree, path)
+    if entry is not None and (where != path or not entry.mode.startswith("100")):
+        kinds = {SYMLINK: "a symbolic link", SUBMODULE: "a submodule", TREE: "a directory"}
+        why = f"{where} is {kinds.get(entry.mode, 'a file')} on the target, so {path} cannot be written"
+        raise RefusedEarly(f"{why}; make it a plain file, or set [paths] to another place")
+    return entry
+
+
 class Candidates:
     """Makes commits out of objects. No ref names a candidate: nothing is ever pruned in `tool.git`."""
 
@@ -338,11 +348,7 @@ class Candidates:
         tree = self._tree(code)
         written: dict[str, Entry | None] = {}
         for path, content in files.items():
-            where, entry = find(self._git, tree, path)
-            if entry is not None and (where != path or not entry.mode.startswith("100")):
-                kinds = {SYMLINK: "a symbolic link", SUBMODULE: "a submodule", TREE: "a directory"}
-                why = f"{where} is {kinds.get(entry.mode, 'a file')} on the target, so {path} cannot be written"
-                raise RefusedEarly(f"{why}; make it a plain file, or set [paths] to another place")
+            entry = find_writable(self._git, tree, path)
             written[path] = Entry(entry.mode if entry else "100644", self._git.write_object("blob", content))
         text = message if message.endswith("\n") else f"{message}\n"
         return self.commit(self.tree_with(tree, written), onto=code, message=text, by=by, merged=merged)

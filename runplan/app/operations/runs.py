@@ -222,6 +222,7 @@ def resolve_request(caller: Caller, context: RepositoryContext, path: str, asked
         caller.warn(unnamed)
     started = context.record_settings(run_started(context, path, plan.title, asked, issues=plan.issues))
     preflight.require_same_history(context, path)
+    preflight.require_report_place(context, slug=started.slug, tip=tip)
     if not resuming:
         preflight.require_own_branches(context, plan=path, slug=started.slug, phases=phases, tip=tip)
     for remark in plan.remarks:

@@ -279,6 +279,12 @@ def require_own_branches(context: RepositoryContext, *, plan: str, slug: str, ph
             raise RefusedEarly(refusal)
 
 
+def require_report_place(context: RepositoryContext, *, slug: str, tip: str) -> None:
+    """Refuse a report that no landing could write, before any work."""
+    path = names.report_path(context.settings.paths.reports, slug)
+    trees.find_writable(context.git, context.git.commit(tip).tree, path)
+
+
 def require_same_history(context: RepositoryContext, plan: str) -> None:
     """Refuse a plan whose earlier phases landed on another copy of the target and are missing here."""
     there = context.for_plan(plan)
