@@ -120,7 +120,10 @@ def test_setting_a_status_changes_that_status_in_one_line_and_nothing_else(raw: 
     restored = replace(changed, status=phase.status, commit=phase.commit, text=phase.text)
     assert without_place(restored) == without_place(phase)
     assert (after.title, after.status, after.issues, after.format) == (
-        *(before.title, before.status, before.issues, before.format),
+        before.title,
+        before.status,
+        before.issues,
+        before.format,
     )
     assert set_status(text, path="p.md", phase=phase.id, status=status, commit=commit) == text
 
