@@ -123,7 +123,8 @@ def judge_baseline(state: RunState, context: RunContext) -> Iterator[e.Event]:
         fault = results.baseline_fault(result)
         if fault and not context.settings.tests.allow_red_baseline:
             command = context.settings.checks[name].command
-            yield e.WorkRefused(reason=Reason.BASELINE_RED, detail=f"`{command}` failed on the base: {fault}")
+            more = "" if result.exit_code is not None else "; if it took too long, raise its timeout"
+            yield e.WorkRefused(reason=Reason.BASELINE_RED, detail=f"`{command}` failed on the base: {fault}{more}")
             return
         key = check_key(context, name, tree)
         if not result.red and not result.unfinished:  # a red one may be accidental, and would excuse real failures
