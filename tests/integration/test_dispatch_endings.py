@@ -128,6 +128,11 @@ def test_a_dispatch_is_ended_on_request_and_a_second_request_changes_nothing(on:
     assert gone(child)
 
 
+def test_a_shutdown_that_ends_agent_and_shim_at_once_is_a_request(on: Stage) -> None:
+    dispatch = on.sh("kill -STOP $PPID; kill -TERM $PPID; (sleep 0.2; kill -CONT $PPID) & kill -TERM $$")
+    assert on.outcome(dispatch).ending is Ending.ENDED
+
+
 def test_all_are_asked_to_end_before_one_is_forced(on: Stage) -> None:
     """Each ends by itself only when all were asked."""
     all_asked = "[ -e 1.asked ] && [ -e 2.asked ] && [ -e 3.asked ]"

@@ -281,6 +281,8 @@ class _Supervision:
             self._end_sandbox()
         by_signal, tally = exit_code < 0, self._events.tally
         ending = self._ending or (d.Ending.SIGNALLED if by_signal else d.Ending.EXITED)
+        if not self._ending and self._signals.requests and exit_code:  # a shutdown signals the agent and the shim
+            ending = d.Ending.ENDED
         return d.Outcome(
             ending=d.Ending.SURVIVED if left else ending,
             code=None if by_signal else exit_code,
