@@ -25,6 +25,7 @@ def test_first_come_first_served(limit: ConcurrencyLimit, woken: list[str]) -> N
     assert woken == ["r2"]
     assert not limit.request_permit(("r3", "c"))
     assert limit.request_permit(("r2", "b"))
+    assert limit.request_permit(("r2", "b")), "it works already"
 
 
 def test_a_repository_at_its_limit_does_not_delay_the_others(woken: list[str]) -> None:

@@ -3,7 +3,14 @@
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from runplan.domain.checks.guarded import find_altered, find_changes, is_project_settings, list_scripts, sets_runner
+from runplan.domain.checks.guarded import (
+    find_altered,
+    find_changes,
+    is_project_settings,
+    list_named,
+    list_scripts,
+    sets_runner,
+)
 from runplan.domain.globs import covers
 
 PACKAGE = """\
@@ -253,3 +260,7 @@ def test_the_changed_files_of_a_command_are_found_new_ones_too(command: str, fou
     changed = [*SHIPS, "rules.mk", "tools/lib.sh", "tools/ship.js", "tools/other.py", "src/app.c", "README.md"]
     assert set(find_altered(command, changed, SHIPS.get)) == found
     assert find_altered(command, ["README.md"], SHIPS.get) == []
+
+
+def test_a_command_names_no_place_outside_of_the_repository() -> None:
+    assert list_named("sh ../run.sh . sub/../.. ..hidden") == ("sh", "..hidden")

@@ -236,5 +236,18 @@ def test_slots_that_come_due_are_answered_once_and_no_plan_runs_twice(
     assert len({(plan, key_of(slot)) for plan, slot in slots}) == len(slots), "one slot is answered twice"
 
 
+def test_a_slot_names_its_run_or_the_process_that_has_the_plan() -> None:
+    history = History()
+    history.start(PLANS[0], "30m", "run-once")
+    history.take(PLANS[0])
+    for _ in range(2):
+        history.pass_time(1800)
+        history.look()
+        history.foreign.clear()
+        history.crash()
+    answers = [(row.answer, row.why) for row in history.disk.firings.values()]
+    assert answers == [("skipped", "another process owns the plan (1:1:other)"), ("fired", "r0")]
+
+
 def key_of(slot: str) -> str:
     return str(json.loads(slot)[1])

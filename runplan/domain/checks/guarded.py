@@ -178,7 +178,7 @@ def _split_words(text: str) -> list[str]:
 def _join_paths(folders: Iterable[str], names: Iterable[str]) -> dict[str, None]:
     names = tuple(names)
     joined = (posixpath.normpath(f"./{folder}/{name}") for folder in dict.fromkeys(folders) for name in names)
-    return dict.fromkeys(path for path in joined if path != "." and not path.startswith("../"))
+    return dict.fromkeys(path for path in joined if path.partition("/")[0] not in (".", ".."))
 
 
 def _is_shell(path: str, text: str) -> bool:

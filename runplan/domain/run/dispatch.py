@@ -252,7 +252,7 @@ class Folding:
             if self._tally.estimated and total:  # the conversation is not longer than everything sent and received
                 self._set_fields(context=min(self._tally.context, total))
             return
-        before = self._recent.pop(event.of, Usage()) if event.of else Usage()
+        before = self._recent.pop(event.of, Usage())
         self._set_fields(usage=seen.plus(usage).plus(before, -1))
         if event.of:
             self._recent[event.of] = usage
