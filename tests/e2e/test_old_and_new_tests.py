@@ -71,7 +71,7 @@ def test_a_changed_expectation_lands_only_with_the_item_that_demands_it(project:
     ("setup", "words"),
     [
         ("mkdir .venv; echo '*' >.venv/.gitignore", "fails to load and fails when emptied: 1 of 1 new tests"),
-        ("cat product.py", "they cannot be loaded, and run.setup reads what changed"),
+        ("ls p*", "they cannot be loaded, and run.setup reads what changed"),
     ],
     ids=["as-init-writes-it", "reads-code"],
 )

@@ -81,6 +81,7 @@ def test_a_script_that_a_command_names_is_guarded_as_a_whole(command: str, path:
     ("command", "covered", "free"),
     [
         ("sh agent.sh", "agent.sh", "sh"),
+        ("sh tools/setup.sh && python3 setup.py develop", "tools/setup.sh", "setup.py"),
         ("./tools/agent -x", "tools/agent", "tools/agent/x"),
         ("python3 -m tools.agent", "tools/agent.py", "tools.py"),
         ("cd tools && node agent.mjs", "tools/agent.mjs", "tools"),

@@ -49,11 +49,12 @@ def list_named(command: str) -> tuple[str, ...]:
 
 
 def list_scripts(command: str) -> list[str]:
-    """Patterns of the scripts that a command names by a path or by their kind; they cover no directory."""
+    """Patterns of the scripts that a command names by a path or by their kind; they cover no directory and no manifest."""
     words = _split_words(command)
     by_path = _join_paths(("",), (word for word in words if "/" in word))
     paths = (path for path in _list_paths(words, ()) if path in by_path or "." in posixpath.basename(path))
-    return [f"{path[:-1]}[{path[-1]}]" for path in paths if _SCRIPT.search(path)]
+    scripts = (path for path in paths if _SCRIPT.search(path) and posixpath.basename(path) != "setup.py")
+    return [f"{path[:-1]}[{path[-1]}]" for path in scripts]
 
 
 def find_altered(command: str, changed: Iterable[str], read: Read) -> list[str]:
