@@ -49,7 +49,7 @@ def list_named(command: str) -> tuple[str, ...]:
 
 
 def list_scripts(command: str) -> list[str]:
-    """Patterns of the scripts that a command names by a path or by their kind; they cover no directory and no manifest."""
+    """Patterns of the scripts that a command names by a path or by their kind; no directory, and no manifest."""
     words = _split_words(command)
     by_path = _join_paths(("",), (word for word in words if "/" in word))
     paths = (path for path in _list_paths(words, ()) if path in by_path or "." in posixpath.basename(path))
