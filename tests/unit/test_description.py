@@ -57,6 +57,7 @@ def test_the_description_says_what_changed_why_and_what_is_uncertain() -> None:
     ]
     several = replace(plan, changes=("First.", "Made it fast. More.", "Tested it"))
     assert describe_change(several)[0] == "**What changed:** Made it fast. Tested it."
+    assert REVIEWING.format("the evidence") in describe_change(replace(plan, phases=plan.phases[:1]))
 
 
 TEMPLATE = """## Summary

@@ -7,7 +7,7 @@ from runplan.domain.run import events as e
 from runplan.domain.run.dispatch import Ending
 from runplan.domain.run.kinds import Role, RunOutcome, WaitKind
 from runplan.domain.run.projection import CurrentStep, start_of_current_step
-from runplan.domain.run.state import RunState, apply
+from runplan.domain.run.state import RunState, apply, fold
 from tests.support.builders import started
 
 BEGUN = replace(started("next", auto=False, test_command=""), daemon=True)
@@ -73,3 +73,11 @@ def test_the_shown_state_has_the_time_of_its_last_change(facts: list[e.Event], s
         state = apply(state, fact)
         since_state = start_of_current_step(since_state, state, str(at))
     assert since_state.since == since
+
+
+def test_waits_are_counted_while_the_same_thing_is_looked_at_again() -> None:
+    """By which the time to the next look grows."""
+    woke = e.Woke(kind=WaitKind.UNREACHABLE)
+    counts = [fold([*WORKING, *facts]).waits for facts in ([away("9")], [away("9"), woke, away("9")])]
+    other = fold([*WORKING, away("9"), woke, away("9"), woke, limit("9")])
+    assert (counts, other.waits) == ([1, 2], 1)
