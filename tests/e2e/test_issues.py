@@ -243,9 +243,9 @@ def watch(project: Project, *words: str) -> str:
     return ran.err
 
 
-def due(project: Project, minutes: int = 10) -> None:
-    """A slot of the watch has come."""
-    past = iso(datetime.now(UTC) - timedelta(minutes=minutes, seconds=2))
+def due(project: Project, *, seconds: int = 2) -> None:
+    """A slot of the watch has come, so long ago."""
+    past = iso(datetime.now(UTC) - timedelta(minutes=10, seconds=seconds))
     change_schedule(project, WATCH, anchor=past, made=past)
 
 
@@ -372,14 +372,14 @@ def test_a_slot_that_takes_no_issue_says_why_in_status(project: Project, server:
     watch(project, "now")
     until(lambda: hub.pulls)
     kill_daemon(project)
-    due(project)
+    due(project, seconds=30)
     with in_foreground(project):
         until(lambda: firings(project, WATCH))
         assert firings(project, WATCH)[0][1].startswith("the run of plans/issue-1.md has not ended")
         assert "skipped, the run of plans/issue-1.md has not ended" in project.runplan("status").out
     assert project.runplan("stop", "issue-1").code == 0
     server.faults += [Fault(call="POST /graphql", kind="before", status=404, nth=2, times=9)]
-    due(project, 20)  # another slot
+    due(project)  # another slot
     with in_foreground(project):
         until(lambda: len(firings(project, WATCH)) == 2)
     assert firings(project, WATCH)[1] == ("skipped", "cannot list the issues with the label runplan: 404 Server Error")
