@@ -89,6 +89,11 @@ def test_skipped_and_repeated_hours_are_read() -> None:
         assert timedelta(hours=2).total_seconds() <= found - night.timestamp() <= timedelta(hours=5).total_seconds()
 
 
+def test_a_time_in_the_second_of_two_same_hours_is_not_tomorrows() -> None:
+    now = datetime(2026, 10, 25, 2, 10, fold=1, tzinfo=BERLIN).timestamp()
+    assert reset_time("try again at 2:30 AM.", now=now, zone=BERLIN) == now + 20 * 60
+
+
 def test_the_year_turns() -> None:
     eve = datetime(2026, 12, 31, 22, tzinfo=UTC)
     assert reset_time("resets Jan 2, 2:30am (UTC)", now=eve.timestamp()) == at("2027-01-02T02:30")

@@ -250,7 +250,7 @@ def _from_clock(text: str, now: float, zone: tzinfo) -> float | None:
         today = datetime.fromtimestamp(now, zone)
         named_day = f"{named['month']} {named['day']} {named['year'] or today.year}"
         day = named_day if named["month"] else f"{today:%b %d %Y}"
-        moment = datetime.strptime(f"{day} {clock}", f"%b %d %Y {form}").replace(tzinfo=zone)
+        moment = datetime.strptime(f"{day} {clock}", f"%b %d %Y {form}").replace(tzinfo=zone, fold=today.fold)
         if moment.timestamp() > now:
             return moment.timestamp()
         if moment.timestamp() > now - JUST_PASSED_S:
