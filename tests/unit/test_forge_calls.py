@@ -1,6 +1,6 @@
 """Repeated calls of a forge, with a clock and a sleep of the test."""
 
-from runplan.adapters.forge.retry import Calls
+from runplan.adapters.forge.retry import LONGEST_S, Calls, limit_call
 from runplan.domain.errors import RateLimited
 
 
@@ -22,3 +22,9 @@ def test_a_pause_that_is_over_by_the_clock_is_not_slept() -> None:
     )
     assert calls.attempt("read it", call) == "done"
     assert slept == [0.0]
+
+
+def test_a_clock_that_is_years_behind_makes_no_limit_of_years() -> None:
+    """A forge names the moment at which its limit ends."""
+    assert limit_call("read it", 3600.0, 100.0).until == 3700.0
+    assert limit_call("read it", 1e9, 100.0).until == 100.0 + LONGEST_S

@@ -25,6 +25,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 DELAYS_S = (0.5, 2.0, 5.0)  #: between the attempts of one call
+LONGEST_S = 86_400.0  #: no forge limits calls for longer; the clock of this machine is behind
 PATIENCE_S = 20.0  #: with one call; a forge that answers slowly is not asked again
 
 
@@ -54,6 +55,7 @@ def redact_answer(answer: "Response", authorization: str) -> None:
 
 
 def limit_call(action: str, wait_s: float, now: float) -> RateLimited:
+    wait_s = min(wait_s, LONGEST_S)
     return RateLimited(f"cannot {action}: rate limit of the forge for {in_words(wait_s)}", until=now + wait_s)
 
 
