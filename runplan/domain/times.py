@@ -8,6 +8,8 @@ JITTER_S = 120.0  #: spreads the runs that wait for the same reset
 FIRST_UNKNOWN_S = 300.0  #: the first wait for a limit without a known end
 FIRST_BUSY_S = 30.0  #: the first wait for an overloaded provider
 FIRST_PARENT_S = 600.0  #: the first wait for a parent that holds the end of a plan
+#: A recorded time that is later than any due one by more than this comes from a clock that was ahead.
+CLOCK_ERROR = timedelta(days=1)
 #: From the n-th look on: minutes until the next one.
 _LOOKS = ((26, 60), (16, 30), (10, 10), (1, 1))
 

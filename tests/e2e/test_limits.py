@@ -165,6 +165,15 @@ def test_retry_does_not_wait_for_an_earlier_limit(project: Project, tmp_path: Pa
     assert len(project.bodies("Paused")) == 1
 
 
+def test_a_limit_that_a_clock_recorded_years_ahead_is_not_waited_for(project: Project, tmp_path: Path) -> None:
+    project.agent(steps(*once(tmp_path, "once", LIMIT, "exit = 1"), 'write = "1.txt"'))
+    ahead = iso(HERE + timedelta(days=1000))
+    killed = project.start("1", "auto", TEST_NOW=ahead, TEST_KILL="after Paused")
+    assert killed.code == -9, killed.err
+    project.start("1", "auto").exits(0)
+    assert len(project.bodies("Paused")) == 1
+
+
 @pytest.mark.promise
 def test_the_fallback_agent_never_verifies_its_own_work(project: Project, tmp_path: Path) -> None:
     """The implementer is the fallback, and the verifier is limited: its judge is waited for."""

@@ -175,6 +175,15 @@ def test_what_agents_have_used_and_what_running_ones_may_use_is_summed() -> None
     assert sum_usage(started, ended, prefix="", now=late) == (Cost(tokens=80), Cost())
 
 
+def test_what_a_clock_recorded_years_ahead_is_no_use_of_today() -> None:
+    end = e.DispatchEnded(id="r1.1", role=Role.FIX, agent="a", ending=Ending.EXITED, code=0, output_tokens=10)
+    times = ("2026-11-18T10:00:00Z", "2026-11-18T10:01:00Z", "2029-11-18T10:00:00Z")
+    ended = [Recorded(seq=seq, run="r", at=at, event=end) for seq, at in enumerate(times)]
+    now = datetime(2026, 11, 18, 10, tzinfo=UTC)
+    spent, _ = sum_usage([], ended, prefix="", now=now, since="2026-11-18", until="2026-11-19")
+    assert spent.tokens == 20
+
+
 def test_the_budget_of_running_agents_is_reserved() -> None:
     """The sum of what is spent and given out never goes over; what is only given out is waited for."""
     budgets = {"day": Cost(tokens=1000)}

@@ -162,6 +162,18 @@ def test_a_clock_that_was_ahead_does_not_silence_a_schedule(spec: str, fields: t
     assert (again.fire, again.missed) == (None, None)
 
 
+def test_after_a_clock_that_was_ahead_a_slot_that_nobody_saw_in_time_is_made_up_for() -> None:
+    row = a_row("4h", "2026-04-01 10:00")
+    row = answered(row, ask(row, "2028-06-01 12:00"))
+    row = replace(row, next=iso(ask(row, "2026-04-19 12:30").next.at))
+    late = ask(row, "2026-04-19 19:00")
+    assert late.missed is not None
+    assert late.fire is not None
+    assert (late.missed.at, late.fire.at) == (at("2026-04-19 14:00"), at("2026-04-19 18:00"))
+    again = ask(answered(row, late), "2026-04-19 19:30")
+    assert (again.missed, again.fire, again.next.at) == (None, None, at("2026-04-19 22:00"))
+
+
 # --- any sequence --------------------------------------------------------------------------------------
 
 

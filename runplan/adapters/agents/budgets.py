@@ -108,11 +108,12 @@ def sum_usage(
     now: datetime,
     phase: str = "",
     since: str = "",
+    until: str = "~",
 ) -> tuple[Cost, Cost]:
     """What agents have used, and what agents outside of this lane, whose ids begin with `prefix`, may still use."""
     spent = reserved = Cost()
     for fact in ended:
-        if fact.event.agent and fact.at >= since and phase in ("", fact.event.phase):
+        if fact.event.agent and since <= fact.at <= until and phase in ("", fact.event.phase):
             tokens = fact.event.usage.tokens
             spent = spent.plus(Cost(tokens=tokens, usd=fact.event.usd, seconds=fact.event.seconds))
     over = {fact.event.id for fact in ended}

@@ -20,7 +20,7 @@ from msgspec import Struct
 from runplan.domain.errors import UsageError
 from runplan.domain.run.rows import ScheduleRow
 from runplan.domain.settings.schema import format_duration, parse_duration as seconds_of
-from runplan.domain.times import JITTER_S, iso, jitter, parse_iso, zone as zone_of
+from runplan.domain.times import CLOCK_ERROR, JITTER_S, iso, jitter, parse_iso, zone as zone_of
 
 EXAMPLES = "4h, hour, day at 9am, weekday at 14:00, monday at 8, or five cron fields such as 30 6 * * 1-5"
 LONGEST_DAYS = 366  #: a longer interval is a typing error
@@ -30,8 +30,6 @@ _WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 
 JITTER_FROM_S, JITTER_TO_S = 60, 300  #: delay of times of day at :00 and :30, when many machines are busy
 GRACE = timedelta(minutes=5)  #: a slot this late is on time, unless the next slot is nearer
-#: A recorded time that is later than the next slot by more than this comes from a clock that was ahead.
-CLOCK_ERROR = timedelta(days=1)
 
 _SECOND = timedelta(seconds=1)
 _MINUTE = timedelta(minutes=1)
@@ -142,7 +140,9 @@ def what_is_due(row: ScheduleRow, now: datetime) -> Due:
         # later than the next slot by more than a day. A clock that was set back by less fires no slot again.
         limit = next(_slots_of(row, now - GRACE)).at + CLOCK_ERROR
         believed = [time for time in recorded if time <= limit]
-        begin = max(believed if len(believed) == len(recorded) else [*believed, now - GRACE])
+        # The slot that was armed since then may have come while no daemon ran.
+        renewed = min([now - GRACE, *([parse_iso(row.next) - _SECOND] if row.next else [])])
+        begin = max(believed if len(believed) == len(recorded) else [*believed, renewed])
         last = last if recorded[0] <= limit else ""
 
     def slots(after: datetime) -> Iterator[Slot]:

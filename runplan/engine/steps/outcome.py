@@ -7,7 +7,7 @@ from msgspec.structs import asdict, replace
 
 from runplan.adapters.agents.budgets import meter_usage, price_usage
 from runplan.adapters.agents.clis import agent_of
-from runplan.adapters.agents.endings import AgentEnding, judge_ending, quote_error
+from runplan.adapters.agents.endings import FARTHEST_S, AgentEnding, judge_ending, quote_error
 from runplan.adapters.git.repository import describe_differences
 from runplan.adapters.sandbox.serve import UNSERVED
 from runplan.domain.checks import returns
@@ -21,12 +21,13 @@ from runplan.domain.run.kinds import Reason, Role, WaitKind
 from runplan.domain.run.rules.hosts import describe_wait
 from runplan.domain.run.state import RunState
 from runplan.domain.text import in_words
-from runplan.domain.times import busy_ends, iso, iso_at, limit_ends, parse_iso
+from runplan.domain.times import CLOCK_ERROR, busy_ends, iso, iso_at, limit_ends, parse_iso
 from runplan.engine.steps.context import RunContext
 from runplan.engine.steps.gates import keep_products, read_content
 from runplan.engine.steps.process import FINGERPRINT, find_removed, sent_at_first, still_running, without_result
 from runplan.engine.steps.verify import reply_of
 
+LONGEST_WAIT = timedelta(seconds=FARTHEST_S)
 HOST_LOOK = timedelta(minutes=10)  #: after which it is checked whether a host with the labels still lives
 LAST_WORDS = 600  #: characters of a failed process's output in the report
 #: Endings after which the end of the output says more than the kind.
@@ -226,7 +227,11 @@ def _limit_agent(agent: str, ends: float, words: str, context: RunContext) -> e.
 
 def sleep(state: RunState, context: RunContext) -> Iterator[e.Event]:
     pause = state.pause
-    if pause is not None and pause.until and context.clock.now() >= parse_iso(pause.until):
+    if pause is None or not pause.until:
+        return
+    # A wait that is longer than any was recorded by a clock that was ahead.
+    left = parse_iso(pause.until) - context.clock.now()
+    if left <= timedelta() or left > LONGEST_WAIT + CLOCK_ERROR:
         yield e.Woke(kind=pause.kind)
 
 

@@ -35,7 +35,7 @@ from runplan.domain.run.attempts import Attempt, PlanningAttempt, WorkAttempt
 from runplan.domain.run.kinds import Access, Mode, Reason, Role, WaitKind
 from runplan.domain.run.state import RunState
 from runplan.domain.settings.schema import FILES
-from runplan.domain.times import closed_between, iso, parse_iso, zone
+from runplan.domain.times import CLOCK_ERROR, closed_between, iso, parse_iso, zone
 from runplan.engine.steps import gates, proof
 from runplan.engine.steps.context import RunContext
 
@@ -252,9 +252,10 @@ def _choose_agent(wanted: e.DispatchStarted, attempt: Attempt, options: e.RunSta
     run = context.settings.run
     if run.hours and (closed := closed_between(run.hours, now, run.timezone)) and since < iso(closed[0]):
         return e.Paused(kind=WaitKind.HOURS, until=iso(closed[1]), words=f"agents begin in run.hours, {run.hours}")
+    latest = iso(now + CLOCK_ERROR)
     limits: dict[str, e.AgentLimited] = {}
     for fact in context.store.list_shared_facts(e.AgentLimited, since=iso(now - farthest)):
-        if fact.at > since:
+        if since < fact.at <= latest:
             until = min(fact.event.until, iso(parse_iso(fact.at) + farthest))
             limits[fact.event.account] = replace(fact.event, until=until)
     limits = {account: limit for account, limit in limits.items() if parse_iso(limit.until) > now}
@@ -302,7 +303,10 @@ def _remaining_budget(wanted: e.DispatchStarted, context: RunContext) -> Left | 
         if budgets[scope] != Cost():
             begun = store.list_shared_facts(e.DispatchStarted, since=iso(begin - EARLIER))
             over = store.list_shared_facts(e.DispatchEnded, since=iso(begin - EARLIER))
-            spent[scope], reserved[scope] = sum_usage(begun, over, prefix=prefix, now=now, since=iso(begin))
+            until = iso(now + CLOCK_ERROR)
+            spent[scope], reserved[scope] = sum_usage(
+                begun, over, prefix=prefix, now=now, since=iso(begin), until=until
+            )
     return remaining_budget(budgets, spent, reserved)
 
 
