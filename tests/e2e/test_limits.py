@@ -165,6 +165,16 @@ def test_retry_does_not_wait_for_an_earlier_limit(project: Project, tmp_path: Pa
     assert len(project.bodies("Paused")) == 1
 
 
+def test_a_limit_is_waited_out_after_a_clock_was_set_back_behind_a_retry(project: Project, tmp_path: Path) -> None:
+    limits = (*once(tmp_path, "one", LIMIT, "exit = 1"), *once(tmp_path, "two", LIMIT, "exit = 1"))
+    project.agent(steps(*limits, 'write = "1.txt"'))
+    for clock, point in ((HERE, "Paused"), (HERE + timedelta(hours=1), "RunResumed")):
+        killed = project.start("1", "auto", TEST_NOW=iso(clock), TEST_KILL=f"after {point}")
+        assert killed.code == -9, killed.err
+    project.start("1", "auto").exits(0)
+    assert len(project.bodies("Paused")) == 2, "else an agent would start again and again"
+
+
 def test_a_limit_that_a_clock_recorded_years_ahead_is_not_waited_for(project: Project, tmp_path: Path) -> None:
     project.agent(steps(*once(tmp_path, "once", LIMIT, "exit = 1"), 'write = "1.txt"'))
     ahead = iso(HERE + timedelta(days=1000))

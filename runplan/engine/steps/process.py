@@ -247,15 +247,19 @@ def _choose_agent(wanted: e.DispatchStarted, attempt: Attempt, options: e.RunSta
         return e.WorkRefused(reason=Reason.AGENT_MISSING, detail=detail)
     now = context.clock.now()
     farthest = timedelta(seconds=FARTHEST_S)
-    resumed = (fact.at for fact in context.store.list_facts(e.RunResumed, plan=context.plan) if fact.run == context.run)
-    since = max(resumed, default="")  # a person who resumes the run does not wait for earlier limits
+    resumed = [fact for fact in context.store.list_facts(e.RunResumed, plan=context.plan) if fact.run == context.run]
+    since = max(
+        (fact.at for fact in resumed), default=""
+    )  # a person who resumes the run does not wait for earlier limits
+    last = max((fact.seq for fact in resumed), default=0)
     run = context.settings.run
     if run.hours and (closed := closed_between(run.hours, now, run.timezone)) and since < iso(closed[0]):
         return e.Paused(kind=WaitKind.HOURS, until=iso(closed[1]), words=f"agents begin in run.hours, {run.hours}")
     latest = iso(now + CLOCK_ERROR)
     limits: dict[str, e.AgentLimited] = {}
     for fact in context.store.list_shared_facts(e.AgentLimited, since=iso(now - farthest)):
-        if since < fact.at <= latest:
+        is_own = fact.run == context.run  # its order does not depend on the clock
+        if (fact.seq > last if is_own else fact.at > since) and fact.at <= latest:
             until = min(fact.event.until, iso(parse_iso(fact.at) + farthest))
             limits[fact.event.account] = replace(fact.event, until=until)
     limits = {account: limit for account, limit in limits.items() if parse_iso(limit.until) > now}
