@@ -167,6 +167,8 @@ def test_a_schedule_whose_plan_was_moved_is_paused_and_can_be_stopped(project: P
     assert why in project.runplan("status").out
     printed = project.runplan("status", "plans/X.md")
     assert (printed.code, f"paused: {why}" in printed.out) == (0, True), printed.err
+    assert "; there are: plans/Y.md" in printed.out
+    assert "runplan retry" not in printed.out, "it would find no plan"
     for verb in ("logs", "explain"):
         assert project.runplan(verb, "plans/X.md").code == 0, verb
     assert project.runplan("stop", "plans/X.md").last == "runplan: Cancelled the schedule of plans/X.md (every 4h)"

@@ -249,6 +249,14 @@ def test_the_need_of_a_plan(facts: PlanFacts, need: str) -> None:
     assert view(facts).state == need
 
 
+def test_a_failed_run_of_a_plan_that_is_gone_offers_no_retry() -> None:
+    outline = PlanOutline(error="x is gone", is_gone=True)
+    for schedule in (None, SCHEDULE):
+        facts = PlanFacts(run=a_run(state="failed"), schedule=schedule)
+        shown = view_plan("plans/x.md", outline, facts, landing="direct", now=NOW)
+        assert [action.verb for action in shown.actions] == [*(["stop"] if schedule else []), "report"]
+
+
 def test_plans_are_listed_by_need_and_name() -> None:
     outlines = {"a": PlanOutline(complete=True), "b": PlanOutline(error="b:1: no phases found", is_page=True)}
     facts = {"a": PlanFacts(), "b": PlanFacts(), **{name: facts for name, (facts, _) in NEEDS.items()}}

@@ -14,7 +14,7 @@ from runplan.app.operations.model import Caller
 from runplan.app.views import status
 from runplan.domain.decoding import decode_json
 from runplan.domain.errors import RefusedEarly, RunplanError
-from runplan.domain.names import QUEUE, WATCHES, describe_watch
+from runplan.domain.names import QUEUE, WATCHES, describe_watch, hint_at
 from runplan.domain.plan.marks import PlanStatus
 from runplan.domain.run.dispatch import PROGRESS
 from runplan.domain.run.kinds import Mode, RunStatus, WaitKind
@@ -143,7 +143,9 @@ class PlanReader:
             return contexts.parse_outline(contexts.read_checkout(context.root / path, path), path)
         except FileNotFoundError:
             target = self._context.target_name
-            return PlanOutline(error=f"{path}: the plan is gone, from {target} and from the checkout")
+            hint = hint_at(path, contexts.known_plans(self._context, ()))  # it may have moved
+            gone = f"{path}: the plan is gone, from {target} and from the checkout{hint}"
+            return PlanOutline(error=gone, is_gone=True)
 
     def _find_blob(self, context: RepositoryContext, path: str) -> str:
         """The id of the plan's blob on the target; "" for none."""

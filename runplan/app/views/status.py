@@ -259,6 +259,8 @@ def view_plan(
     actions = list_actions(
         path, facts, failed=failed, following=following, is_complete=view.is_complete, is_stuck=is_stuck
     )
+    if plan.is_gone and not is_active:
+        actions = tuple(action for action in actions if action.verb in ("stop", "report"))
     return replace(view, state=judge_state(view), words=describe_standing(view), actions=actions)
 
 

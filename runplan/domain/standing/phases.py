@@ -27,6 +27,7 @@ class PlanOutline(Struct, frozen=True, kw_only=True):
     phases: tuple[PhaseOutline, ...] = ()
     error: str = ""
     is_page: bool = False  #: the error is that it is no plan
+    is_gone: bool = False  #: the error is that there is no file
     issues: tuple[int, ...] = ()
     priority: int = 0
     created: str = ""
