@@ -139,3 +139,19 @@ def test_init_names_the_spec_folders(tmp_path: Path) -> None:
     said = project.runplan("init").out
     for folder in ("specs/001-login", ".kiro/specs/search", "openspec/changes/add-fax"):
         assert f"spec        runplan start {folder} finish auto\n" in said
+
+
+@pytest.mark.parametrize(("attribute", "encoding"), [("ident", "utf-8"), ("working-tree-encoding=UTF-16", "utf-16")])
+def test_a_plan_that_git_stores_in_another_form_is_not_edited(tmp_path: Path, attribute: str, encoding: str) -> None:
+    project = a_project(tmp_path, "1")
+    project.repo.write(".gitattributes", f"plans/*.md {attribute}\n")
+    file = project.path / "plans/X.md"
+    file.write_text(file.read_text(encoding="utf-8") + "\n$Id$\n", encoding=encoding)
+    project.repo.commit("Set an attribute")
+    file.unlink()
+    project.repo.git("checkout", "--", "plans/X.md")
+    project.start("1", "auto").exits(0)
+    assert (project.landed(), project.repo.git("status", "--short")) == (["1"], "")
+    file.write_text(file.read_text(encoding=encoding).replace("Write 1.txt", "Write 2.txt"), encoding=encoding)
+    edited = project.start("1", "auto").exits(2)
+    assert "plan-not-committed: plans/X.md in the checkout differs from main" in edited.err
