@@ -15,6 +15,8 @@ from runplan.adapters.agents import invocation
 from runplan.adapters.agents.clis import agent_of
 from runplan.adapters.configuration.places import worktree_root
 from runplan.adapters.forge.access import find_forge, forge_kind, read_address
+from runplan.adapters.git.command import PARTIAL_CLONE
+from runplan.adapters.git.config import is_partial_clone, read_listing
 from runplan.adapters.git.repository import NO_IDENTITY, require_git, require_target, require_workable
 from runplan.adapters.notify.apprise_child import INSTALL
 from runplan.adapters.notify.channels import Channel, list_channels, list_failures
@@ -327,6 +329,8 @@ def _check_forge(context: RepositoryContext) -> list[SetupCheck]:
 
 def _check_start(context: RepositoryContext) -> str:
     """The refusals of `start` that no other check has found."""
+    if is_partial_clone(read_listing(context.git.text("config", "--list", "-z"))):
+        raise RefusedEarly(PARTIAL_CLONE)
     modes.require_ready(context.repository, context.settings, context.env)
     require_workable(context.repository, target=context.target, prefix=context.settings.run.branch_prefix)
     preflight.require_agents(context)

@@ -69,3 +69,12 @@ def test_the_doctor_leaves_a_running_plan_of_its_own_name_alone(project: Project
     assert (ran.code, "second try" in ran.err) == (0, False), ran.err
     assert project.repo.status() == ""
     assert project.leftovers() == []
+
+
+def test_the_doctor_says_that_a_partial_clone_is_not_started(project: Project) -> None:
+    project.repo.git("config", "remote.origin.promisor", "true")
+    why, _, remedy = project.start("1").exits(2).last.removeprefix("runplan: ").partition("; ")
+    shown = project.runplan("doctor").exits(2).out
+    assert "FAIL  start " in shown
+    assert f"{why}\n" in shown
+    assert f"-> {remedy}\n" in shown

@@ -97,6 +97,15 @@ def test_a_command_that_fails_is_named_with_its_error(repo: Repo) -> None:
         git.run("rev-parse", "--verify", "none")
 
 
+def test_an_object_that_a_partial_clone_lacks_is_told_with_the_way_to_get_it(repo: Repo, tmp_path: Path) -> None:
+    repo.git("config", "uploadpack.allowFilter", "true")
+    repo.git("clone", "-q", "--no-checkout", "--filter=tree:0", repo.path.as_uri(), str(tmp_path / "partial"))
+    with Repo(path=tmp_path / "partial", env=repo.env).adapter() as git:
+        for ask in (lambda: git.object("HEAD:a.txt"), lambda: git.run("ls-tree", "HEAD")):
+            with pytest.raises(GitFailed, match=r"partial clone, .*; fetch them first: git fetch --refetch"):
+                ask()
+
+
 def test_a_command_gets_its_input_and_gives_both_outputs_whole(repo: Repo) -> None:
     much = b"x" * 300_000
     with repo.adapter() as git:

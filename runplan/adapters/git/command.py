@@ -29,6 +29,10 @@ from runplan.domain.gitfacts import Commit, Oid
 #: Without replacements and grafts git shows the tree that lands. Git prints advice for an empty graft file.
 #: A missing object is missing: git asks no remote for it.
 AS_STORED = {"GIT_NO_REPLACE_OBJECTS": "1", "GIT_GRAFT_FILE": "/dev/null/none", "GIT_NO_LAZY_FETCH": "1"}
+PARTIAL_CLONE = (
+    "this repository is a partial clone, so objects that a phase needs may be missing; fetch them first: "
+    "git fetch --refetch --no-filter, then git config --unset remote.origin.promisor"
+)
 #: Loose objects are synced before they are recorded. Git runs no hook and no configured program, and does no gc.
 SETTINGS = (
     *("core.fsync=committed,loose-object", "core.hooksPath=/dev/null", "core.fsmonitor=false", "core.quotePath=false"),
@@ -464,6 +468,8 @@ def one_line(err: str) -> str:
     name = err.partition("Unable to create '")[2].partition(".lock': File exists")
     if name[1]:
         return f"another git command is running; if there is none, remove {name[0]}.lock"
+    if "from promisor remote" in err:
+        return PARTIAL_CLONE
     words = " / ".join(line for line in err.splitlines() if line.strip())
     remedy = remedy_for(words)
     return f"{words}; {remedy}" if remedy else words

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 from filelock import FileLock
 
-from runplan.adapters.git.command import STREAMING, Git, borrowing, configured
+from runplan.adapters.git.command import PARTIAL_CLONE, STREAMING, Git, borrowing, configured
 from runplan.adapters.git.config import (
     Pairs,
     config_text,
@@ -80,9 +80,7 @@ class Workspace:
         """Read the user's configuration; refuse a repository whose objects cannot be borrowed."""
         pairs = read_listing(os.fsdecode(self.user.run("config", "--list", "-z").out))
         if is_partial_clone(pairs):
-            why = "this repository is a partial clone, so objects that a phase needs may be missing"
-            fetch = "git fetch --refetch --no-filter, then git config --unset remote.origin.promisor"
-            raise RefusedEarly(f"{why}; fetch them first: {fetch}")
+            raise RefusedEarly(PARTIAL_CLONE)
         self._config = filter_allowed(pairs)
         self._branch = tuple(pair for pair in pairs if pair[0] == "init.defaultbranch")[-1:]
         self._lfs = dict(pairs).get("lfs.storage")
