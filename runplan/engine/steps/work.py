@@ -117,17 +117,21 @@ def _commit_subject(phase: WorkAttempt) -> str:
     return f"{phase.chosen.title or f'Phase {phase.chosen.phase}'}{fix}\n"
 
 
-def _commit_leftovers(phase: WorkAttempt, context: RunContext, *, message: str) -> str | e.WorkRefused:
-    """Commit everything that the agent left; the newest commit."""
+def _commit_leftovers(
+    phase: WorkAttempt, context: RunContext, *, message: str, has_failed: bool = False
+) -> str | e.WorkRefused:
+    """Commit everything that the agent left; the newest commit. Failed work is kept without nested repositories."""
     branch = phase.leased.branch
     left = context.zone.leftovers
     tip = context.objects.tip(branch) or phase.base
     if left is None or context.objects.commit(left).parents != (tip,):
         return tip
     added = [change for change in context.candidates.changes(tip, left) if change.kind == "A"]
-    if nested := [change.path for change in added if change.new_mode == SUBMODULE]:
+    nested = [change.path for change in added if change.new_mode == SUBMODULE]
+    if nested and not has_failed:
         return e.WorkRefused(reason=Reason.TAMPERED, detail=f"{nested[0]} is a git repository of its own")
     ours: dict[str, Entry | None] = {change.path: None for change in added if covers(tamper.LIFECYCLE, change.path)}
+    ours |= dict.fromkeys(nested)
     tree = context.candidates.tree_with(context.objects.commit(left).tree, ours)
     made = tip
     if tree != context.objects.commit(tip).tree:
@@ -294,7 +298,7 @@ def fail(action: Fail, state: RunState, context: RunContext) -> e.Event:
     branch = ""
     if phase.lease is not None and not has_landed:
         if phase.work is None:  # a refused file is parked with the worktree
-            _commit_leftovers(phase, context, message=_commit_subject(phase))
+            _commit_leftovers(phase, context, message=_commit_subject(phase), has_failed=True)
         kept = phase.lease.kept
         newer_than = (kept.ref, kept.head) if kept else None
         branch = context.workspace.publish(phase.lease.branch, base=phase.base, newer_than=newer_than)
