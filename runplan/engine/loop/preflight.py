@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import itertools
 import json
 import posixpath
 import re
@@ -95,8 +96,8 @@ def committed_plan(context: RepositoryContext, path: str, *, is_compared: bool) 
         for name, text in (split_files(content, path) or {path: content}).items():
             # The checkout may be behind the remote, or on another branch.
             stored = [context.git.object(f"{ref}:{name}") for ref in (context.target, context.local_target, "HEAD")]
-            forms = [text, *_converted(context, name, text)]
-            is_same = any(other and is_stored(form, other.content) for other in stored for form in forms)
+            forms = itertools.chain([text], _converted(context, name, text))
+            is_same = any(is_stored(form, other.content) for form in forms for other in stored if other)
             is_edited = is_edited or not is_same
     if blob is not None and not is_edited:
         return blob

@@ -248,9 +248,8 @@ def _choose_agent(wanted: e.DispatchStarted, attempt: Attempt, options: e.RunSta
     now = context.clock.now()
     farthest = timedelta(seconds=FARTHEST_S)
     resumed = [fact for fact in context.store.list_facts(e.RunResumed, plan=context.plan) if fact.run == context.run]
-    since = max(
-        (fact.at for fact in resumed), default=""
-    )  # a person who resumes the run does not wait for earlier limits
+    # A person who resumes the run does not wait for earlier limits.
+    since = max((fact.at for fact in resumed), default="")
     last = max((fact.seq for fact in resumed), default=0)
     run = context.settings.run
     if run.hours and (closed := closed_between(run.hours, now, run.timezone)) and since < iso(closed[0]):
