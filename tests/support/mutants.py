@@ -16,7 +16,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ MUTATED = ("domain/run", "domain/checks", "engine/loop", "engine/landing", "host
 TESTED = ("tests/unit", "tests/contract", "tests/model", "tests/integration", "tests/forge", "tests/e2e")
 NOT_TESTED = ("test_docs.py", "test_make.py")  #: they take long, and test no code
 BUDGET_S = 20.0  #: of processors, for the quick tests of one mutant as they were measured, and again for the others
-LIMIT_S = 400.0  #: after which a mutant counts as killed
+LIMIT_S = 400.0  #: after which a mutant counts as killed: on a machine that does nothing else, its tests end earlier
 BAR = 95.0  #: percent
 LARGE = 100  #: such numbers are limits of sizes, in which one more or less makes no difference
 
@@ -235,8 +235,8 @@ def copy_tree(place: Path) -> Path:
     return tree
 
 
-def is_killed(mutant: Mutant, tests: list[str], tree: Path, number: int) -> bool:
-    """Whether a test fails, or does not end, with the mutant in this copy of the tree."""
+def try_mutant(mutant: Mutant, tests: list[str], tree: Path, number: int) -> str:
+    """`survived`, `killed` by a test that fails, or `not ended` in time, with the mutant in this copy of the tree."""
     changed = tree / mutant.path
     original = (changed.read_bytes(), changed.stat().st_mtime_ns)
     names = tree / "mutant-tests"
@@ -250,11 +250,11 @@ def is_killed(mutant: Mutant, tests: list[str], tree: Path, number: int) -> bool
         [tree / ".venv/bin/python", "-m", "pytest", *words], cwd=tree, env=env, stdout=out, stderr=out, process_group=0
     )
     try:
-        return run.wait(timeout=LIMIT_S) != 0
+        return "killed" if run.wait(timeout=LIMIT_S) else "survived"
     except subprocess.TimeoutExpired:
         os.killpg(run.pid, signal.SIGKILL)
         run.wait()
-        return True
+        return "not ended"
     finally:
         changed.write_bytes(original[0])
         os.utime(changed, ns=(original[1], original[1]))
@@ -280,23 +280,25 @@ def main() -> int:
     tests = load_tests([file for file in tested if file.name not in NOT_TESTED])
     waiting = list(enumerate(choose_mutants(args.seed, args.count, args.only)))
     count = len(waiting)
-    survivors: list[Mutant] = []
+    ends: Counter[str] = Counter()
 
     def work(place: Path) -> None:
         tree = copy_tree(place)
         while waiting:
             number, mutant = waiting.pop()
             named = tests_of(mutant, tests)
-            if not named or not is_killed(mutant, named, tree, number):
-                survivors.append(mutant)
-                sys.stdout.write(f"{mutant}\n    survived {len(named)} tests\n")
+            end = try_mutant(mutant, named, tree, number) if named else "survived"
+            ends[end] += 1
+            if end != "killed":
+                sys.stdout.write(f"{mutant}\n    {end}: {len(named)} tests\n")
                 sys.stdout.flush()
 
     with tempfile.TemporaryDirectory(prefix="runplan-mutants-") as place, ThreadPoolExecutor(args.jobs) as pool:
         list(pool.map(work, [Path(place) / str(job) for job in range(args.jobs)]))
-    killed = count - len(survivors)
+    killed = count - ends["survived"]
     share = 100 * killed / max(1, count)
-    sys.stdout.write(f"{killed} of {count} mutants killed ({share:.1f} %); SEED={args.seed} COUNT={count}\n")
+    ended = f", {ends['not ended']} of them by the limit of time" if ends["not ended"] else ""
+    sys.stdout.write(f"{killed} of {count} mutants killed ({share:.1f} %){ended}; SEED={args.seed} COUNT={count}\n")
     return share < BAR
 
 
