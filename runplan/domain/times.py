@@ -10,6 +10,7 @@ FIRST_BUSY_S = 30.0  #: the first wait for an overloaded provider
 FIRST_PARENT_S = 600.0  #: the first wait for a parent that holds the end of a plan
 #: A recorded time that is later than any due one by more than this comes from a clock that was ahead.
 CLOCK_ERROR = timedelta(days=1)
+_MINUTE = timedelta(minutes=1)
 #: From the n-th look on: minutes until the next one.
 _LOOKS = ((26, 60), (16, 30), (10, 10), (1, 1))
 
@@ -46,14 +47,23 @@ def zone(name: str) -> tzinfo:
 def closed_between(hours: str, now: datetime, zone_name: str) -> tuple[datetime, datetime] | None:
     """When hours such as 22:00-07:00 ended, and when they begin again; None while they last."""
     begin, end = map(time.fromisoformat, hours.split("-"))
-    local = now.astimezone(zone(zone_name))
-    is_late, is_early = local.time() >= begin, local.time() < end
-    if (is_late and is_early) if begin < end else (is_late or is_early):
+    there = zone(zone_name)
+
+    def is_open(moment: datetime) -> bool:
+        local = moment.astimezone(there).time()
+        is_late, is_early = local >= begin, local < end
+        return (is_late and is_early) if begin < end else (is_late or is_early)
+
+    if is_open(now):
         return None
-    closing, opening = (local.replace(hour=t.hour, minute=t.minute, second=0, microsecond=0) for t in (end, begin))
-    closing -= timedelta(days=is_early)
-    opening += timedelta(days=is_late)
-    return closing.astimezone(UTC), opening.astimezone(UTC)
+    # Minute by minute: where clocks change, a time of day comes twice or not at all.
+    opening = now.astimezone(UTC).replace(second=0, microsecond=0)
+    closing = opening
+    while not is_open(opening):
+        opening += _MINUTE
+    while not is_open(closing - _MINUTE):
+        closing -= _MINUTE
+    return closing, opening
 
 
 def delay_s(n: int, *, first_s: float = 60.0, longest_s: float = 3600.0, factor: float = 2.0) -> float:

@@ -1,6 +1,7 @@
 """Delays before something is tried again."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given, strategies as st
@@ -88,6 +89,22 @@ def test_hours_last_or_begin_next(hours: str, now: str, opens: str | None) -> No
     assert found is None or (found[0] <= datetime.fromisoformat(f"{now}+00:00") < found[1])
     berlin = closed_between("22:00-07:00", datetime.fromisoformat("2026-07-01T12:00:00+00:00"), "Europe/Berlin")
     assert berlin == tuple(datetime.fromisoformat(f"2026-07-01T{at}:00:00+00:00") for at in ("05", "20"))
+
+
+@pytest.mark.parametrize("hours", ["02:30-06:00", "06:00-02:30", "02:10-02:20", "03:00-02:00", "22:00-07:00"])
+@pytest.mark.parametrize("day", ["2026-03-29", "2026-10-25"])
+def test_hours_begin_later_and_have_ended_where_clocks_change(hours: str, day: str) -> None:
+    begin = hours.partition("-")[0]
+    for minute in range(0, 6 * 60, 5):
+        now = datetime.fromisoformat(f"{day}T00:00:30+00:00") + timedelta(minutes=minute - 120)
+        closed = closed_between(hours, now, "Europe/Berlin")
+        if closed is None:
+            continue
+        ended, opens = closed
+        assert ended <= now < opens <= now + timedelta(days=2)
+        assert closed_between(hours, opens, "Europe/Berlin") is None
+        local = opens.astimezone(ZoneInfo("Europe/Berlin"))
+        assert f"{local:%H:%M}" in (begin, "02:00", "03:00"), "its time, or that to which the clock was set"
 
 
 @pytest.mark.parametrize("year", [1, 202, 2026])
