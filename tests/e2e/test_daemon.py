@@ -150,6 +150,25 @@ def test_runs_beyond_max_parallel_wait_until_it_is_raised_or_one_ends(project: P
     assert (sorted(project.landed()), daemon_of(project)) == (["1", "2", "3"], daemon)
 
 
+def test_broken_settings_of_the_user_are_told_once_and_the_last_valid_ones_hold(
+    project: Project, tmp_path: Path
+) -> None:
+    printed = tmp_path / "printed"
+    notify = f"[notify]\ncommand = 'echo $RUNPLAN_NOTICE: $RUNPLAN_TEXT >>{printed}'\n"
+    user_settings(project, notify)
+    with in_foreground(project) as daemon:
+        for count, text in enumerate(("[daemon]\nmax_parallel = 0\n",) * 2 + (notify,)):
+            user_settings(project, text)
+            os.kill(daemon.pid, signal.SIGHUP)
+            until(lambda: len(log_of(project, "signal")) > count)  # noqa: B023
+        until(lambda: log_of(project, "settings-changed"))
+        assert [entry["words"].partition("; ")[2] for entry in log_of(project, "settings")] == [
+            "using the last valid settings"
+        ]
+        until(lambda: printed.exists() and printed.read_text())
+    assert [line.partition(":")[0] for line in printed.read_text().splitlines()] == ["waiting"]
+
+
 @pytest.mark.promise
 def test_other_work_is_declined_in_a_phase_and_unknown_words_refused(project: Project, meanwhile: Meanwhile) -> None:
     project.agent(work(*meanwhile.pause("agent"), "exit = 3"))

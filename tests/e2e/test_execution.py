@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli import Meanwhile, Project, a_plan, set_up, with_remote, work
+from tests.support.cli import Meanwhile, Project, a_plan, set_up, until, with_remote, work
 from tests.support.daemons import in_foreground, kill_daemon, run_of, until_runs_are, user_settings
 
 
@@ -113,11 +113,16 @@ def test_a_plan_of_three_sub_plans_names_the_one_that_fails_and_completes_once_a
     assert project.leftovers() == []
 
 
-def test_the_daemon_works_sub_plans_through_kills_and_shows_which_one(project: Project, meanwhile: Meanwhile) -> None:
+def test_the_daemon_works_sub_plans_through_pause_and_kill_and_shows_which(
+    project: Project, meanwhile: Meanwhile
+) -> None:
     user_settings(project, "[daemon]\nmax_parallel = 1\n")  # a run that waits for a sub-plan takes no place
     with_subplans(project, B1=work(*meanwhile.pause("B"), phase="B1"))
     project.runplan("start", "X", "finish", "auto").exits(0)
     meanwhile.reached("B")
+    project.runplan("pause", "X").exits(0)
+    until(lambda: project.bodies("Halted", "plans/B.md"))
+    project.runplan("resume", "X").exits(0)
     kill_daemon(project)
 
     run = run_of(project)

@@ -170,6 +170,12 @@ def test_whole_lines_are_passed_on_at_once() -> None:
     assert redactor.finish() == b""
 
 
+def test_the_first_lines_of_a_value_wait_for_the_others() -> None:
+    redactor = Redactor(("first line\nsecond\nthe third line",))
+    assert redactor.feed(b"first line\nsecond\n") == b""
+    assert redactor.feed(b"the third line\n") + redactor.finish() == b"[redacted]\n"
+
+
 @pytest.mark.parametrize(
     "hard",
     [
