@@ -40,6 +40,7 @@ def test_a_plan_is_read_as_its_author_meant_it(folder: Path) -> None:
     assert {
         name: {
             "read_as": plan.read_as,
+            "title": plan.title,
             "phases": [described(phase) for phase in plan.phases],
             "warnings": [f"{remark.line}: {remark.text}" for remark in plan.remarks],
         }

@@ -9,7 +9,7 @@ from runplan.domain.plan.model import Status, parse_plan
 from runplan.domain.plan.tracker import add_tracker, mark_active, set_status
 from tests.support.builders import a_plan, tracker
 
-PLANS = Path(__file__).parent.parent / "plans"
+PLANS = Path(__file__).parent.parent / "plans/basics"
 
 
 def done(text: str, phase: str = "1", commit: str = "abc1234") -> str:
