@@ -226,8 +226,7 @@ REFUSED = [
 @pytest.mark.parametrize(("extra", "why"), REFUSED)
 def test_an_image_that_cannot_be_used_is_refused_before_any_work(boxed: Shut, extra: dict[str, str], why: str) -> None:
     boxed.project.extra |= extra
-    ran = boxed.project.start("1", "auto")
-    assert (ran.code, why in ran.err) == (2, True), ran.err
+    boxed.project.start("1", "auto").exits(2, why)
     assert not boxed.project.worktrees.exists()
 
 

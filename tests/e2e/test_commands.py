@@ -199,8 +199,7 @@ def test_a_foreground_run_that_ctrl_z_stopped_is_ended(project: Project, meanwhi
         shown = project.runplan("status", "X").out
         assert f"its process is stopped; continue it: kill -CONT {foreground.pid}" in shown
         assert "Needs attention: phase 1" in shown
-        ran = project.runplan("stop", "X", "--force")
-        assert (ran.code, f"Stopped the run of plans/X.md in process {foreground.pid}" in ran.err) == (0, True), ran.err
+        project.runplan("stop", "X", "--force").exits(0, f"Stopped the run of plans/X.md in process {foreground.pid}")
     until_runs_are(project, "stopped")
     until(lambda: processes_of(project.home) == [])
 
@@ -306,8 +305,7 @@ def test_status_shows_a_queued_start_and_why_it_was_refused(project: Project) ->
         in project.runplan("status").out
     )
     assert project.runplan("status", "X", "--json").json["queued"] == "start"
-    stopped = project.runplan("stop", "X")
-    assert (stopped.code, "Cancelled the queued start of plans/X.md" in stopped.err) == (0, True), stopped.err
+    project.runplan("stop", "X").exits(0, "Cancelled the queued start of plans/X.md")
     seen = project.runplan("status", "X", "--json").json
     why = "plans/X.md was stopped before it began"
     assert (seen["queued"], seen["refused"], seen["refused_verb"]) == (None, why, "start")

@@ -131,8 +131,7 @@ def test_a_runner_whose_plan_was_taken_over_lands_nothing_and_stops(tmp_path: Pa
         store.set_claim("plan", "plans/X.md", run="r-theirs", owner=me)
     recorded = project.events()
     go.touch()
-    ran = ended(process)
-    assert (ran.code, ran.last) == (5, "runplan: another process has taken over plans/X.md; this one stops")
+    ended(process).ends(5, "runplan: another process has taken over plans/X.md; this one stops")
     assert project.events() == recorded
     assert project.landed() == []
     with contextlib.closing(SqliteStore(project.path / ".git/runplan")) as store:

@@ -81,11 +81,9 @@ def test_start_and_retry_wait_for_the_outcome_and_exit_with_it(project: Project)
     assert {int(owner.partition(":")[0]) for owner in owners} == {daemon_of(project)}
     project.agent(steps("exit = 3", phase="2"))
     for words in (("start", "X", "2", "auto"), ("retry", "X")):
-        ran = project.runplan(*words, "--wait")
-        assert (ran.code, ran.last) == (1, "runplan: failed: agent-failed"), ran.err
+        project.runplan(*words, "--wait").ends(1, "runplan: failed: agent-failed")
     project.agent(work(phase="2"))
-    ran = project.runplan("retry", "X", "--wait")
-    assert (ran.code, "  landed     " in ran.err) == (0, True), ran.err
+    ran = project.runplan("retry", "X", "--wait").exits(0, "  landed     ")
     assert ran.last.startswith("runplan: Done: 1 phase landed (2)"), ran.err
     assert project.landed() == ["1", "2"]
 
@@ -216,8 +214,9 @@ def test_a_foreground_run_that_waits_is_continued_by_the_daemon(project: Project
     project.agent(work() + work(*meanwhile.pause("second"), phase="2"))
     assert project.start("finish").code == 4
     run = run_of(project)["id"]
-    ran = project.runplan("approve", "X", "--background")
-    assert (ran.code, ran.last) == (0, f"runplan: Accepted as {run}; follow it: runplan logs plans/X.md -f"), ran.err
+    project.runplan("approve", "X", "--background").ends(
+        0, f"runplan: Accepted as {run}; follow it: runplan logs plans/X.md -f"
+    )
     meanwhile.reached("second")
     meanwhile.let_on("second")
     until(lambda: run_of(project)["waiting_for"] == "approval")

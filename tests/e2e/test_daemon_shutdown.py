@@ -85,8 +85,9 @@ def test_daemon_restart_drains_and_the_new_daemon_takes_up_the_agents(project: P
 
 @pytest.mark.promise
 def test_daemon_stop_gives_agents_the_grace_once(project: Project, meanwhile: Meanwhile) -> None:
-    none = project.runplan("daemon", "stop")
-    assert (none.code, none.last) == (0, "runplan: The daemon is not running. Start it with: runplan daemon restart")
+    project.runplan("daemon", "stop").ends(
+        0, "runplan: The daemon is not running. Start it with: runplan daemon restart"
+    )
     in_flight(project, meanwhile)
     project.extra["PATH"] = f"{a_manager(project.home / 'bin')}:{project.env['PATH']}"
     assert project.runplan("service", "install").code == 0

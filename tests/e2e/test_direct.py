@@ -52,10 +52,9 @@ def test_a_refused_push_fails_as_protected_and_keeps_the_work(project: Project, 
     hook.parent.mkdir(exist_ok=True)
     hook.write_text("#!/bin/sh\necho 'GH006: Protected branch update failed for refs/heads/main.' >&2\nexit 1\n")
     hook.chmod(0o755)
-    ran = project.start("1", "auto", "direct")
-    assert (ran.code, ran.last) == (1, "runplan: failed: protected")
-    assert "GH006: Protected branch update failed" in ran.err
-    assert "or have the rule lifted" in ran.err
+    project.start("1", "auto", "direct").ends(
+        1, "runplan: failed: protected", "GH006: Protected branch update failed", "or have the rule lifted"
+    )
     assert remote.head("main") == before
     assert project.repo.git("show", "runplan/x/1:1.txt") == "1"
     hook.unlink()

@@ -41,8 +41,7 @@ def test_a_small_difference_is_corrected_with_an_audit_comment_in_the_bookkeepin
 @pytest.mark.promise
 def test_a_large_difference_fails_the_phase(project: Project) -> None:
     project.agent(work(says(actual="277")))
-    ran = project.start("1", "auto")
-    assert (ran.code, ran.last) == (1, "runplan: failed: drift"), ran.err
+    project.start("1", "auto").ends(1, "runplan: failed: drift")
     assert project.landed() == []
     assert "criterion" in project.runplan("report", "X").out
 

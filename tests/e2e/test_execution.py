@@ -25,8 +25,9 @@ def test_a_direct_phase_waits_for_earlier_pushes_and_lands_on_the_remote(project
     remote = with_remote(project, tmp_path / "origin.git")
     before = remote.head("main")
 
-    held = project.start("finish", "auto").exits(4)
-    assert "origin lacks commits of your main, on which the phase is built; push them: git push origin main" in held.err
+    project.start("finish", "auto").exits(
+        4, "origin lacks commits of your main, on which the phase is built; push them: git push origin main"
+    )
     assert (remote.head("main"), project.landed()) == (before, ["1"])
     project.repo.git("push", "-q", "origin", "main")
     project.runplan("retry", "X").exits(0)
@@ -95,10 +96,9 @@ IN_ORDER = [row for n, name in enumerate("ABC", 1) for row in (f"plans/{name}.md
 def test_a_plan_of_three_sub_plans_names_the_one_that_fails_and_completes_once_after_retry(project: Project) -> None:
     with_subplans(project, B1="")
 
-    failed = project.start("finish", "auto")
-
-    assert (failed.code, failed.last) == (1, "runplan: failed: blocked"), failed.err
-    assert "plans/B.md is not complete (phase B1, no-commits): the agent left no change" in failed.err
+    project.start("finish", "auto").ends(
+        1, "runplan: failed: blocked", "plans/B.md is not complete (phase B1, no-commits): the agent left no change"
+    )
     assert landings(project) == IN_ORDER[:2]
     set_up(project, agent=works("A1", "B1", "C1"))
     project.runplan("retry", "X").exits(0)
@@ -153,8 +153,7 @@ def test_a_stop_ends_sub_plan_and_parent_and_a_retry_continues_both(project: Pro
 def test_a_sub_plan_without_auto_waits_for_approval_and_says_how_the_parent_continues(project: Project) -> None:
     with_subplans(project)
 
-    waits = project.start("1").exits(4)
-    assert "plans/X.md waits for plans/A.md. Then continue it: runplan retry plans/X.md" in waits.err
+    waits = project.start("1").exits(4, "plans/X.md waits for plans/A.md. Then continue it: runplan retry plans/X.md")
     assert "Approve: runplan approve plans/A.md" in waits.last
     assert (approved := project.runplan("approve", "A")).code == 0, approved.err
     assert (ran := project.runplan("retry", "X")).code == 0, ran.err

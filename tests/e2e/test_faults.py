@@ -93,8 +93,7 @@ def test_an_agent_whose_output_fills_the_disk_is_started_again_when_there_is_spa
     logs = places(project)["logs"]
     with inside(project) as there:
         small_disk(there, logs, kilobytes=400)
-        ran = there.start("finish", "auto").exits(5)
-        assert "No space left on device; free space on the disk" in ran.err
+        there.start("finish", "auto").exits(5, "No space left on device; free space on the disk")
         there.sh('mount -o remount,size=64m "$1"', logs)
         assert there.start("finish", "auto").code == 0
         assert there.sh("git log --format=%s main").splitlines()[:2] == ["x: record phase 1 as done", "Write 1"]
@@ -116,8 +115,7 @@ def test_leftovers_whose_branch_could_not_be_written_are_kept(project: Project) 
     ran = project.start("1", "auto")
     assert (ran.code, "the work is kept" in ran.last) == (5, True)
     lock.unlink()
-    again = project.runplan("retry", "X")
-    assert (again.code, again.last) == (1, "runplan: failed: invalid-verdict")
+    project.runplan("retry", "X").ends(1, "runplan: failed: invalid-verdict")
     assert project.show("runplan/x/1:1.txt") == "1"
 
 
@@ -189,8 +187,7 @@ def test_a_deleted_target_is_refused_and_the_run_continues_when_it_is_back(proje
     killed_at(project, LANDING)
     project.repo.git("switch", "-q", "-c", "other")
     project.repo.git("branch", "-q", "-D", "main")
-    ran = project.start("finish", "auto").exits(2)
-    assert "the target branch main does not exist" in ran.err
+    project.start("finish", "auto").exits(2, "the target branch main does not exist")
     project.repo.git("branch", "main", "other")
     project.repo.git("switch", "-q", "main")
     landed_once(project, project.start("finish", "auto"))

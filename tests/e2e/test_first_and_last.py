@@ -41,8 +41,7 @@ def test_start_needs_no_name_where_one_plan_is_open(tmp_path: Path) -> None:
     project = a_project(tmp_path, "1")
     project.agent(work())
     project.commit_file("plans/Y.md", a_plan("1"))
-    refused = project.runplan("start", "finish", "auto")
-    assert (refused.code, refused.last) == (3, "runplan: 2 plans are open, name one: plans/X.md, plans/Y.md")
+    project.runplan("start", "finish", "auto").ends(3, "runplan: 2 plans are open, name one: plans/X.md, plans/Y.md")
     project.commit_file("plans/Y.md", a_plan("1", front="status: draft"))
     assert "plans/Y.md" not in project.runplan().out
     assert "plan        plans/X.md (X)" in project.runplan("start", "--dry-run").out
@@ -125,8 +124,7 @@ def test_uninstall_refuses_where_something_would_be_lost(tmp_path: Path) -> None
     # A ref that only runplan's own repository has, and that it cannot give to the user.
     tree = project.repo.git("rev-parse", "HEAD^{tree}").strip()
     project.repo.git(f"--git-dir={state / 'tool.git'}", "update-ref", "refs/runplan/parked/tree", tree)
-    refused = project.runplan("uninstall")
-    assert (refused.code, "refs/runplan/parked/tree in " in refused.err) == (2, True)
+    project.runplan("uninstall").exits(2, "refs/runplan/parked/tree in ")
     assert (state.is_dir(), home.is_dir()) == (True, True)
     assert daemon_of(project)
 

@@ -328,8 +328,7 @@ def test_issues_that_were_worked_on_are_passed_over(project: Project, hub: Hub) 
 
 
 def test_a_watch_is_a_schedule_like_that_of_a_plan(project: Project, hub: Hub) -> None:
-    two = project.runplan("watch-issues", "--label=a,b", "every", "10m")
-    assert (two.code, "a watch has one label" in two.err) == (2, True)
+    project.runplan("watch-issues", "--label=a,b", "every", "10m").exits(2, "a watch has one label")
     watch(project)
     assert project.runplan("next").out.startswith("issues:runplan  every 10m, next ")
     status = project.runplan("status").out
@@ -338,8 +337,7 @@ def test_a_watch_is_a_schedule_like_that_of_a_plan(project: Project, hub: Hub) -
     assert project.runplan("pause", WATCH).code == 0
     assert "paused by a person" in project.runplan("next").out
     assert project.runplan("resume", WATCH).code == 0
-    unknown = project.runplan("stop", "issues:bug")
-    assert (unknown.code, unknown.last) == (3, "runplan: issues:bug: no such watch; there are: issues:runplan")
+    project.runplan("stop", "issues:bug").ends(3, "runplan: issues:bug: no such watch; there are: issues:runplan")
     assert project.runplan("stop", WATCH).last == "runplan: Cancelled the schedule of issues:runplan (every 10m)"
     assert project.runplan("next").out == "No schedules.\n"
     assert hub.pulls == {}

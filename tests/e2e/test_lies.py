@@ -98,8 +98,7 @@ def test_a_lie_does_not_land(name: str, tmp_path: Path) -> None:
     project = a_project(tmp_path, "1")
     tell(project, lie)
     before = project.repo.head("main")
-    ran = project.start("1", "auto")
-    assert (ran.code, ran.last) == (1, f"runplan: failed: {lie.reason}"), ran.err
+    ran = project.start("1", "auto").ends(1, f"runplan: failed: {lie.reason}")
     assert lie.says in ran.err
     assert project.repo.head("main") == before
     assert project.landed() == []

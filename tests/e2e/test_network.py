@@ -94,5 +94,4 @@ def test_a_list_of_hosts_is_refused_where_no_sandbox_can_keep_it(tmp_path: Path)
     project = a_project(tmp_path, "1")
     project.extra |= {"RUNPLAN_AGENTS_SANDBOX": "none", "RUNPLAN_TESTS_NETWORK": "example.com"}
 
-    ran = project.start("1", "auto").exits(2)
-    assert 'tests.network needs a sandbox: agents.sandbox = "none"' in ran.err
+    project.start("1", "auto").exits(2, 'tests.network needs a sandbox: agents.sandbox = "none"')

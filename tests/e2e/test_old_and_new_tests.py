@@ -60,8 +60,7 @@ def proofs(project: Project) -> list[dict[str, object]]:
 def test_a_changed_expectation_lands_only_with_the_item_that_demands_it(project: Project) -> None:
     weaker = ("tests/test_product.py", TESTS.replace("== 6", "== 5"))
     play(project, weaker, ("product.py", BROKEN), command=COMMAND, verdict=FAILS_T1)
-    ran = project.start("1", "auto")
-    assert (ran.code, ran.last) == (1, "runplan: failed: verification-failed"), ran.err
+    ran = project.start("1", "auto").ends(1, "runplan: failed: verification-failed")
     assert "tests/test_product.py::test_one: " not in ran.err
     assert "tests/test_product.py::test_three: " in ran.err
     assert "it passes in its new version" in ran.err
@@ -79,8 +78,7 @@ def test_new_tests_run_on_emptied_functions_unless_set_up_reads_them(project: Pr
     code = ("product.py", f"{CODE}\n\ndef triple(n):\n    return n * 3\n")
     test = ("tests/test_triple.py", "from product import triple\n\n\ndef test_two():\n    assert triple(2) == 6\n")
     play(project, code, test, command=COMMAND)
-    ran = project.runplan("start", "X", "1", "auto", "--foreground", RUNPLAN_RUN_SETUP=setup)
-    assert (ran.code, words in ran.err) == (0, True), ran.err
+    project.runplan("start", "X", "1", "auto", "--foreground", RUNPLAN_RUN_SETUP=setup).exits(0, words)
 
 
 # --- a suite of shell scripts, whose results have no names ---------------------------------------------------
@@ -103,8 +101,7 @@ def test_a_test_that_one_phase_weakens_still_protects_the_code_from_the_next(scr
     play(scripts, WEAKER, command=SCRIPTS)
     assert scripts.start("1", "auto").code == 0
     play(scripts, WRONG, verdict=FAILS_T1, phase="2", command=SCRIPTS)
-    ran = scripts.start("2", "auto")
-    assert (ran.code, ran.last) == (1, "runplan: failed: verification-failed"), ran.err
+    scripts.start("2", "auto").ends(1, "runplan: failed: verification-failed")
 
 
 @pytest.mark.promise
@@ -142,8 +139,7 @@ def test_a_test_that_a_person_edited_since_counts_as_it_is(scripts: Project) -> 
 @pytest.mark.promise
 def test_a_person_may_be_asked_about_changed_tests(scripts: Project) -> None:
     play(scripts, WEAKER, WRONG, settings='changed = "ask"\n', verdict=FAILS_T1, command=SCRIPTS)
-    ran = scripts.start("1", "auto").exits(4)
-    assert "needs your sign-off: the tests of the base passed on the base" in ran.err
+    scripts.start("1", "auto").exits(4, "needs your sign-off: the tests of the base passed on the base")
     shown = json.loads(scripts.runplan("diff", "X", "--json").out)["proofs"]
     assert {broken["test"] for proof in shown for broken in proof["broken"]} == {"the tests of the base"}
     assert "The base's tests on the new code" in scripts.runplan("diff", "X").out
@@ -163,9 +159,7 @@ def test_tests_that_prove_less_can_be_refused(
     scripts: Project, files: tuple[tuple[str, str], ...], settings: str, says: str
 ) -> None:
     play(scripts, *files, settings=f"{settings}\n", command=SCRIPTS)
-    ran = scripts.start("1", "auto")
-    assert (ran.code, ran.last) == (1, "runplan: failed: tests-failed"), ran.err
-    assert says in ran.err
+    scripts.start("1", "auto").ends(1, "runplan: failed: tests-failed", says)
 
 
 def test_both_runs_can_be_switched_off_and_allowed_tests_may_change(scripts: Project) -> None:

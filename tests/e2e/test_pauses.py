@@ -46,9 +46,9 @@ def test_a_rejection_with_words_has_a_fixer_change_the_work_at_once_and_asks_aga
     assert project.start("1").code == 4
     trees = [project.runplan("diff", "X", "--json").json["tree"]]
     for why in ("the file needs a head", "and a foot\n1.txt:1: a word, please"):
-        asked = project.runplan("reject", "X", "-m", why)
-        assert (asked.code, "; an agent gets your words\n" in asked.err) == (4, True), asked.err
-        assert "phase 1 passed all checks and needs your approval" in asked.err
+        project.runplan("reject", "X", "-m", why).exits(
+            4, "; an agent gets your words\n", "phase 1 passed all checks and needs your approval"
+        )
         trees.append(project.runplan("diff", "X", "--json").json["tree"])
     assert len(set(trees)) == 3
     judged = project.runplan("diff", "X", "--json").json["verdict"]["items"]
@@ -77,9 +77,9 @@ def test_an_answer_with_a_tree_is_only_for_the_change_that_was_shown(project: Pr
     assert project.runplan("reject", "X", "-m", "longer", "--tree", shown, *via).code == 4
 
     for verb in ("approve", "reject"):
-        late = project.runplan(verb, "X", "1", "--tree", shown)
-        assert (late.code, "See: runplan diff plans/X.md 1\n" in late.err) == (4, True), late.err
-        assert f"the change was replaced: tree {shown[:12]} does not wait any more" in late.err
+        project.runplan(verb, "X", "1", "--tree", shown).exits(
+            4, "See: runplan diff plans/X.md 1\n", f"the change was replaced: tree {shown[:12]} does not wait any more"
+        )
     new = project.runplan("diff", "X", "--json").json["tree"]
     assert project.runplan("approve", "--tree", new[:11]).code == 2, "too short to name a tree"
     assert project.runplan("approve", "--tree", new[:12], *via).code == 0
@@ -167,15 +167,12 @@ def test_diff_shows_the_kept_work_of_a_failed_phase_and_why_it_failed(project: P
 
 
 def test_approve_without_a_plan_takes_the_only_change_that_waits(project: Project) -> None:
-    none = project.runplan("approve")
-    assert (none.code, none.last) == (3, "runplan: no change waits for you here; see: runplan status")
+    project.runplan("approve").ends(3, "runplan: no change waits for you here; see: runplan status")
     project.plan(a_plan("2"), name="plans/Y.md")
     for words in (("X", "1"), ("Y",)):
         assert project.runplan("start", *words, "--foreground").code == 4
-    several = project.runplan("approve")
-    assert (several.code, several.last) == (
-        3,
-        "runplan: 2 changes wait for you; name one: runplan approve plans/X.md 1; runplan approve plans/Y.md 2",
+    project.runplan("approve").ends(
+        3, "runplan: 2 changes wait for you; name one: runplan approve plans/X.md 1; runplan approve plans/Y.md 2"
     )
     assert project.runplan("reject", "X").code == 0
     project.runplan("approve").exits(0)
@@ -185,10 +182,8 @@ def test_approve_without_a_plan_takes_the_only_change_that_waits(project: Projec
 @pytest.mark.promise
 def test_diff_shows_the_pending_change_and_its_evidence(project: Project) -> None:
     project.settings('[tests]\ncommand = "echo checked"\n')
-    none = project.runplan("diff", "X")
-    assert (none.code, none.last) == (
-        3,
-        "runplan: no change of plans/X.md waits for you; see: runplan status plans/X.md",
+    project.runplan("diff", "X").ends(
+        3, "runplan: no change of plans/X.md waits for you; see: runplan status plans/X.md"
     )
     assert project.start("1").code == 4
     seen = project.runplan("diff", "X").out

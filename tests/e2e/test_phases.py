@@ -29,8 +29,7 @@ def test_a_phase_lands_with_trailers_tracker_row_and_report(project: Project, tm
     set_up(project, agent=writes("1") + writes("2", commit=False) + steps('write = ".runplan/note"', phase="2"))
     before = project.repo.head("main")
 
-    first = project.start("auto").exits(0)
-    assert first.last == "runplan: Done: 1 phase landed (1). Report: runplan report plans/X.md"
+    project.start("auto").ends(0, "runplan: Done: 1 phase landed (1). Report: runplan report plans/X.md")
     assert subjects(project, before) == ["Write 1", "x: record phase 1 as done"]
     run = project.runplan("status", "X", "--json").json["run"]["id"]
     assert read_commit(project.path, "main~1").trailers == [
@@ -58,8 +57,7 @@ def test_a_phase_lands_with_trailers_tracker_row_and_report(project: Project, tm
     assert project.repo.status() == ""
     assert project.leftovers() == []
     assert assert_nothing_runs(project)["run"]["outcome"] == "done"
-    again = project.runplan("retry", "X")
-    assert (again.code, again.last) == (0, "runplan: the last run of plans/X.md succeeded; nothing to retry")
+    project.runplan("retry", "X").ends(0, "runplan: the last run of plans/X.md succeeded; nothing to retry")
 
 
 @pytest.mark.promise
@@ -72,8 +70,9 @@ def test_a_failed_gate_is_fixed_and_the_baseline_is_reused(project: Project, tmp
         agent=steps('write = "1.txt"\ntext = "wrong\\n"') + fix('write = "1.txt"\ntext = "right\\n"') + writes("2"),
     )
 
-    ran = project.start("finish", "auto").exits(0)
-    assert ran.last == "runplan: Done: 2 phases landed (1, 2). Report: runplan report plans/X.md"
+    ran = project.start("finish", "auto").ends(
+        0, "runplan: Done: 2 phases landed (1, 2). Report: runplan report plans/X.md"
+    )
     assert "gate       failed: exit code 1" in ran.err
     assert project.show("main:1.txt") == "right"
     assert project.landed() == ["1", "1", "2"]  # the fixer's commit lands after the implementer's
@@ -119,8 +118,9 @@ def test_a_branch_with_a_merge_lands_as_one_commit_of_its_author(project: Projec
 def test_a_plan_with_all_rows_done_is_marked_complete(project: Project) -> None:
     set_up(project, plan=a_plan("1").replace("⬚", "✅ Done"), agent="")
     before = project.repo.head("main")
-    ran = project.start("finish", "auto").exits(0)
-    assert ran.last == "runplan: Done: the plan is marked complete. Report: runplan report plans/X.md"
+    project.start("finish", "auto").ends(
+        0, "runplan: Done: the plan is marked complete. Report: runplan report plans/X.md"
+    )
     assert subjects(project, before) == ["x: mark the plan complete"]
     assert project.repo.git("diff", "--name-only", before, "main") == "plans/X.md"
     again = project.start("finish", "auto")
@@ -136,11 +136,13 @@ def test_finish_works_what_does_not_depend_on_a_blocked_phase_and_then_fails(pro
     assert [line[:25] for line in dry.splitlines() if line.startswith("phase ")] == [
         *("phase 2     Step 2", "phase 1     is not worked", "phase 3     is not worked", "phase 4     is not worked")
     ]
-    ran = project.start("finish", "auto")
-    assert (ran.code, ran.last) == (1, "runplan: failed: blocked")
-    assert "to use it, add the word: runplan start plans/X.md pr\n" in ran.err
-    assert "runplan: phase 1 is marked blocked; " in ran.err
-    assert "; phase 3 waits for 1; phase 4 is marked blocked" in ran.err
+    project.start("finish", "auto").ends(
+        1,
+        "runplan: failed: blocked",
+        "to use it, add the word: runplan start plans/X.md pr\n",
+        "runplan: phase 1 is marked blocked; ",
+        "; phase 3 waits for 1; phase 4 is marked blocked",
+    )
     assert project.landed() == ["2"]
     shown = project.runplan("status", "X")
     assert "  4  Blocked         Step 4\n     It is marked blocked; " in shown.out
@@ -185,8 +187,7 @@ def test_a_moved_target_is_gated_again_and_landed_on(project: Project, meanwhile
     edited = a_plan("1", "2").replace("- [ ] Write 2.txt", "- [ ] Write 2.txt and more")
     project.repo.commit("Meanwhile", **{"plans/X.md": edited, "other.txt": "other\n"})
     theirs = project.repo.head("main")
-    ran = meanwhile.finish(running, "verify").exits(0)
-    assert f"the target moved to {theirs[:12]}; building again" in ran.err
+    ran = meanwhile.finish(running, "verify").exits(0, f"the target moved to {theirs[:12]}; building again")
     assert project.repo.git("rev-parse", "main~2") == theirs
     assert ran.err.count("  verify ") == 1
     # The base and the candidate on it; the target as it is now, and the candidate on that.
@@ -205,8 +206,7 @@ def test_a_conflict_gets_one_fix_on_the_new_tip(project: Project, meanwhile: Mea
     )
     running = meanwhile.begin(project, "implement", "start", "X", "1", "auto", "--foreground")
     project.repo.commit("Theirs", **{"1.txt": "theirs\n"})
-    ran = meanwhile.finish(running, "implement").exits(0)
-    assert "conflicts in 1.txt" in ran.err
+    meanwhile.finish(running, "implement").exits(0, "conflicts in 1.txt")
     assert project.show("main:1.txt") == "theirs\nand ours"
     assert project.leftovers() == ["refs/runplan/parked/x/1/1"]
     assert project.show("refs/runplan/parked/x/1/1:1.txt") == "1"
@@ -218,8 +218,7 @@ def test_an_unsolved_conflict_names_its_files_and_the_kept_work(project: Project
     set_up(project, agent=work(*meanwhile.pause("implement")) + fix(tries, 'commit = "Redo 1"\nall = true'))
     running = meanwhile.begin(project, "implement", "start", "X", "1", "auto", "--foreground")
     tip = project.repo.commit("Theirs", **{"1.txt": "theirs\n"})
-    ran = meanwhile.finish(running, "implement")
-    assert (ran.code, ran.last) == (1, "runplan: failed: conflict"), ran.err
+    ran = meanwhile.finish(running, "implement").ends(1, "runplan: failed: conflict")
     report = project.runplan("report", "X").out
     for printed in (ran.err, report):
         assert "the fixer did not solve the conflict in 1.txt" in printed
@@ -235,8 +234,7 @@ def test_work_that_is_on_the_target_already_is_not_landed_again(project: Project
     running = meanwhile.begin(project, "implement", "start", "X", "1", "auto", "--foreground")
     project.repo.commit("The same", **{"1.txt": "1\n"})
     tip = project.repo.head("main")
-    ran = meanwhile.finish(running, "implement")
-    assert (ran.code, ran.last) == (1, "runplan: failed: already-on-target"), ran.err
+    ran = meanwhile.finish(running, "implement").ends(1, "runplan: failed: already-on-target")
     assert project.repo.head("main") == tip
     assert "already-on-target: the target already holds every change" in ran.err
     assert_nothing_runs(project)
@@ -259,6 +257,5 @@ def test_a_phase_does_not_land_when_its_dependency_was_reverted(project: Project
     )
     running = meanwhile.begin(project, "implement", "start", "X", "finish", "auto", "--foreground")
     project.repo.git("revert", "--no-edit", "HEAD")
-    ran = meanwhile.finish(running, "implement")
-    assert (ran.code, "phase 2 depends on 1" in ran.err) == (4, True), ran.err
+    meanwhile.finish(running, "implement").exits(4, "phase 2 depends on 1")
     assert project.landed() == ["1"]

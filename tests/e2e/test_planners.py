@@ -54,8 +54,7 @@ def test_a_planner_that_moves_a_ref_of_the_user_violates_a_guard(project: Projec
         project, planner(draft=of("draft", f'run = "git -C {project.path} branch stray"') + said({"plan": PLAN}))
     )
     mine = what_is_the_users(project)
-    ran = plan(project)
-    assert (ran.code, ran.last) == (1, "runplan: failed: guard-violated"), ran.err
+    plan(project).ends(1, "runplan: failed: guard-violated")
     assert what_is_the_users(project).keys() - mine.keys() == {"refs/heads/stray", ".git/refs/heads/stray"}
     assert asked(project) == []
 

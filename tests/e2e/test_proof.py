@@ -21,8 +21,7 @@ def test_a_check_that_rewrites_its_runner_does_not_pass_later(project: Project, 
         '[gates.later]\ncommand = "grep -q check run.o; touch later.o"\n'
     )
     project.agent(work('write = "check.sh"\ntext = "echo true >run.o; exit 1\\n"', 'commit = "Rewrite"'))
-    ran = project.start("1", "auto")
-    assert (ran.code, ran.last) == (1, "runplan: failed: tests-failed"), ran.err
+    project.start("1", "auto").ends(1, "runplan: failed: tests-failed")
     project.agent(work('write = "check.sh"\ntext = "touch added.o\\n"', 'commit = "Add"'))
     (tmp_path / "set-ups").unlink()
     project.runplan("retry", "X", "1", "--fresh").exits(0)
@@ -60,8 +59,7 @@ def test_a_phase_reworded_during_its_run_is_not_marked_done(project: Project, tm
     set_up(project, agent=work() + verify(*meanwhile.pause("verify"), "pass_all = true"))
     running = meanwhile.begin(project, "verify", "start", "X", "1", "auto", "--foreground")
     project.plan(a_plan("1").replace("- [ ] Write 1.txt", "- [ ] Write 1.txt and more"))
-    ran = meanwhile.finish(running, "verify").exits(4)
-    assert "phase 1 was reworded on main" in ran.err
+    meanwhile.finish(running, "verify").exits(4, "phase 1 was reworded on main")
     assert project.runplan("reject", "X").code == 0
     assert project.runplan("status", "X", "--json").json["phases"][0]["status"] == "todo"
     assert project.leftovers() == ["refs/heads/runplan/x/1"]

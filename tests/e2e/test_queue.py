@@ -84,8 +84,7 @@ def test_a_paused_work_begins_no_further_plan_until_it_is_resumed(project: Proje
     assert "queue:2: Paused: by a person; it begins no further plan; begun: plans/A.md" in shown
     assert "Resume: runplan resume queue:2" in shown
     assert states(project, X) == []
-    asked = project.runplan("work", "2", "auto")
-    assert (asked.code, asked.last) == (0, "runplan: queue:2 is paused; continue it: runplan resume queue:2")
+    project.runplan("work", "2", "auto").ends(0, "runplan: queue:2 is paused; continue it: runplan resume queue:2")
     assert project.runplan("resume", "queue:2").code == 0
     until(lambda: states(project, X))
     assert project.runplan("explain", "queue:9").code == 3
@@ -113,8 +112,7 @@ def test_a_person_moves_pins_and_unpins(project: Project) -> None:
     add(project, A, "1")
     add(project, B, "2")
     assert project.runplan("work", "00").last == "runplan: work 00: say how many plans to work on, or all"
-    moved = project.runplan("queue", "move", "X", "1")
-    assert (moved.code, moved.last) == (0, f"runplan: {X} is number 1 of 3 in the queue")
+    project.runplan("queue", "move", "X", "1").ends(0, f"runplan: {X} is number 1 of 3 in the queue")
     assert project.runplan("queue", "pin", "B").code == 0
     shown = project.runplan("queue").out.splitlines()
     assert shown[:3] == [f"  1  {B}  pinned, ready", f"  2  {X}  ready", f"  3  {A}  ready"]

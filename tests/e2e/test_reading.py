@@ -96,8 +96,9 @@ def test_the_id_of_a_run_is_taken_in_place_of_the_plan(recorded: Project) -> Non
         True,
         True,
     )
-    none = recorded.runplan("diff", failed)
-    assert (none.code, none.last) == (3, f"runplan: the run {failed} has no change to show; see: runplan logs {failed}")
+    recorded.runplan("diff", failed).ends(
+        3, f"runplan: the run {failed} has no change to show; see: runplan logs {failed}"
+    )
 
 
 def test_status_json_has_the_promised_values(recorded: Project) -> None:

@@ -32,8 +32,7 @@ def test_a_phase_that_does_not_fit_the_code_is_revised_and_the_run_continues(pro
     done = project.show("main:plans/X.md")
     project.agent(revises(project) + writes("2", "3"))
 
-    ran = project.start("finish", "auto").exits(4)
-    assert "the proposed plan needs your approval" in ran.err
+    project.start("finish", "auto").exits(4, "the proposed plan needs your approval")
     shown = project.runplan("diff", "X").out
     assert "+- [ ] Write 2.txt with a bye" in shown
     assert "Step 1" not in "".join(line for line in shown.splitlines() if line.startswith(("+", "-")))

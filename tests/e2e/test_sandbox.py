@@ -201,8 +201,9 @@ def test_the_script_of_an_agent_below_tmp_is_readable_there_and_nothing_else_is(
 
 def test_what_an_agent_installs_in_its_home_is_not_there_for_the_tests(boxed: Shut) -> None:
     boxed.scripts(agent="echo 1 >1.txt; touch ~/package", check="test ! -e 1.txt || cat ~/package")
-    ran = boxed.project.start("finish", "auto").exits(1)
-    assert "the checks have a home of their own: only run.setup, and no agent, installs what they find there" in ran.err
+    boxed.project.start("finish", "auto").exits(
+        1, "the checks have a home of their own: only run.setup, and no agent, installs what they find there"
+    )
 
 
 def test_checks_that_fail_for_a_hidden_place_name_the_setting_that_shows_it(boxed: Shut) -> None:

@@ -77,13 +77,10 @@ def test_now_without_a_schedule_is_exit_3(project: Project) -> None:
     assert (ran.code, ran.last.endswith("runplan start PLAN auto every 4h")) == (3, True), ran.err
     scheduled(project)
     project.plan(a_plan("3"), name="plans/Y.md")
-    other = project.runplan("now", "Y")
-    assert (other.code, other.last) == (
-        3,
-        "runplan: plans/Y.md has no schedule; make one: runplan start plans/Y.md auto every 4h",
+    project.runplan("now", "Y").ends(
+        3, "runplan: plans/Y.md has no schedule; make one: runplan start plans/Y.md auto every 4h"
     )
-    stopped = project.runplan("stop", "Y")
-    assert (stopped.code, stopped.last) == (0, "runplan: Nothing to stop for plans/Y.md")
+    project.runplan("stop", "Y").ends(0, "runplan: Nothing to stop for plans/Y.md")
     assert len(schedules(project)) == 1
 
 
@@ -91,8 +88,9 @@ def test_a_stop_may_keep_the_schedule(project: Project, meanwhile: Meanwhile) ->
     project.agent(work(*meanwhile.pause("agent")))
     scheduled(project, "now")
     meanwhile.reached("agent")
-    ran = project.runplan("stop", "X", "--keep-schedule")
-    assert (ran.code, ran.last) == (0, "runplan: Stopping plans/X.md; its work and its schedule (every 4h) are kept")
+    project.runplan("stop", "X", "--keep-schedule").ends(
+        0, "runplan: Stopping plans/X.md; its work and its schedule (every 4h) are kept"
+    )
     until_runs_are(project, "stopped")
     (row,) = schedules(project)
     assert (row.spec, row.paused) == ("4h", None)

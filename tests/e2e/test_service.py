@@ -98,9 +98,9 @@ def test_install_prints_the_command_when_the_manager_does_not_answer(machine: Ma
 def test_install_quotes_the_error_of_the_manager(machine: Machine) -> None:
     (machine.home / "broken").touch()
 
-    ran = machine.runplan("service", "install")
-
-    assert (ran.code, ran.last) == (5, "runplan: systemctl --user enable --now runplan.service: Unit is masked.")
+    machine.runplan("service", "install").ends(
+        5, "runplan: systemctl --user enable --now runplan.service: Unit is masked."
+    )
 
 
 def test_install_writes_a_property_list_for_launchd(tmp_path: Path) -> None:
@@ -114,11 +114,8 @@ def test_install_writes_a_property_list_for_launchd(tmp_path: Path) -> None:
 
 
 def test_install_without_a_service_manager_is_refused(tmp_path: Path) -> None:
-    ran = a_machine(tmp_path).runplan("service", "install")
-
-    assert (ran.code, ran.last) == (
-        2,
-        "runplan: neither systemd nor launchd is here; start the daemon another way: runplan daemon",
+    a_machine(tmp_path).runplan("service", "install").ends(
+        2, "runplan: neither systemd nor launchd is here; start the daemon another way: runplan daemon"
     )
 
 

@@ -86,10 +86,9 @@ def test_parallel_phases_in_the_foreground_prefix_their_lines(project: Project) 
         agent=work(phase="1") + work(phase="2"),
     )
 
-    ran = project.start("finish", "auto").exits(0)
-    assert "side by side: phase 1 as [1], phase 2 as [2]" in ran.err
-    assert "[1] phase 1  Step 1" in ran.err
-    assert "[2]   landed" in ran.err
+    project.start("finish", "auto").exits(
+        0, "side by side: phase 1 as [1], phase 2 as [2]", "[1] phase 1  Step 1", "[2]   landed"
+    )
     assert sorted(project.landed()) == ["1", "2"]
     printed = project.runplan("explain", "X", "2").out
     assert "phase 2" in printed

@@ -47,8 +47,7 @@ def trials(project: Project) -> list[dict[str, Any]]:
 @pytest.mark.promise
 def test_a_change_of_try_paths_is_used_and_the_person_who_approves_sees_the_files(project: Project) -> None:
     project.agent(steps(PAGE) + tried(USE, PASSED))
-    ran = project.start("1").exits(4)
-    assert "  trial      passed, 1 file\n" in ran.err
+    project.start("1").exits(4, "  trial      passed, 1 file\n")
     assert project.dispatched() == ["implement", "verify", "try"]
     shown = project.runplan("diff", "X").out
     assert "Trial by robot: passed; Opened it.\n  File: trial-01-home-page.png: The greeting\n" in shown
@@ -78,8 +77,7 @@ def test_a_finding_starts_a_fix_and_the_fixed_work_is_used_again(project: Projec
 
 def test_a_retry_has_the_findings_fixed(project: Project) -> None:
     set_up(project, settings=f"[run]\nmax_fix_cycles = 0\n{TRY}", agent=steps(PAGE) + tried(FOUND))
-    ran = project.start("1", "auto")
-    assert (ran.code, ran.last) == (1, "runplan: failed: verification-failed"), ran.err
+    project.start("1", "auto").ends(1, "runplan: failed: verification-failed")
     shown = project.runplan("diff", "X").out
     assert "failed at try (verification-failed)" in shown
     assert "Trial by robot: 1 finding\n  Finding: The greeting has no name.\n" in shown
@@ -105,8 +103,7 @@ def test_a_change_of_other_files_is_not_tried(project: Project) -> None:
 def test_a_server_that_does_not_accept_is_a_finding_with_its_output(project: Project, serve: str, why: str) -> None:
     settings = f"[run]\nmax_fix_cycles = 0\n[try]\npaths = ['web/**']\nserve = '{serve}'\ntimeout = '0.1s'\n"
     set_up(project, settings=settings, agent=steps(PAGE) + tried(PASSED))
-    ran = project.start("1", "auto")
-    assert (ran.code, ran.last) == (1, "runplan: failed: verification-failed"), ran.err
+    project.start("1", "auto").ends(1, "runplan: failed: verification-failed")
     (failed,) = project.bodies("PhaseFailed")
     assert failed["step"] == "try"
     detail = f"the trial found: try.serve ({serve}) "
@@ -132,8 +129,7 @@ def test_a_port_that_another_process_serves_is_never_tried() -> None:
 
 def test_no_exit_code_of_the_agent_is_a_finding(project: Project) -> None:
     project.agent(steps(PAGE) + tried(f"exit = {serve.UNSERVED}"))
-    ran = project.start("1", "auto")
-    assert (ran.code, ran.last) == (1, "runplan: failed: agent-failed"), ran.err
+    project.start("1", "auto").ends(1, "runplan: failed: agent-failed")
     assert project.dispatched() == ["implement", "verify", "try", "try"]
 
 

@@ -41,8 +41,7 @@ def project(tmp_path: Path) -> Project:
 def test_a_verifier_without_a_shell_finds_the_fault_in_the_diff(project: Project, tmp_path: Path, lines: int) -> None:
     text = "x\\n" * (lines - 1) + PLANTED
     project.agent(steps(f'write = "1.txt"\ntext = "{text}\\n"', 'commit = "Write 1"'))
-    ran = project.start("1", "auto")
-    assert (ran.code, ran.last) == (1, "runplan: failed: verification-failed"), ran.err
+    project.start("1", "auto").ends(1, "runplan: failed: verification-failed")
     notes = json.loads((tmp_path / "notes.json").read_text())
     assert f"+{PLANTED}\n" in notes["diff"]
     assert notes["diff"].startswith("diff --git a/1.txt b/1.txt\n")
@@ -95,8 +94,9 @@ def test_an_item_does_not_pass_without_a_file_that_it_names_unless_its_absence_i
     absent = 'evidence = ["1.txt", {kind = "file", ref = "docs/z.md", absent = true}]'
     project.agent(work + verify(f"pass_all = true\n{absent}") + verify(f'pass_all = true\nonce = "{tmp_path}/first"'))
 
-    ran = project.start("1", "auto").exits(4)
-    assert "needs your sign-off: Sign-off: required; W1 passes without docs/z.md, which it names" in ran.err
+    project.start("1", "auto").exits(
+        4, "needs your sign-off: Sign-off: required; W1 passes without docs/z.md, which it names"
+    )
     assert project.dispatched() == ["implement", "verify", "verify"]
     first, second = project.prompts("verify")
     missing = first.partition("## Missing files\n")[2]
@@ -111,6 +111,5 @@ def test_an_item_does_not_pass_without_a_file_that_it_names_unless_its_absence_i
 def test_a_verifier_has_its_own_wall_limit(project: Project) -> None:
     project.settings('[limits]\nverify_wall = "1s"\n')
     project.agent(steps('write = "1.txt"\ntext = "1\\n"', "sleep = 1.2") + verify("sleep = 30"))
-    ran = project.start("1", "auto")
-    assert (ran.code, ran.last) == (1, "runplan: failed: timeout"), ran.err
+    project.start("1", "auto").ends(1, "runplan: failed: timeout")
     assert project.dispatched() == ["implement", "verify"]

@@ -125,5 +125,4 @@ def test_ctrl_z_gives_the_terminal_to_the_shell_and_fg_draws_the_board_again(tmp
 
 
 def test_without_a_terminal_it_names_the_command_that_needs_none(tmp_path: Path) -> None:
-    ran = a_project(tmp_path, "1").runplan("watch")
-    assert (ran.code, ran.last) == (2, "runplan: watch needs a terminal; without one: runplan logs -f")
+    a_project(tmp_path, "1").runplan("watch").ends(2, "runplan: watch needs a terminal; without one: runplan logs -f")

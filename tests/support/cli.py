@@ -52,10 +52,15 @@ class Ran:
     def json(self) -> Any:
         return json.loads(self.out)
 
-    def exits(self, code: int) -> Self:
-        """The same, if it ended with this code."""
-        assert self.code == code, self.err
+    def exits(self, code: int, *said: str) -> Self:
+        """The same, if it ended with this code and said this on standard error."""
+        assert (self.code, [text for text in said if text not in self.err]) == (code, []), self.err
         return self
+
+    def ends(self, code: int, last: str, *said: str) -> Self:
+        """The same, if it ended with this code, and with this line on standard error; it also said this there."""
+        assert self.last == last, self.err
+        return self.exits(code, *said)
 
 
 @dataclass
