@@ -75,12 +75,3 @@ def test_a_phase_ahead_follows_the_fix_of_the_one_below(project: Project, meanwh
     roles = [role for role, phase in starts(project) if phase == "2"]
     assert ("fix" in roles) is shared
     assert_nothing_runs(project)
-
-
-def test_no_phase_begins_on_one_that_a_person_has_to_sign_off(project: Project) -> None:
-    plan = a_plan("1", "2").replace("- [ ] Write 1.txt\n", "- [ ] Write 1.txt\n\nSign-off: required\n")
-    set_up(project, plan=plan, settings=AHEAD)
-
-    project.start("finish", "auto").exits(4)
-    assert ("implement", "2") not in starts(project)
-    assert project.runplan("approve", "X").code == 0

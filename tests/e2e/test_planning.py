@@ -40,18 +40,6 @@ def test_the_daemon_plans_and_then_works_the_approved_plan(project: Project) -> 
     assert project.landed() == ["plan", "1", "2"]
 
 
-@pytest.mark.parametrize(
-    ("text", "code"),
-    [(PLAN, 0), (PLAN.replace("Touches: 1.txt\n", ""), 4), (f"{PLAN}\nWhich language?\n", 4)],
-    ids=["free", "any file", "a question"],
-)
-def test_without_approval_only_a_plan_lands_that_grants_nothing(project: Project, text: str, code: int) -> None:
-    planning_project(project, planner(draft={"plan": text}, critique=CONTENT), '[plan]\napproval = "none"\n')
-    ran = plan(project)
-    assert (ran.code, len(asked(project))) == (code, code // 4), ran.err
-    assert ("status: active" in project.repo.git("show", f"main:{GREET}", ok=False)) is (code == 0)
-
-
 # --- goals ------------------------------------------------------------------------------------------------
 
 
