@@ -28,7 +28,7 @@ from tests.support.cli import (
 )
 from tests.support.daemons import schedules, until_runs_are
 from tests.support.github.hub import Hub
-from tests.support.github.server import Fault, StandIn, an_app, on_github, publish
+from tests.support.github.server import StandIn, an_app, on_github, publish
 
 BRANCH = "runplan/x/pr"
 
@@ -283,18 +283,6 @@ def test_people_are_heard_between_two_phases(project: Project, hub: Hub, meanwhi
 # --- people ----------------------------------------------------------------------------------------------
 
 
-def test_a_pull_request_that_a_person_closes_ends_the_run(project: Project, hub: Hub, meanwhile: Meanwhile) -> None:
-    publish(project, hub, agent=work() + work(*meanwhile.pause("here"), phase="2"))
-    with project.running("start", "X", "finish", "auto", "pr", "--foreground") as running:
-        meanwhile.reached("here")
-        hub.pulls[1].state = "closed"
-        ran = meanwhile.finish(running, "here")
-    assert (ran.code, hub.merges, list(hub.pulls)) == (1, 0, [1]), ran.err
-    assert ran.last == "runplan: failed: pr-closed"
-    parked = project.repo.git("for-each-ref", "--format=%(objectname)", "refs/runplan/parked").split()
-    assert hub.tip(BRANCH) in parked
-
-
 def test_a_phase_built_on_a_squashed_branch_is_built_again(project: Project, hub: Hub, meanwhile: Meanwhile) -> None:
     publish(
         project, hub, agent=work() + work(phase="2") + verify(*meanwhile.pause("here"), "pass_all = true", phase="2")
@@ -310,17 +298,6 @@ def test_a_phase_built_on_a_squashed_branch_is_built_again(project: Project, hub
 
 
 # --- faults ----------------------------------------------------------------------------------------------
-
-CALLS = ("GET ", "POST /pulls", "GET /pulls/1", "PATCH /pulls/1", "POST /graphql", "PUT /pulls/1/merge")
-
-
-def test_a_lost_answer_at_every_call_changes_nothing(project: Project, server: StandIn, hub: Hub) -> None:
-    server.faults += [Fault(call=call, kind="after", status=0) for call in CALLS]
-    limit, after = "secondary rate limit", (("retry-after", "1"),)  # it is waited out
-    limited = Fault(call="POST /graphql", kind="before", status=403, nth=3, message=limit, headers=after)
-    server.faults.append(limited)
-    finished(project, hub)
-    assert [fault.call for fault in server.faults if fault.times] == []
 
 
 def test_a_token_that_expires_is_named_and_the_run_continues_later(project: Project, server: StandIn, hub: Hub) -> None:
