@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.support.cli import SETTINGS, Project, fix, set_up, steps, work
+from tests.support.cli import SETTINGS, Project, steps
 from tests.support.daemons import until_runs_are
 
 EVERY = "all"  #: the phase of a verifier that judges all of them
@@ -44,28 +44,6 @@ def test_finish_verifies_all_phases_on_the_last_candidate(project: Project) -> N
     assert "## Phase 1 — Step 1" in prompt
     assert re.findall(r"^diff --git a/(\S+) ", prompt, re.MULTILINE) == ["1.txt", "2.txt"], "no file of runplan's own"
     assert "Verdict on all phases: pass by `robot`" in project.show("main:reports/plan-x.md")
-
-
-def test_a_plan_is_not_complete_while_its_phases_fail_together(project: Project) -> None:
-    judged = steps("fail = ['F1']", phase=EVERY, role="verify") + steps("pass_all = true", phase=EVERY, role="verify2")
-    mended = "".join(
-        fix(f'write = "{phase}.more"\ntext = "x\\n"', 'commit = "More"', phase=phase) for phase in ("1", "2")
-    )
-    set_up(project, agent=work() + work(phase="2") + mended + judged)
-    assert project.start("finish", "auto").code == 0
-    finals = [(verdict["scope"], verdict["passed"]) for verdict in project.bodies("VerdictGiven") if verdict["scope"]]
-    assert finals == [("final", False), ("final", True)]
-    assert project.landed() == ["1", "2", "2"]
-    assert "status: complete" in project.show("main:plans/X.md")
-
-
-@pytest.mark.promise
-def test_changes_of_the_files_in_run_sign_off_wait_for_a_sign_off(project: Project) -> None:
-    project.settings('[run]\nsign_off = ["2.*"]\n')
-    waits = project.start("finish", "auto")
-    assert (waits.code, project.landed()) == (4, ["1"])
-    assert project.runplan("approve", "X").code == 0
-    assert project.landed() == ["1", "2"]
 
 
 def test_a_parent_holds_the_end_of_a_plan_until_its_ref_is_gone(project: Project) -> None:
