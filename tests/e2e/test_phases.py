@@ -247,15 +247,3 @@ def test_finish_works_a_phase_that_was_added_during_the_run(project: Project, me
     meanwhile.finish(running, "implement").exits(0)
     assert project.landed() == ["1", "2"]
     assert "status: complete" in project.show("main:plans/X.md")
-
-
-def test_a_phase_does_not_land_when_its_dependency_was_reverted(project: Project, meanwhile: Meanwhile) -> None:
-    set_up(
-        project,
-        plan=a_plan("1", "2", depends={"2": "Phase 1"}),
-        agent=writes("1") + work(*meanwhile.pause("implement"), phase="2"),
-    )
-    running = meanwhile.begin(project, "implement", "start", "X", "finish", "auto", "--foreground")
-    project.repo.git("revert", "--no-edit", "HEAD")
-    meanwhile.finish(running, "implement").exits(4, "phase 2 depends on 1")
-    assert project.landed() == ["1"]
