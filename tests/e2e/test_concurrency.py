@@ -70,31 +70,6 @@ def test_two_plans_of_one_repository_land_side_by_side_each_phase_once(tmp_path:
         assert project.show(f"main:plans/{plan}.md").count("✅ Done") == 2
 
 
-@pytest.mark.rest
-def test_a_guard_violation_fails_only_the_run_whose_agent_did_it(tmp_path: Path) -> None:
-    """That one fails for what it did, its work is kept, and the innocent run lands and names what it saw."""
-    project = a_project(tmp_path, "1")
-    project.repo.git("branch", "feature")
-    project.plan(a_plan("2"), name="plans/Y.md")
-    here, go, moved, stop = (tmp_path / name for name in ("here", "go", "moved", "stop"))
-    moves = """run = 'git -C "$main" update-ref refs/heads/feature main'"""
-    innocent = steps(f'write = "{here}"', f'wait_for = "{go}"', 'write = "1.txt"')
-    guilty = steps('write = "2.txt"', 'commit = "2"', moves, f'write = "{moved}"', f'wait_for = "{stop}"', phase="2")
-    project.agent(innocent + guilty)
-    first = project.popen("start", "X", "finish", "auto", "--foreground")
-    until(here.exists)
-    second = project.popen("start", "Y", "finish", "auto", "--foreground")
-    until(moved.exists)
-    go.touch()
-    landed = ended(first)
-    stop.touch()
-    failed = ended(second)
-    assert (landed.code, "refs/heads/feature changed while the agent ran" in landed.err) == (0, True), landed.err
-    assert (failed.code, failed.last) == (1, "runplan: failed: guard-violated"), failed.err
-    assert project.landed() == ["1"]
-    assert project.repo.git("log", "-1", "--format=%s", "runplan/y/2") == "2"
-
-
 def test_an_agent_that_outlives_its_runner_is_adopted_and_not_started_again(tmp_path: Path) -> None:
     project = a_project(tmp_path, "1")
     count, go = tmp_path / "count", tmp_path / "go"

@@ -57,10 +57,14 @@ def test_a_ref_moved_under_the_name_of_the_agent_is_its_change(tmp_path: Path) -
         prints = Fingerprints(git, repo.path / ".git", "runplan/")
         before = prints.take_fingerprint()
         repo.git("branch", "mine")
+        repo.git("branch", "another", env=committing_as("r2.1"))
         repo.git("branch", "theirs", env=committing_as("r1.1"))
         repo.git("branch", "runplan/x/1", env=committing_as("r1.1"))
         found = prints.list_differences(before, agent=AGENT)
-    assert {one.name: one.by_agent for one in found} == {"refs/heads/mine": False, "refs/heads/theirs": True}
+    assert {one.name: one.by_agent for one in found} == {
+        **dict.fromkeys(("refs/heads/mine", "refs/heads/another"), False),
+        "refs/heads/theirs": True,
+    }
 
 
 def test_the_report_says_who_where_it_is_known() -> None:
