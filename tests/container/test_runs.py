@@ -11,9 +11,37 @@ from runplan.adapters import processes
 from runplan.adapters.clock import until
 from tests.container.image import NAME, list_containers
 from tests.e2e.test_network import ASK, port as port
-from tests.e2e.test_sandbox import DENIED, Shut
+from tests.e2e.test_sandbox import Shut
 from tests.support.cli import a_project
 from tests.support.documents import ROOT
+
+#: Shell commands that must fail.
+DENIED = {
+    "change the checkout": "echo x >>{root}/agent.toml",
+    "add a file to it": "echo x >{root}/new.txt",
+    "commit in it": "git -C {root} commit -q --allow-empty -m x",
+    "stash there": "git -C {root} stash",
+    "change another checkout": "echo x >{other}/new.txt",
+    "configure git": "git -C {root} config core.editor evil",
+    "write the config file": "echo x >>{root}/.git/config",
+    "add a hook": "echo 'exit 1' >{root}/.git/hooks/pre-commit",
+    "move the target": "git -C {root} update-ref refs/heads/main HEAD~1",
+    "write the target's file": "echo x >{root}/.git/refs/heads/main",
+    "push to it": "git push -q {root} HEAD:refs/heads/pushed",
+    "overwrite a loose object": "chmod 600 {object} && echo x >{object}",
+    "delete a loose object": "rm -f {object}",
+    "collect its garbage": "git -C {root} gc -q --prune=now",
+    "write the journal": "echo x >>{root}/.git/runplan/journal.db",
+    "delete it": "rm {root}/.git/runplan/journal.db",
+    "write runplan's own repository": "echo x >>{root}/.git/runplan/tool.git/config",
+    "write a record of a dispatch": "for f in {root}/.git/runplan/dispatch/*/*.*; do test -w $f && exit 0; done; false",
+    "write another run's worktree": "echo x >{trees}/another/x",
+    "delete it too": "rm -rf {trees}/another",
+    "write the user's settings": "echo x >>{home}/.config/runplan/runplan.toml",
+    "mount": "mount -o remount,rw,bind {root}",
+    "unmount": "umount {root}",
+    "signal": "kill -0 {pid}",
+}
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Agents and checks under bubblewrap: they do their work, and the user's repository is out of their reach."""
 
-import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -63,69 +62,6 @@ def boxed(shut: Shut) -> Shut:
         pytest.skip(why)
     shut.project.extra["RUNPLAN_AGENTS_SANDBOX"] = "auto"  # the default
     return shut
-
-
-def names(directory: Path) -> list[str]:
-    return sorted(path.name for path in directory.iterdir())
-
-
-#: Shell commands that must fail.
-DENIED = {
-    "change the checkout": "echo x >>{root}/agent.toml",
-    "add a file to it": "echo x >{root}/new.txt",
-    "commit in it": "git -C {root} commit -q --allow-empty -m x",
-    "stash there": "git -C {root} stash",
-    "change another checkout": "echo x >{other}/new.txt",
-    "configure git": "git -C {root} config core.editor evil",
-    "write the config file": "echo x >>{root}/.git/config",
-    "add a hook": "echo 'exit 1' >{root}/.git/hooks/pre-commit",
-    "move the target": "git -C {root} update-ref refs/heads/main HEAD~1",
-    "write the target's file": "echo x >{root}/.git/refs/heads/main",
-    "push to it": "git push -q {root} HEAD:refs/heads/pushed",
-    "overwrite a loose object": "chmod 600 {object} && echo x >{object}",
-    "delete a loose object": "rm -f {object}",
-    "collect its garbage": "git -C {root} gc -q --prune=now",
-    "write the journal": "echo x >>{root}/.git/runplan/journal.db",
-    "delete it": "rm {root}/.git/runplan/journal.db",
-    "write runplan's own repository": "echo x >>{root}/.git/runplan/tool.git/config",
-    "write a record of a dispatch": "for f in {root}/.git/runplan/dispatch/*/*.*; do test -w $f && exit 0; done; false",
-    "write another run's worktree": "echo x >{trees}/another/x",
-    "delete it too": "rm -rf {trees}/another",
-    "write the user's settings": "echo x >>{home}/.config/runplan/runplan.toml",
-    "mount": "mount -o remount,rw,bind {root}",
-    "unmount": "umount {root}",
-    "signal": "kill -0 {pid}",
-}
-
-
-def test_a_sandboxed_process_cannot_write_outside_its_worktree(boxed: Shut, tmp_path: Path) -> None:
-    project = boxed.project
-    (project.home / ".config/runplan").mkdir(parents=True)
-    (project.home / ".config/runplan/runplan.toml").write_text("")
-    another = project.worktrees / "another"
-    another.mkdir(parents=True)
-    project.repo.git("worktree", "add", "-q", "-b", "other", str(tmp_path / "other"))
-    blob = project.repo.git("rev-parse", "HEAD:agent.toml")
-    loose = project.path / ".git/objects" / blob[:2] / blob[2:]
-    assert loose.is_file()
-    places = {"root": project.path, "home": project.home, "trees": another.parent, "other": tmp_path / "other"}
-    deeds = {name: deed.format(**places, object=loose, pid=os.getpid()) for name, deed in DENIED.items()}
-    tries = "\n".join(f"( {deed} ) >/dev/null 2>&1 && echo 'DONE: {name}'" for name, deed in deeds.items())
-    boxed.scripts(
-        setup=f"{tries}\ntrue", check=f"{tries}\ntrue", agent=f"{tries}\necho 1 >1.txt; echo tried", judge=tries
-    )
-    objects = {path: path.read_bytes() for path in (project.path / ".git/objects").glob("??/*")}
-    config, hooks = (project.path / ".git/config").read_bytes(), names(project.path / ".git/hooks")
-
-    project.start("1", "auto").exits(0)
-    assert "tried" in boxed.said()
-    assert "DONE" not in boxed.said()
-    assert project.landed() == ["1"]
-    assert {path: path.read_bytes() for path in objects} == objects
-    assert (project.path / ".git/config").read_bytes() == config
-    assert names(project.path / ".git/hooks") == hooks
-    assert another.is_dir()
-    project.repo.git("fsck", "--strict")
 
 
 #: For each place what earlier processes left there, and a plus sign where this one can write.
@@ -217,18 +153,6 @@ def test_checks_that_fail_for_a_hidden_place_name_the_setting_that_shows_it(boxe
         "runplan.toml", (boxed.project.path / "runplan.toml").read_text() + 'home = [".cache/models"]\n'
     )
     assert boxed.project.start("finish", "auto").code == 0
-
-
-def test_a_verifier_cannot_write_its_worktree(boxed: Shut) -> None:
-    boxed.scripts(
-        judge="(echo x >1.txt) && echo WROTE; (echo x >new) && echo WROTE\n"
-        "git commit -q --allow-empty -m x && echo WROTE\n"
-        'git status >/dev/null && git diff main >/dev/null && t=$(mktemp) && echo "scratch" && rm "$t"'
-    )
-
-    boxed.project.start("1", "auto").exits(0)
-    assert "scratch" in boxed.said()
-    assert "WROTE" not in boxed.said()
 
 
 @pytest.fixture

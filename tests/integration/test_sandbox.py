@@ -188,6 +188,10 @@ def test_everything_else_is_read_only(place: Place) -> None:
         assert not (Path(path) / "x").exists(), path
 
 
+def test_no_process_outside_can_be_signalled(place: Place) -> None:
+    assert place.run(f"kill -0 $$ && echo own; kill -0 {os.getpid()} && echo other") == "own\n"
+
+
 def test_entries_of_the_home_are_readable_secrets_absent_caches_private(place: Place) -> None:
     files = {
         **dict.fromkeys(
