@@ -9,7 +9,7 @@ import pytest
 
 from runplan.engine.landing.lander import Landed, Pending, Refused, TargetMoved
 from tests.support.landings import candidate, files_of, held, intent, land, lander, leftovers, snapshot
-from tests.support.repos import MAIN, Repo, init_repo, make_repo
+from tests.support.repos import MAIN, Repo, make_repo
 
 START = {"a.txt": "a\n", "b.txt": "b\n", "gone.txt": "gone\n", "dir/c.txt": "c\n", "dir/d.txt": "d\n"}
 #: The changes of the landing: one file changed, one removed, one added.
@@ -329,16 +329,6 @@ def test_submodules_are_left_to_the_user(repo: Repo, tmp_path: Path) -> None:
     assert land(repo, new) == Landed(tip=new)
     assert (repo.path / "sub/m.txt").read_text() == "edited in the submodule\n"
     assert repo.status() == " M sub", "it lags behind, and an empty directory stands for the other one"
-
-
-def test_a_repository_with_long_ids_is_updated_as_well(tmp_path: Path) -> None:
-    repo = init_repo(tmp_path / "long", "--object-format=sha256")
-    repo.commit("Start", **START)
-    new = candidate(repo, PHASE)
-    assert land(repo, new) == Landed(tip=new)
-    assert repo.git("diff-files", "--name-only") == ""
-    assert repo.status() == ""
-    assert repo.git("fsck", "--strict") == ""
 
 
 def test_odd_names_arrive(repo: Repo) -> None:
