@@ -46,23 +46,6 @@ def test_an_included_configuration_that_lands_has_no_effect(project: Project, re
 
 
 @pytest.mark.promise
-def test_a_refused_push_fails_as_protected_and_keeps_the_work(project: Project, remote: Repo) -> None:
-    before = remote.head("main")
-    hook = remote.path / "hooks/pre-receive"
-    hook.parent.mkdir(exist_ok=True)
-    hook.write_text("#!/bin/sh\necho 'GH006: Protected branch update failed for refs/heads/main.' >&2\nexit 1\n")
-    hook.chmod(0o755)
-    project.start("1", "auto", "direct").ends(
-        1, "runplan: failed: protected", "GH006: Protected branch update failed", "or have the rule lifted"
-    )
-    assert remote.head("main") == before
-    assert project.repo.git("show", "runplan/x/1:1.txt") == "1"
-    hook.unlink()
-    project.runplan("retry", "X").exits(0)
-    assert remote.git("show", "main:1.txt") == "1"
-
-
-@pytest.mark.promise
 def test_an_unreachable_remote_is_exit_5_and_retry_continues(project: Project, remote: Repo, tmp_path: Path) -> None:
     away = tmp_path / "away.git"
     meanwhile = Meanwhile(tmp_path)
