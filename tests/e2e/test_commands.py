@@ -312,9 +312,6 @@ def test_status_shows_a_queued_start_and_why_it_was_refused(project: Project) ->
     assert f"The last start was refused: {why}" in project.runplan("status", "X").out
 
 
-# --- the socket ---------------------------------------------------------------------------------------
-
-
 # --- a full disk --------------------------------------------------------------------------------------
 
 #: With a watchdog the daemon retries often, not once a minute.

@@ -78,9 +78,6 @@ LIES = {
         "invalid-verdict",
         verdict="echo I did not look.\n",
     ),
-    "a verdict with empty evidence": Lie(
-        HONEST, "verification-failed", SAYS_DONE.replace("1.txt:1", " ").replace("tests/test_x.py::test_one", "")
-    ),
     "a verdict with evidence that does not exist": Lie(
         HONEST,
         "verification-failed",

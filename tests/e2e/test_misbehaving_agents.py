@@ -66,9 +66,6 @@ AGENTS = {
         f"echo {TOKEN} >conf.txt; git add .; git commit -qm conf; git rm -q conf.txt; git commit -qm out\n" + WORK,
         says="one commit lands instead of single ones, in which conf.txt: seems to contain a GitHub token",
     ),
-    "names a file like a token": Agent(
-        f"{WORK}echo x >>{TOKEN}.txt; git add .; git commit -qm name\n", "tampered", "[redacted].txt: its name contains"
-    ),
     "loses the commit of its branch": Agent(
         f'{WORK}echo {"1" * 40} >"$(git rev-parse --git-common-dir)/$(git symbolic-ref HEAD)"\n',
         "agent-failed",

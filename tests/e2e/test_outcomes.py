@@ -104,13 +104,6 @@ CASES = {
         says="plans/X.md: belongs to runplan; an agent may not change it",
         also=(".github/workflows/ci.yml: a file of the CI or a hook was changed", "runplan.toml: belongs to runplan"),
     ),
-    "report and secret left lying": Case(
-        reason="tampered",
-        agent=work(*(f'write = "{path}"\ntext = "x"' for path in ("reports/plan-x.md", "reports/README.md", ".env"))),
-        step="fix",
-        says=".env: looks like a secret",
-        also=("reports/plan-x.md: belongs to runplan", "reports/README.md: belongs to runplan"),
-    ),
     "outside Touches": Case(
         reason="out-of-scope",
         agent=work('write = "other.txt"\ntext = "x"', 'commit = "x"'),

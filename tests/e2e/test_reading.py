@@ -151,15 +151,6 @@ ANSWERS = "; ".join(
 )
 
 
-def test_status_text_shows_phases_wait_and_command(recorded: Project) -> None:
-    lines = recorded.runplan("status", "X").out.splitlines()
-    assert lines[0] == "X  (plans/X.md, active, 1 of 3 done)"
-    assert [line.split()[:2] for line in lines[1:3]] == [["1", "Done"], ["2", "Waits"]]
-    assert "After 2" in lines[3]
-    assert re.fullmatch(r"  Needs attention: phase 2, land, waiting \d+s for approval", lines[4])
-    assert lines[6:] == [f"  {ANSWERS}"]
-
-
 def test_status_and_logs_follow_a_running_run(tmp_path: Path) -> None:
     project = a_project(tmp_path, "1")
     meanwhile = Meanwhile(tmp_path)
