@@ -2,84 +2,37 @@
 
 import hashlib
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.support.cli import Project, Ran, a_project, writes
 from tests.support.mounts import obstacle
-from tests.support.repos import Repo, init_repo, make_repo
 
-LOCAL = ("-c", "protocol.file.allow=always")
-
-
-def as_user(repo: Repo) -> Repo:
-    repo.git("config", "user.name", "Uma")
-    repo.git("config", "user.email", "uma@example.org")
-    return repo
-
-
-def linked(repo: Repo, place: Path) -> Repo:
-    repo.git("checkout", "-q", "-b", "elsewhere")
-    repo.git("worktree", "add", "-q", str(place), "main")
-    return repo.at(place)
-
-
-def inside_another(repo: Repo, place: Path) -> Repo:
-    outer = make_repo(place, o="o")
-    outer.git(*LOCAL, "submodule", "add", "-q", str(repo.path), "sub")
-    return as_user(outer.at(place / "sub"))
-
-
-def shallow(repo: Repo, place: Path) -> Repo:
-    repo.git("clone", "-q", "--depth=1", f"file://{repo.path}", str(place))
-    return as_user(repo.at(place))
-
-
-def borrowing(repo: Repo, place: Path) -> Repo:
-    repo.git("clone", "-q", "--shared", str(repo.path), str(place))
-    return as_user(repo.at(place))
-
-
-def sha256(repo: Repo, place: Path) -> Repo:
-    return copied(repo, place, "--object-format=sha256")
-
-
-def reftable(repo: Repo, place: Path) -> Repo:
-    return copied(repo, place, "--ref-format=reftable", "--object-format=sha256")
-
-
-def copied(repo: Repo, place: Path, *options: str) -> Repo:
-    """The files of a repository in another one, made with these options of `git init`."""
-    made = init_repo(place, *options)
-    shutil.copytree(repo.path, place, ignore=shutil.ignore_patterns(".git"), dirs_exist_ok=True)
-    made.commit("Begin")
-    return made
-
-
-def oddly_named(repo: Repo, place: Path) -> Repo:
-    """With all that git quotes in a list of paths."""
-    return repo.at(repo.path.rename(place.with_name('a"b\\c:d')))
-
-
-KINDS = (
-    oddly_named,
-    linked,
-    inside_another,
-    shallow,
-    borrowing,
-    sha256,
-    pytest.param(reftable, marks=pytest.mark.newer_git(2, 45)),
-)
+USER = 'git -C "$other" config user.name Uma; git -C "$other" config user.email uma@example.org'
+FILLED = f'{USER}; git archive HEAD | tar -xC "$other"; git -C "$other" add -A; git -C "$other" commit -qm Begin'
+#: Each makes the repository `$other` of the one in which it runs.
+KINDS = {
+    "with a name that git quotes": 'mv "$PWD" "$other"',
+    "linked": 'git checkout -q -b elsewhere; git worktree add -q "$other" main',
+    "inside another": 'git init -q "${other%/*}"; '
+    f'git -C "${{other%/*}}" -c protocol.file.allow=always submodule add -q "$PWD" "${{other##*/}}"; {USER}',
+    "shallow": f'git clone -q --depth=1 "file://$PWD" "$other"; {USER}',
+    "borrowing": f'git clone -q --shared "$PWD" "$other"; {USER}',
+    "of sha256": f'git init -q -b main --object-format=sha256 "$other"; {FILLED}',
+    "of reftable": f'git init -q -b main --ref-format=reftable --object-format=sha256 "$other"; {FILLED}',
+}
+NEWER = {"of reftable": pytest.mark.newer_git(2, 45)}
 
 
 @pytest.mark.matrix
-@pytest.mark.parametrize("make", KINDS)
-def test_a_plan_lands_in_every_kind_of_repository(tmp_path: Path, make: Callable[[Repo, Path], Repo]) -> None:
+@pytest.mark.parametrize("kind", [pytest.param(kind, marks=NEWER.get(kind, ())) for kind in KINDS])
+def test_a_plan_lands_in_every_kind_of_repository(tmp_path: Path, kind: str) -> None:
     project = a_project(tmp_path, "1")
     project.agent(writes("1") + '[[phase."1".implement]]\ngit = ["log", "--stat"]\n')
-    repo = make(project.repo, tmp_path / "other")
+    repo = project.repo.at(tmp_path / "others" / ('a"b\\c:d' if "name" in kind else "other"))
+    repo.path.parent.mkdir()
+    project.repo.sh(f"other='{repo.path}'; {KINDS[kind]}")
     Project(repo=repo, home=project.home).start("finish", "auto").exits(0)
     assert repo.git("log", "-3", "--format=%s", "main").split("\n")[1] == "Write 1"
     assert (repo.path / "1.txt").read_bytes() == b"1\n"

@@ -2,7 +2,6 @@
 
 import errno
 import os
-import subprocess
 import threading
 import time
 from collections.abc import Callable
@@ -159,7 +158,7 @@ def test_the_suggested_command_names_the_checkout_of_the_branch(pair: Pair, tmp_
     pair.here.git("worktree", "add", "-q", str(other), "main")
     line = stays(pair)
     assert line == f"git -C '{other}' pull --rebase origin main"
-    subprocess.run(line, shell=True, check=True, env=pair.here.env, cwd=pair.here.path, capture_output=True)
+    pair.here.sh(line)
     assert pair.here.head(MAIN) == pair.there.head(MAIN)
 
 

@@ -1,6 +1,5 @@
 """The fingerprint of a real repository: what a process changed there is named."""
 
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -35,7 +34,7 @@ def test_a_change_is_named_and_nothing_else(tmp_path: Path, name: str) -> None:
         prints = Fingerprints(git, repo.path / ".git", "runplan/")
         before = prints.take_fingerprint()
         assert prints.list_differences(before, agent=AGENT) == ()
-        subprocess.run(["sh", "-ec", CHANGES[name]], cwd=repo.path, env=repo.env, check=True, capture_output=True)
+        repo.sh(CHANGES[name])
         (found,) = prints.list_differences(before, agent=AGENT)
     assert found.name.endswith(name)
     assert not found.by_agent

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -113,8 +112,7 @@ def test_a_branch_that_is_another_name_of_one_that_is_out_holds(repo: Repo, head
     assert isinstance(answer, Pending)
     assert answer.why.startswith("main is a symbolic ref to trunk; make it a branch: ")
     assert repo.status() == ""
-    for words in answer.why.partition("branch: ")[2].split(" && "):
-        subprocess.run(words.split(), cwd=repo.path, env=repo.env, check=True)
+    repo.sh(answer.why.partition("branch: ")[2])
     assert land(repo, new) == Landed(tip=new)
     assert repo.status() == ""
 

@@ -135,7 +135,7 @@ STATES = {name: (done, "") for name, done in ARRIVING.items()} | WAITING
 def arrange(repo: Repo, state: str) -> str:
     """Put the checkout into this state; why a landing waits in it."""
     done, said = STATES[state]
-    subprocess.run(["sh", "-ec", done], cwd=repo.path, env=repo.env, check=True, capture_output=True)
+    repo.sh(done)
     return said
 
 
@@ -227,9 +227,7 @@ def test_a_detached_head_stays_where_it_is_with_all_its_files(repo: Repo) -> Non
 
 
 def test_a_rebase_of_another_branch_does_not_hold(repo: Repo) -> None:
-    subprocess.run(
-        ["sh", "-c", f"{DIVERGE} git switch -q side; git rebase -q main"], cwd=repo.path, env=repo.env, check=False
-    )
+    repo.sh(f"{DIVERGE} git switch -q side; ! git rebase -q main")
     new = candidate(repo, PHASE)
     before = files_of(repo.path)
     assert land(repo, new) == Landed(tip=new)

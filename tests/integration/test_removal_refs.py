@@ -2,7 +2,6 @@
 
 import fcntl
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -41,7 +40,7 @@ def test_content_is_found_on_the_target_however_it_got_there(tmp_path: Path, lan
     repo.commit("one", a="2\n")
     tip = repo.commit("two", b="b\n")
     repo.git("checkout", "-q", "main")
-    subprocess.run(["sh", "-ec", land], cwd=repo.path, env=repo.env, check=True, capture_output=True)
+    repo.sh(land)
     with repo.adapter() as git:
         assert is_on_target(git, tip, "refs/heads/main") is held
         assert not is_on_target(git, tip, "refs/heads/none")

@@ -6,7 +6,7 @@ import shutil
 import signal
 import time
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -269,58 +269,23 @@ def test_commits_and_the_files_beside_them_are_handed_over(place: Place) -> None
     assert place.left() == {"a.txt": "M", "b.txt": "D", "junk.txt": "A", "new.txt": "A"}
 
 
-def test_a_file_that_became_a_directory_and_links_and_modes_are_handed_over(place: Place) -> None:
+COMMIT = "echo c >c.txt; git add c.txt; git commit -qm work"
+#: What an agent does with its commit.
+PLACES = {
+    "on a branch of its own": f"git checkout -q -b feature; {COMMIT}",
+    "on its branch, then back to main": f"{COMMIT}; git checkout -q main",
+    "on a detached HEAD": f"git checkout -q --detach; {COMMIT}",
+    "amended": f"{COMMIT}; git commit -q --amend -m 'better work'",
+    "packed": f"{COMMIT}; git gc -q --prune=now; git pack-refs --all",
+    "on a branch that it renamed": f"{COMMIT}; git branch -m elsewhere",
+}
+
+
+@pytest.mark.parametrize("work", PLACES.values(), ids=PLACES)
+def test_work_is_found_where_the_agent_left_it(place: Place, work: str) -> None:
     tree = place.lease()
-    (tree.path / "a.txt").unlink()
-    tree.write("a.txt/inside", "x")
-    (tree.path / "link").symlink_to("b.txt")
-    tree.write("run.sh", "#!/bin/sh\n").chmod(0o755)
-    place.take()
-    listed = place.repo.at(place.workspace.path).git("ls-tree", "-r", str(place.zone.leftovers)).splitlines()
-    assert {line.split()[3]: line.split()[0] for line in listed} == {
-        ".gitignore": "100644", "a.txt/inside": "100644", "b.txt": "100644", "link": "120000", "run.sh": "100755"
-    }  # fmt: skip
-
-
-def _on_its_own_branch(tree: Repo) -> str:
-    tree.git("checkout", "-q", "-b", "feature")
-    return tree.commit("work", **{"c.txt": "c"})
-
-
-def _then_back_to_main(tree: Repo) -> str:
-    tip = tree.commit("work", **{"c.txt": "c"})
-    tree.git("checkout", "-q", "main")
-    return tip
-
-
-def _detached(tree: Repo) -> str:
-    tree.git("checkout", "-q", "--detach")
-    return tree.commit("work", **{"c.txt": "c"})
-
-
-def _amended(tree: Repo) -> str:
-    tree.commit("work", **{"c.txt": "c"})
-    tree.git("commit", "-q", "--amend", "-m", "better")
-    return tree.head()
-
-
-def _packed(tree: Repo) -> str:
-    tip = tree.commit("work", **{"c.txt": "c"})
-    tree.git("gc", "-q", "--prune=now")
-    tree.git("pack-refs", "--all")
-    return tip
-
-
-def _renamed(tree: Repo) -> str:
-    tip = tree.commit("work", **{"c.txt": "c"})
-    tree.git("branch", "-m", "elsewhere")
-    return tip
-
-
-@pytest.mark.parametrize("work", [_on_its_own_branch, _then_back_to_main, _detached, _amended, _packed, _renamed])
-def test_work_is_found_where_the_agent_left_it(place: Place, work: Callable[[Repo], str]) -> None:
-    tree = place.lease()
-    tip = work(tree)
+    tree.sh(work)
+    tip = tree.git("log", "--all", "--format=%H", "--grep=work")
     for _ in range(2):
         assert place.take() == tip
         assert place.workspace.git.tip(BRANCH) == tip
@@ -342,7 +307,7 @@ def test_a_branch_that_the_agent_sets_back_counts_with_its_files(place: Place) -
 
 def test_edits_on_another_branch_are_parked_and_the_files_become_those_of_the_work(place: Place) -> None:
     tree = place.lease()
-    _then_back_to_main(tree)
+    tree.sh(PLACES["on its branch, then back to main"])
     tree.write("a.txt", "edited on main")
     place.take()
     assert place.left() == {}
@@ -351,27 +316,19 @@ def test_edits_on_another_branch_are_parked_and_the_files_become_those_of_the_wo
     assert place.repo.show(f"{PARKED}:a.txt") == "edited on main"
 
 
-def _stashed(tree: Repo) -> None:
-    tree.write("a.txt", "stashed")
-    tree.git("stash")
+#: What an agent does with work that its branch does not hold.
+ASIDE = {
+    "stashed": "echo stashed >a.txt; git stash -q",
+    "left on a branch": f"{COMMIT}; git branch second; git reset -q --hard main",
+    "left on a ref with a long name": f"{COMMIT}; "
+    'echo "$(git rev-parse HEAD) refs/zzz/$(printf %05000d 0)" >>"$(git rev-parse --git-common-dir)/packed-refs"; '
+    "git reset -q --hard main",
+}
 
 
-def _left_on_a_branch(tree: Repo) -> None:
-    tree.commit("work", **{"c.txt": "c"})
-    tree.git("branch", "second")
-    tree.git("reset", "-q", "--hard", "main")
-
-
-def _left_on_a_branch_with_a_long_name(tree: Repo) -> None:
-    tip = tree.commit("work", **{"c.txt": "c"})
-    packed = Path(tree.git("rev-parse", "--git-common-dir")) / "packed-refs"
-    packed.write_text(f"{packed.read_text()}{tip} refs/zzz/{'x' * 5000}\n")
-    tree.git("reset", "-q", "--hard", "main")
-
-
-@pytest.mark.parametrize("work", [_stashed, _left_on_a_branch, _left_on_a_branch_with_a_long_name])
-def test_commits_only_in_the_agents_repository_are_parked_first(place: Place, work: Callable[[Repo], None]) -> None:
-    work(place.lease())
+@pytest.mark.parametrize("work", ASIDE.values(), ids=ASIDE)
+def test_commits_only_in_the_agents_repository_are_parked_first(place: Place, work: str) -> None:
+    place.lease().sh(work)
     place.take()
     place.lease("refs/heads/runplan/domain/plan/2")
     parked = [ref for ref in place.repo.refs() if ref.startswith("refs/runplan/parked/")]
@@ -551,37 +508,33 @@ def test_a_branch_that_is_gone_cannot_be_lent(place: Place) -> None:
         place.zone.lend(branch=BRANCH)
 
 
-def _locked(tree: Repo, lane: Path) -> None:
-    for name in ("index.lock", "HEAD.lock"):
-        (lane / "worktrees/run" / name).touch()
-    (lane / "packed-refs.lock").touch()
-    tree.write("MERGE_HEAD", "")
-
-
-BREAKS: dict[str, Callable[[Repo, Path], object]] = {
-    "without directory": lambda tree, _lane: shutil.rmtree(tree.path),
-    "without link": lambda tree, _lane: (tree.path / ".git").unlink(),
-    "another link": lambda tree, _lane: tree.write(".git", "gitdir: /nowhere\n"),
-    "without repository": lambda _tree, lane: shutil.rmtree(lane),
-    "pruned": lambda tree, _lane: tree.git("worktree", "remove", "-f", "-f", str(tree.path)),
-    "locked": _locked,
+#: What happens to a worktree `$tree` and its repository `$lane`.
+BREAKS = {
+    "without directory": 'rm -r "$tree"',
+    "without link": 'rm "$tree/.git"',
+    "another link": 'echo "gitdir: /nowhere" >"$tree/.git"',
+    "without repository": 'rm -r "$lane"',
+    "pruned": 'git --git-dir="$lane" worktree remove -f -f "$tree"',
+    "locked": 'touch "$lane/worktrees/run/index.lock" "$lane/worktrees/run/HEAD.lock" "$lane/packed-refs.lock"; '
+    ': >"$tree/MERGE_HEAD"',
 }
 
 
-@pytest.mark.parametrize("breaks", BREAKS.values(), ids=list(BREAKS))
-def test_a_broken_worktree_is_made_again(place: Place, breaks: Callable[[Repo, Path], object]) -> None:
+@pytest.mark.parametrize("breaks", BREAKS.values(), ids=BREAKS)
+def test_a_broken_worktree_is_made_again(place: Place, breaks: str) -> None:
     tree = place.lease()
     tip = tree.commit("work", **{"c.txt": "c"})
     place.take()
-    breaks(tree, place.lane)
+    happens = f"tree='{tree.path}' lane='{place.lane}'; {breaks}"
+    place.repo.sh(happens)
     place.zone.lend(branch=BRANCH)
     assert (tree.head(), tree.status()) == (tip, "")
     place.take()
-    breaks(tree, place.lane)
+    place.repo.sh(happens)
     again = place.lease("refs/heads/runplan/domain/plan/2")
     assert (again.head(), again.status()) == (place.base, "")
     place.take("refs/heads/runplan/domain/plan/2")
-    breaks(tree, place.lane)
+    place.repo.sh(happens)
     assert isinstance(place.removal.remove_worktree("run"), Removed)
     assert not tree.path.exists()
 

@@ -58,6 +58,10 @@ class Repo:
             raise AssertionError(f"git {' '.join(args)}: {os.fsdecode(done.stderr)}")
         return os.fsdecode(done.stdout).rstrip("\n")
 
+    def sh(self, script: str) -> None:
+        """Run a shell script there; no command of it may fail."""
+        subprocess.run(["sh", "-ec", script], cwd=self.path, env=self.env, check=True, capture_output=True)
+
     def write(self, name: str, text: str) -> Path:
         """Write one file of the checkout, making its directories."""
         path = self.path / name
