@@ -14,6 +14,7 @@ import yaml  # type: ignore[import-untyped]  # comes with apprise
 from tests.support.cli import RUNPLAN, Project
 from tests.support.documents import ROOT
 from tests.support.github.server import Fault, StandIn, on_github
+from tests.support.tools import write_script
 
 TOKEN = "ghs_workflow"
 JOB = yaml.safe_load((ROOT / "docs/github-actions.yml").read_text(encoding="utf-8"))["jobs"]["plan"]
@@ -29,10 +30,8 @@ class Runner:
         self.checkout = place / "work"
         self.summary = place / "summary.md"
         programs = place / "bin"
-        programs.mkdir(parents=True)
         for name in ("pip", "npm"):  # nothing is installed without a network
-            (programs / name).write_text("#!/bin/sh\n")
-            (programs / name).chmod(0o755)
+            write_script(programs / name, "")
         (programs / "runplan").symlink_to(RUNPLAN)
         given = {name: value for name, value in project.env.items() if not name.startswith(("GITHUB_", "GH_"))}
         self.env = given | {

@@ -29,9 +29,10 @@ from tests.support.daemons import (
     waits,
 )
 from tests.support.mounts import fill, inside, make_room, small_disk
+from tests.support.tools import write_script
 
 #: The remote lets the caller wait, and then takes nothing.
-HOOK = "#!/bin/sh\ntouch {place}/push.here\nuntil test -e {place}/push.on; do sleep 0.01; done\nexit 1\n"
+HOOK = "touch {place}/push.here\nuntil test -e {place}/push.on; do sleep 0.01; done\nexit 1"
 
 
 class Scene:
@@ -114,9 +115,7 @@ def idle(scene: Scene, verb: str) -> None:
 def busy(scene: Scene, verb: str) -> None:
     """The worker of the repository waits for a remote."""
     project, place = scene.project, scene.place
-    hook = with_remote(project, place / "origin").path / "hooks/pre-receive"
-    hook.write_text(HOOK.format(place=place))
-    hook.chmod(0o755)
+    write_script(with_remote(project, place / "origin").path / "hooks/pre-receive", HOOK.format(place=place))
     assert project.runplan("start", "Y", "2", "auto", "direct").code == 0
     scene.meanwhile.reached("push")
     with project.popen(verb, "X") as asks:

@@ -5,16 +5,16 @@ from pathlib import Path
 import pytest
 
 from tests.support.cli import Project, a_project
+from tests.support.tools import write_script
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
     """With an engine that says that it runs with another kernel, and has every image."""
     made = a_project(tmp_path, "1")
-    program = tmp_path / "bin/podman"
-    program.parent.mkdir()
-    program.write_text("#!/bin/sh\ncase $1 in info) echo 1.2.3-other;; image) echo 0123;; run) ;; *) exit 1;; esac\n")
-    program.chmod(0o755)
+    program = write_script(
+        tmp_path / "bin/podman", "case $1 in info) echo 1.2.3-other;; image) echo 0123;; run) ;; *) exit 1;; esac"
+    )
     made.extra |= {"RUNPLAN_AGENTS_SANDBOX": "", "PATH": f"{program.parent}:{made.env['PATH']}"}
     del made.extra["RUNPLAN_AGENTS_SANDBOX"]
     return made

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.documents import ROOT, fences, read
-from tests.support.tools import link_tools
+from tests.support.tools import link_tools, write_script
 
 pytestmark = pytest.mark.promise
 
@@ -37,10 +37,8 @@ def test_the_demo_says_what_it_installs_no_test_tools(tmp_path: Path, target: st
 
 def test_the_demo_of_a_fleet_says_what_it_installs_and_where_that_is_not_possible(tmp_path: Path) -> None:
     """Without Python's packages, here without pip, it ends with the name of the package that is missing."""
-    (tmp_path / "venv/bin").mkdir(parents=True)
     for name in ("venv/bin/python", "venv/bin/pip"):
-        (tmp_path / name).write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
-        (tmp_path / name).chmod(0o755)
+        write_script(tmp_path / name, "exit 1")
     (tmp_path / "venv/.runs").touch()
     answer = ran("make", "demo-fleet", f"VENV={tmp_path}/venv")
     assert answer.returncode != 0

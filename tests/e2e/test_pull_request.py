@@ -29,6 +29,7 @@ from tests.support.cli import (
 from tests.support.daemons import schedules, until_runs_are
 from tests.support.github.hub import Hub
 from tests.support.github.server import StandIn, an_app, on_github, publish
+from tests.support.tools import write_script
 
 BRANCH = "runplan/x/pr"
 
@@ -458,9 +459,7 @@ def test_git_signs_in_with_the_token_which_no_argument_log_or_check_has(
     """actions/checkout leaves another token in the configuration; GitHub answers two headers with 400."""
     project.repo.git("config", f"http.{server.address}/.extraHeader", "Authorization: Basic b2xkOm9sZA==")
     arguments, program = tmp_path / "arguments", tmp_path / "bin" / "git"
-    program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\necho "$*" >>{arguments}\nexec {shutil.which("git")} "$@"\n')
-    program.chmod(0o755)
+    write_script(program, f'echo "$*" >>{arguments}\nexec {shutil.which("git")} "$@"')
     project.extra["PATH"] = f"{program.parent}:{project.env['PATH']}"
     publish(project, hub, settings='[tests]\ncommand = "env && git config --list"\n')
     finished(project, hub)

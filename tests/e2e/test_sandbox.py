@@ -9,6 +9,7 @@ import pytest
 from tests.support.cli import Project, a_project
 from tests.support.daemons import none_left
 from tests.support.mounts import obstacle
+from tests.support.tools import write_script
 
 SETTINGS = """\
 [run]
@@ -167,9 +168,7 @@ def without(tmp_path: Path) -> dict[str, str]:
 
 def forbid(env: dict[str, str]) -> None:
     """Add a bwrap that is not allowed to make a sandbox."""
-    bwrap = Path(env["PATH"]) / "bwrap"
-    bwrap.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n")
-    bwrap.chmod(0o755)
+    write_script(Path(env["PATH"]) / "bwrap", "echo 'bwrap: No permissions to create new namespace' >&2\nexit 1")
 
 
 @pytest.mark.promise

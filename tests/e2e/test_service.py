@@ -14,6 +14,7 @@ from runplan.hosts.daemon.service import systemd_unit
 from tests.support.cli import Ran, run_command
 from tests.support.daemons import a_manager
 from tests.support.repos import isolated_env
+from tests.support.tools import write_script
 
 pytestmark = pytest.mark.promise
 
@@ -122,9 +123,7 @@ def test_install_without_a_service_manager_is_refused(tmp_path: Path) -> None:
 @pytest.mark.rest
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd is asked")
 def test_systemd_understands_the_unit(tmp_path: Path) -> None:
-    odd = tmp_path / "a $b %n c"
-    odd.write_text("#!/bin/sh\n")
-    odd.chmod(0o755)
+    odd = write_script(tmp_path / "a $b %n c", "")
     file = tmp_path / "runplan.service"
     file.write_text(systemd_unit({"PATH": "/bin:/my bin"}, umask=0o022, argv=(str(odd), "daemon")))
 

@@ -26,6 +26,7 @@ from runplan.engine.report.summary import describe_plan
 from tests.forge.conftest import BRANCH, git
 from tests.support.github.hub import Answer, Hub
 from tests.support.github.server import Fault, StandIn, an_app, environment
+from tests.support.tools import write_script
 
 pytestmark = pytest.mark.rest
 
@@ -576,10 +577,11 @@ def test_the_branch_goes_and_the_target_follows(conclude: Conclude, clone: Path,
 
 
 def test_the_tracking_ref_goes_before_the_branch(conclude: Conclude, clone: Path, hub: Hub) -> None:
-    hook = hub.bare / "hooks" / "post-receive"
     seen = hub.bare / "seen"
-    hook.write_text(f"#!/bin/sh\ngit --git-dir={clone}/.git for-each-ref refs/remotes/origin/runplan >{seen}\n")
-    hook.chmod(0o755)
+    write_script(
+        hub.bare / "hooks" / "post-receive",
+        f"git --git-dir={clone}/.git for-each-ref refs/remotes/origin/runplan >{seen}",
+    )
     merged(conclude(), hub)
     assert seen.read_text() == ""
 
@@ -587,10 +589,8 @@ def test_the_tracking_ref_goes_before_the_branch(conclude: Conclude, clone: Path
 def test_a_fetch_beside_it_leaves_no_tracking_ref(a_lander: MakeLander, clone: Path, hub: Hub) -> None:
     lander = a_lander()
     head = lander.branch_tip() or ""
-    hook = hub.bare / "hooks" / "pre-receive"
     fetch = f"git -C {clone} fetch -q {hub.bare} refs/heads/{BRANCH}:refs/remotes/origin/{BRANCH}"
-    hook.write_text(f"#!/bin/sh\nenv -i PATH=/usr/bin:/bin {fetch}\n")
-    hook.chmod(0o755)
+    write_script(hub.bare / "hooks" / "pre-receive", f"env -i PATH=/usr/bin:/bin {fetch}")
     assert lander.delete_branch(head) == ""
     assert BRANCH not in hub.branches()
     assert git("for-each-ref", "refs/remotes/origin/runplan", cwd=clone) == ""
@@ -606,9 +606,7 @@ def test_a_local_target_with_commits_of_its_own_stays(conclude: Conclude, clone:
 @pytest.mark.promise
 def test_a_refused_push_is_named(a_lander: MakeLander, clone: Path, hub: Hub) -> None:
     lander = a_lander()
-    hook = hub.bare / "hooks" / "pre-receive"
-    hook.write_text("#!/bin/sh\necho 'error: GH006: Protected branch update failed' >&2\nexit 1\n")
-    hook.chmod(0o755)
+    write_script(hub.bare / "hooks" / "pre-receive", "echo 'error: GH006: Protected branch update failed' >&2\nexit 1")
     old = lander.tip() or ""
     new = git("commit-tree", f"{old}^{{tree}}", "-p", old, "-m", "more", cwd=clone)
     answer = lander.land(lander.prepare(id="r1.2", old=old, new=new), lambda: None)

@@ -22,6 +22,7 @@ from runplan.domain.run.kinds import PLANNING, Role
 from runplan.domain.settings.schema import AgentsSettings, CheckSettings
 from tests.support.builders import settle
 from tests.support.samples import FOLDERS, expected
+from tests.support.tools import write_script
 
 #: Every key of every agent, and two that no agent may see.
 KEYS = {key: "k" for name in FOLDERS for key in expected(name)["calls"]["keys"]} | {
@@ -291,7 +292,7 @@ def test_an_account_says_what_the_program_will_use(
 
 
 def test_mini_without_a_model_is_refused_before_any_work(tmp_path: Path) -> None:
-    a_program(tmp_path / "bin/mini", "true")
+    write_script(tmp_path / "bin/mini", "true")
     caller = {"PATH": str(tmp_path / "bin"), "HOME": str(tmp_path), **KEY}
     both = {"implementer": "mini", "verifier": "mini"}
     with pytest.raises(RefusedEarly, match=r"agents\.implementer: mini has no model, .*\[agents\.mini\]"):
@@ -303,7 +304,7 @@ def test_mini_without_a_model_is_refused_before_any_work(tmp_path: Path) -> None
 
 
 def test_codex_without_the_key_of_its_provider_is_refused(tmp_path: Path) -> None:
-    a_program(tmp_path / "bin/codex", "true")
+    write_script(tmp_path / "bin/codex", "true")
     at_home(tmp_path, ".codex/config.toml", GATEWAY)
     caller = {"HOME": str(tmp_path), "PATH": str(tmp_path / "bin")}
     both = {"implementer": "codex", "verifier": "codex"}
@@ -396,14 +397,8 @@ def test_mini_gets_a_short_prompt_as_an_argument_and_is_pointed_to_a_long_one(tm
 # --- refusals -----------------------------------------------------------------------------
 
 
-def a_program(path: Path, text: str) -> None:
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
-    path.chmod(0o755)
-
-
 def test_a_start_with_an_agent_that_is_not_installed_is_refused(tmp_path: Path) -> None:
-    a_program(tmp_path / "bin/claude", "true")
+    write_script(tmp_path / "bin/claude", "true")
     with pytest.raises(RefusedEarly, match=r"agent-missing: agents\.verifier: codex is not installed"):
         require_agents(settings(), root=tmp_path, caller={"PATH": str(tmp_path / "bin")})
     require_agents(settings(verifier="claude"), root=tmp_path, caller={"PATH": str(tmp_path / "bin")})
@@ -438,7 +433,7 @@ def test_tests_and_setup_see_the_variables_that_agents_see_and_those_of_tests_en
 
 def test_a_version_is_asked_once_per_binary_and_again_when_it_changes(tmp_path: Path) -> None:
     asked = tmp_path / "asked"
-    a_program(tmp_path / "bin/claude", f'echo "$*" >> {asked}; echo "2.1.197 (Claude Code)"')
+    write_script(tmp_path / "bin/claude", f'echo "$*" >> {asked}; echo "2.1.197 (Claude Code)"')
     agents = Agents(
         settings(deep={"kind": "claude"}),
         root=tmp_path,
@@ -448,21 +443,21 @@ def test_a_version_is_asked_once_per_binary_and_again_when_it_changes(tmp_path: 
     )
     assert [agents.version("claude"), agents.version("deep")] == ["2.1.197", "2.1.197"]
     assert asked.read_text(encoding="utf-8") == "--version\n"
-    a_program(tmp_path / "bin/claude", 'echo "claude 3.0"')
+    write_script(tmp_path / "bin/claude", 'echo "claude 3.0"')
     os.utime(tmp_path / "bin/claude", (1, 1))
     assert agents.version("claude") == "3.0"
 
 
 @pytest.mark.parametrize("text", ["exit 3", "echo no number", "echo 1.2 >&2"])
 def test_a_program_without_version_output_has_no_version(tmp_path: Path, text: str) -> None:
-    a_program(tmp_path / "bin/codex", text)
+    write_script(tmp_path / "bin/codex", text)
     caller = {"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin"}
     agents = Agents(settings(), root=tmp_path, plan="p", run="r", caller=caller)
     assert agents.version("codex") == agents.version("gemini") == ""
 
 
 def test_a_custom_command_is_not_asked_for_its_version(tmp_path: Path) -> None:
-    a_program(tmp_path / "bin/own", f"touch {tmp_path / 'ran'}")
+    write_script(tmp_path / "bin/own", f"touch {tmp_path / 'ran'}")
     own = {"kind": "command", "argv": [str(tmp_path / "bin/own")]}
     agents = Agents(settings(own=own), root=tmp_path, plan="p", run="r", caller={"PATH": "/usr/bin:/bin"})
     assert agents.version("own") == ""
@@ -471,8 +466,6 @@ def test_a_custom_command_is_not_asked_for_its_version(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("code", "used"), [(0, True), (1, False)])
 def test_sandbox_auto_is_used_where_bwrap_works(tmp_path: Path, code: int, used: bool) -> None:
-    bwrap = tmp_path / "bwrap"
-    bwrap.write_text(f"#!/bin/sh\nexit {code}\n")
-    bwrap.chmod(0o755)
+    write_script(tmp_path / "bwrap", f"exit {code}")
     env = {"PATH": str(tmp_path)}
     assert [is_used(mode, env) for mode in ("auto", "bwrap", "none")] == [used, True, False]

@@ -20,6 +20,7 @@ from runplan.interfaces.cli.main import run_verb
 from runplan.interfaces.cli.verbs import VERBS
 from tests.support.documents import verbs_named
 from tests.support.repos import Repo, init_repo, make_repo
+from tests.support.tools import write_script
 
 
 class Machine:
@@ -38,9 +39,7 @@ class Machine:
 
     def install(self, *names: str) -> None:
         for name in names:
-            path = self.place / "bin" / name
-            path.write_text("#!/bin/sh\n", encoding="utf-8")
-            path.chmod(0o755)
+            write_script(self.place / "bin" / name, "")
 
     def enter(self, folder: str = "", **files: str) -> Repo:
         """A repository with these files; commands run in this folder of it."""

@@ -21,6 +21,7 @@ from runplan.engine.landing.lander import Landed, Landing
 from tests.support import landings
 from tests.support.landings import candidate, files_of, leftovers
 from tests.support.repos import MAIN, TRACKED, Pair, make_pair
+from tests.support.tools import write_script
 
 pytestmark = pytest.mark.rest
 
@@ -133,9 +134,7 @@ def test_only_git_is_killed_in_the_middle_of_the_push(pair: Pair) -> None:
 def fetches_by(pair: Pair, tmp_path: Path, content: str, words: str) -> Path:
     """Let every fetch write this into the lock of the tracking ref, which is returned, and then do `words`."""
     lock = pair.here.path / ".git" / f"{TRACKED}.lock"
-    script = tmp_path / "upload-pack"
-    script.write_text(f"#!/bin/sh\nprintf '{content.strip()}' >{lock}\n{words}\n")
-    script.chmod(0o755)
+    script = write_script(tmp_path / "upload-pack", f"printf '{content.strip()}' >{lock}\n{words}")
     pair.here.git("config", "remote.origin.uploadpack", str(script))
     return lock
 

@@ -20,6 +20,7 @@ from tests.support.cli import SETTINGS, Project, Ran, a_plan, end_processes_of, 
 from tests.support.forks import Process
 from tests.support.postgres import create_database, start_server
 from tests.support.repos import USER_EMAIL, USER_NAME, Repo, init_repo
+from tests.support.tools import write_script
 
 pytestmark = pytest.mark.rest
 
@@ -325,12 +326,6 @@ def test_a_phase_takes_at_most_32_messages_of_its_host_to_the_database(fleet: Fl
     host = next(process for process, statement in logged if "INSERT INTO events" in statement)
     messages = Counter(statement[:60] for process, statement in logged if process == host)
     assert messages.total() / len(phases) <= 32, messages.most_common(12)
-
-
-def write_script(path: Path, lines: str) -> None:
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(f"#!/bin/sh\n{lines}\n")
-    path.chmod(0o755)
 
 
 def test_a_worker_that_ends_leaves_its_schedule_and_its_step_to_another(fleet: Fleet, tmp_path: Path) -> None:

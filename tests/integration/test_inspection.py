@@ -21,6 +21,7 @@ from runplan.domain.gitfacts import Identity
 from runplan.domain.settings.schema import Settings
 from runplan.engine.loop.context import RepositoryContext, context_at
 from tests.support.repos import USER_EMAIL, USER_NAME, Repo, init_repo, install_signer, isolated_env, make_repo
+from tests.support.tools import write_script
 
 
 @contextmanager
@@ -35,11 +36,7 @@ def seen(path: Path, **env: str) -> RepositoryFacts:
 
 
 def program(directory: Path, name: str) -> Path:
-    directory.mkdir(parents=True, exist_ok=True)
-    path = directory / name
-    path.write_text("#!/bin/sh\n", encoding="utf-8")
-    path.chmod(0o755)
-    return path
+    return write_script(directory / name, "")
 
 
 def test_a_repository_is_seen_whole_from_any_directory_in_it(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from runplan.engine.landing.lander import Landed, Pending, Refused, TargetMoved
 from runplan.engine.landing.swap import CherryPick
 from tests.support.landings import candidate, files_of, held, intent, land, lander, leftovers
 from tests.support.repos import MAIN, Repo, make_repo
+from tests.support.tools import write_script
 
 USER = Identity(name="Uma User", email="uma@example.org")
 WHEN = "1700000000 +0000"
@@ -47,10 +48,7 @@ def test_the_reflogs_of_branch_and_head_say_who_moved_them(repo: Repo) -> None:
 def test_a_failing_git_is_not_taken_for_a_detached_head(repo: Repo, tmp_path: Path) -> None:
     new = candidate(repo, {"a.txt": "a2\n"})
     program = shutil.which("git")
-    failing = tmp_path / "bin/git"
-    failing.parent.mkdir()
-    failing.write_text(f'#!/bin/sh\ncase "$*" in *symbolic-ref*) exit 128 ;; esac\nexec {program} "$@"\n')
-    failing.chmod(0o755)
+    failing = write_script(tmp_path / "bin/git", f'case "$*" in *symbolic-ref*) exit 128 ;; esac\nexec {program} "$@"')
     env = {**repo.env, "PATH": f"{failing.parent}:{os.environ['PATH']}"}
     assert land(Repo(path=repo.path, env=env), new) == Landed(tip=new)
     assert (repo.head(), repo.status(), (repo.path / "a.txt").read_text()) == (new, "", "a2\n")
@@ -236,10 +234,7 @@ def test_a_phase_of_one_commit_costs_at_most_nine_git_processes(repo: Repo, tmp_
     repo.git("switch", "-q", "main")
     traces = tmp_path / "traces"
     traces.mkdir()
-    wrapper = tmp_path / "bin/git"
-    wrapper.parent.mkdir()
-    wrapper.write_text(f'#!/bin/sh\nGIT_TRACE2_EVENT={traces} exec "$REAL_GIT" "$@"\n')
-    wrapper.chmod(0o755)
+    wrapper = write_script(tmp_path / "bin/git", f'GIT_TRACE2_EVENT={traces} exec "$REAL_GIT" "$@"')
     real = repo.git("--exec-path") + "/git"
     env = repo.env | {"PATH": f"{wrapper.parent}{os.pathsep}{repo.env['PATH']}", "REAL_GIT": real}
     with Git(repo.path, env=env) as git:

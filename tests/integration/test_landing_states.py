@@ -10,6 +10,7 @@ import pytest
 from runplan.engine.landing.lander import Landed, Pending, Refused, TargetMoved
 from tests.support.landings import candidate, files_of, held, intent, land, lander, leftovers, snapshot
 from tests.support.repos import MAIN, Repo, make_repo
+from tests.support.tools import write_script
 
 START = {"a.txt": "a\n", "b.txt": "b\n", "gone.txt": "gone\n", "dir/c.txt": "c\n", "dir/d.txt": "d\n"}
 #: The changes of the landing: one file changed, one removed, one added.
@@ -458,9 +459,7 @@ def test_a_switch_to_the_branch_after_the_look_is_followed(repo: Repo) -> None:
 def test_a_slow_switch_that_read_the_old_tip_meets_the_lock(repo: Repo, tmp_path: Path) -> None:
     repo.git("switch", "-qc", "elsewhere")
     landing = intent(repo, candidate(repo, PHASE))
-    slow = tmp_path / "git"
-    slow.write_text(f"#!/bin/sh\nsleep 0.5\ngit checkout -q {landing.old} && git symbolic-ref HEAD {MAIN}\n")
-    slow.chmod(0o755)
+    slow = write_script(tmp_path / "git", f"sleep 0.5\ngit checkout -q {landing.old} && git symbolic-ref HEAD {MAIN}")
     switch = subprocess.Popen([slow, "switch", "main"], cwd=repo.path, env=repo.env)
     assert land(repo, landing) == Landed(tip=landing.new)
     assert switch.wait() != 0

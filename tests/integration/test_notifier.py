@@ -17,6 +17,7 @@ from runplan.adapters.notify.notices import Notice
 from runplan.adapters.notify.notifier import Notifier, open_log
 from runplan.domain.settings.schema import NotifySettings, NotifyTarget
 from tests.support.cli import until
+from tests.support.tools import write_script
 from tests.support.webhook import served
 
 ALL = ("done", "failed", "waiting")
@@ -109,10 +110,7 @@ def test_a_webhook_is_sent_the_same_json(log: Log, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.uname().sysname != "Linux", reason="the other desktop is asked by osascript")
 def test_the_desktop_shows_title_text_and_what_to_type(log: Log, tmp_path: Path) -> None:
-    program = tmp_path / "bin" / "notify-send"
-    program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nfor word; do echo "[$word]"; done > {tmp_path}/shown\n')
-    program.chmod(0o755)
+    write_script(tmp_path / "bin" / "notify-send", f'for word; do echo "[$word]"; done > {tmp_path}/shown')
     sender = Sender(log, NotifySettings(desktop=True, on=ALL))
     sender.send(FAILED)
     assert sender.logged() == []

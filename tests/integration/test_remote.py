@@ -13,6 +13,7 @@ from runplan.domain.errors import RefusedEarly, Unreachable
 from tests.support.cli import until
 from tests.support.landings import leftovers, snapshot
 from tests.support.repos import MAIN, TRACKED, Pair, make_pair, watched
+from tests.support.tools import write_script
 
 
 @pytest.fixture
@@ -37,9 +38,7 @@ def require(
 
 def fake_ssh(pair: Pair, tmp_path: Path, words: str) -> Path:
     """Something that says how it was called, and an origin that is reached by it."""
-    script = tmp_path / "ssh"
-    script.write_text(f'#!/bin/sh\necho "$0 $@" >>{tmp_path}/called\n{words}\n')
-    script.chmod(0o755)
+    script = write_script(tmp_path / "ssh", f'echo "$0 $@" >>{tmp_path}/called\n{words}')
     pair.here.git("remote", "set-url", "origin", "ssh://example.org/there.git")
     return script
 
@@ -177,9 +176,7 @@ def test_a_remote_that_is_not_there_is_unreachable(pair: Pair) -> None:
 
 
 def test_a_remote_that_does_not_answer_is_given_up(pair: Pair, tmp_path: Path) -> None:
-    script = tmp_path / "upload-pack"
-    script.write_text("#!/bin/sh\nexec cat >/dev/null\n")
-    script.chmod(0o755)
+    script = write_script(tmp_path / "upload-pack", "exec cat >/dev/null")
     pair.here.git("config", "remote.origin.uploadpack", str(script))
     with pytest.raises(Unreachable, match="git fetch did not finish within"):
         require(pair, timeout_s=0.3)
@@ -251,11 +248,10 @@ def test_variables_that_turn_git_elsewhere_are_not_passed_on(pair: Pair) -> None
 
 def test_a_daemon_of_a_fetch_blocks_no_further_one(pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Such as a credential cache: it inherits the open files of git."""
-    script = tmp_path / "upload-pack"
-    script.write_text(
-        f'#!/bin/sh\nsleep 5 </dev/null >/dev/null 2>&1 &\necho $! >{tmp_path}/pid\nexec git-upload-pack "$@"\n'
+    script = write_script(
+        tmp_path / "upload-pack",
+        f'sleep 5 </dev/null >/dev/null 2>&1 &\necho $! >{tmp_path}/pid\nexec git-upload-pack "$@"',
     )
-    script.chmod(0o755)
     pair.here.git("config", "remote.origin.uploadpack", str(script))
     monkeypatch.setattr(remote, "PATIENCE_S", 0.1)
     assert require(pair) == require(pair) == pair.there.head(MAIN)

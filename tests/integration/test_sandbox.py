@@ -24,6 +24,7 @@ from runplan.domain.settings.schema import Network
 from tests.support.dispatching import PATIENCE_S, Stage, gone, stage, until
 from tests.support.mounts import obstacle
 from tests.support.repos import init_repo
+from tests.support.tools import write_script
 
 pytestmark = pytest.mark.rest
 
@@ -264,10 +265,8 @@ def test_programs_of_the_home_work_and_write_their_caches(place: Place) -> None:
     """A directory on PATH may have private entries, and links to programs that look for their files beside them."""
     program = place.home / ".tools/lib/tool"
     linked = place.home / ".local/share/pnpm/tool"
-    for path in (program, linked):
-        path.parent.mkdir(parents=True)
-    program.write_text('#!/bin/sh\ncat "$(dirname "$(readlink -f "$0")")/beside"\n')
-    program.chmod(0o755)
+    linked.parent.mkdir(parents=True)
+    write_script(program, 'cat "$(dirname "$(readlink -f "$0")")/beside"')
     program.with_name("beside").write_text("found\n")
     linked.symlink_to("../../../.tools/lib/tool")
     search = f"{linked.parent}:{os.environ['PATH']}"
@@ -298,10 +297,8 @@ def test_a_script_without_a_home_finds_programs_that_are_links(place: Place) -> 
     """As pipx and uv install them, for example the program of a git filter."""
     program = place.home / ".local/share/pipx/venvs/tool/bin/tool"
     link = place.home / ".local/bin/tool"
-    for path in (program, link):
-        path.parent.mkdir(parents=True)
-    program.write_text("#!/bin/sh\ncat\n")
-    program.chmod(0o755)
+    link.parent.mkdir(parents=True)
+    write_script(program, "cat")
     link.symlink_to(program)
     env = {"PATH": f"{link.parent}:{os.environ['PATH']}", "HOME": str(place.home)}
     argv = Bubblewrap(shutil.which("bwrap") or "", env).wrap(("tool",), View(cwd=Path("/")))

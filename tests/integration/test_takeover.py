@@ -37,6 +37,7 @@ from tests.support.cli import (
 )
 from tests.support.postgres import a_location
 from tests.support.repos import Repo
+from tests.support.tools import write_script
 
 pytestmark = pytest.mark.rest
 
@@ -128,10 +129,7 @@ class Fleet:
 
     def hook(self, words: str) -> None:
         """What the server does before it takes a push."""
-        file = self.remote.path / "hooks/pre-receive"
-        file.parent.mkdir(exist_ok=True)
-        file.write_text(f"#!/bin/sh\n{words}\n")
-        file.chmod(0o755)
+        write_script(self.remote.path / "hooks/pre-receive", words)
 
     def move(self, event: str, *, without: str = "") -> list[tuple[str, dict[str, Any]]]:
         """Lose the first host at an event, and let the second one work to the end; all events."""

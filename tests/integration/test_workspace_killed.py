@@ -13,6 +13,7 @@ from runplan.adapters.git.command import Git
 from runplan.adapters.git.workspace import copy_commits
 from runplan.domain.errors import GitFailed, ObjectsRefused
 from tests.support.repos import BRANCH, Place, a_place
+from tests.support.tools import write_script
 
 HOURS_AGO = 7200.0
 
@@ -46,10 +47,9 @@ def test_a_git_that_is_killed_while_it_copies_is_not_the_fault_of_the_commits(pl
     tree.commit("large")
     tip = place.take()
     real = shutil.which("git")
-    (tmp_path / "bin").mkdir()
-    script = tmp_path / "bin/git"
-    script.write_text(f'#!/bin/sh\nfor word; do test "$word" = pack-objects && kill -9 $$; done\nexec {real} "$@"\n')
-    script.chmod(0o755)
+    script = write_script(
+        tmp_path / "bin/git", f'for word; do test "$word" = pack-objects && kill -9 $$; done\nexec {real} "$@"'
+    )
     path = f"{script.parent}:{os.environ['PATH']}"
     places = (place.workspace.path / "objects", place.workspace.common_dir / "objects")
     user = Git(place.workspace.user.cwd, env={**place.workspace.user.env, "PATH": path})

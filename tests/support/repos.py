@@ -18,6 +18,7 @@ from runplan.adapters.git.workspace import Workspace
 from runplan.adapters.git.zones import ProofWorktree, Zones
 from runplan.engine.landing.direct import Direct
 from runplan.engine.landing.lander import Landing
+from tests.support.tools import write_script
 
 MAIN = "refs/heads/main"
 USER_NAME = "Uma User"
@@ -185,11 +186,7 @@ class Pair:
 
     def hook(self, name: str, words: str) -> Path:
         """Let the server do this."""
-        path = self.there.path / "hooks" / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(f"#!/bin/sh\n{words}\n")
-        path.chmod(0o755)
-        return path
+        return write_script(self.there.path / "hooks" / name, words)
 
     def elsewhere(self, **files: str) -> str:
         """Add a foreign commit to the remote's main; returns it."""

@@ -28,5 +28,13 @@ def link_tools(directory: Path) -> Path:
     return directory
 
 
+def write_script(path: Path, words: str) -> Path:
+    """A shell script that can be executed; its directory is made."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{words}\n", encoding="utf-8")
+    path.chmod(0o755)
+    return path
+
+
 if __name__ == "__main__":
     link_tools(Path(sys.argv[1]).absolute())
