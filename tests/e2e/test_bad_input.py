@@ -47,24 +47,12 @@ def start(*words: str) -> tuple[str, ...]:
     return ("start", *words, "--foreground")
 
 
-def link(name: str, to: str) -> Callable[[Project], None]:
-    def make(project: Project) -> None:
-        (project.path / name).symlink_to(to)
-        project.repo.git("add", "--", name)
-        project.repo.git("commit", "-qm", "Link")
-
-    return make
+def sh(script: str) -> Callable[[Project], object]:
+    return lambda project: project.repo.sh(script)
 
 
-def ahead(project: Project) -> None:
-    project.repo.git("checkout", "-q", "-b", "runplan/x/1")
-    project.repo.commit("Mine", **{"mine.txt": "mine\n"})
-    project.repo.git("checkout", "-q", "main")
-
-
-def alias_main(project: Project) -> None:
-    project.repo.git("branch", "-m", "trunk")
-    project.repo.git("symbolic-ref", "refs/heads/main", "refs/heads/trunk")
+AHEAD = "git checkout -q -b runplan/x/1; echo mine >mine.txt; git add .; git commit -qm Mine; git checkout -q main"
+LINK = "ln -s X.md plans/LINK.md; git add .; git commit -qm Link"
 
 
 PLANS = {
@@ -107,12 +95,12 @@ PLANS = {
     ),
     "symbolic link": Bad(
         words=start("plans/LINK.md"),
-        make=link("plans/LINK.md", "X.md"),
+        make=sh(LINK),
         says="plans/LINK.md on main is a symbolic link to X.md; name the file itself: runplan start plans/X.md\n",
     ),
     "check of a symbolic link": Bad(
         words=("check", "LINK"),
-        make=link("plans/LINK.md", "X.md"),
+        make=sh(LINK),
         says="plans/LINK.md is a symbolic link to X.md; name the file itself: runplan check plans/X.md\n",
     ),
     "not committed": Bad(
@@ -144,7 +132,7 @@ SETTINGS = {
         says="agent-missing: agents.implementer: no-such-program is not installed or not on PATH; install it, or name",
     ),
     "tests without a command": Bad(
-        make=lambda project: project.repo.commit("Set up", **{"pytest.ini": "[pytest]\n"}),
+        make=sh("echo '[pytest]' >pytest.ini; git add .; git commit -qm Tests"),
         says="the repository has tests (pytest.ini) but tests.command is empty; set it in runplan.toml under [tests]",
     ),
     "worktrees": Bad(code=5, make=settings('[run]\nworktrees = "/proc/none"\n'), says="/proc/none cannot be created: "),
@@ -152,11 +140,12 @@ SETTINGS = {
 
 REPOSITORIES = {
     "reports is a link": Bad(
-        make=link("reports", "plans"),
+        make=sh("ln -s plans reports; git add .; git commit -qm Link"),
         says="reports is a symbolic link on the target, so reports/plan-x.md cannot be written; make it a plain file",
     ),
     "target is a symbolic ref": Bad(
-        make=alias_main, says="the target branch main is a symbolic ref to trunk; set run.target to trunk"
+        make=sh("git branch -m trunk; git symbolic-ref refs/heads/main refs/heads/trunk"),
+        says="the target branch main is a symbolic ref to trunk; set run.target to trunk",
     ),
     "a line break in the path": Bad(
         place=lambda project: init_repo(project.home / "a\nb").path,
@@ -167,17 +156,19 @@ REPOSITORIES = {
         says="has no commit yet; make one: git commit --allow-empty -m Start",
     ),
     "no identity": Bad(
-        make=lambda project: project.repo.git("config", "--remove-section", "user"),
+        make=sh("git config --remove-section user"),
         says="git does not know who you are; run: git config user.name",
     ),
     "prefix taken": Bad(
-        make=lambda project: project.repo.git("branch", "runplan"),
+        make=sh("git branch runplan"),
         says="the branch runplan blocks branches under runplan/; set run.branch_prefix",
     ),
-    "foreign branch": Bad(make=ahead, says="the branch runplan/x/1 exists, and runplan did not make it; look at it"),
+    "foreign branch": Bad(
+        make=sh(AHEAD), says="the branch runplan/x/1 exists, and runplan did not make it; look at it"
+    ),
     "journal in the way": Bad(
         code=5,
-        make=lambda project: project.repo.write(".git/runplan", ""),
+        make=sh(": >.git/runplan"),
         says=".git/runplan cannot be created: File exists",
     ),
 }
@@ -209,7 +200,7 @@ WORDS = {
     ),
     "no forge": Bad(
         words=start("X", "pr"),
-        make=lambda project: project.repo.git("remote", "add", "origin", "/srv/app.git"),
+        make=sh("git remote add origin /srv/app.git"),
         says="needs a repository on GitHub",
     ),
     "every": Bad(words=start("X", "every", "4h"), says="schedules need the daemon; leave out --foreground"),
