@@ -66,9 +66,9 @@ def changed_lines(old: bytes, new: bytes) -> list[int]:
     return [n]
 
 
-def marked(raw: bytes, before: Plan, phase: Phase, status: Status) -> bytes:
+def marked(raw: bytes, before: Plan, phase: Phase, status: Status, commit: str = "abc1234") -> bytes:
     """The plan with this status of the phase, in which nothing else has changed."""
-    commit = "abc1234" if status is Status.DONE else ""
+    commit = commit if status is Status.DONE else ""
     text = set_status(raw, path="p.md", phase=phase.id, status=status, commit=commit)
     after = read(text)
     own = after.phase(phase.id)
@@ -108,7 +108,7 @@ def mark_each_phase(raw: bytes) -> None:
 # --- nothing breaks the reader ------------------------------------------------------------------------------
 
 
-def only_its_own_error(raw: bytes) -> None:
+def raises_its_own_error_alone(raw: bytes) -> None:
     said = "p.md:"
     try:
         fixed = add_tracker(raw, path="p.md")
@@ -137,7 +137,7 @@ def damaged(seed: int) -> bytes:
 
 def test_damaged_and_mixed_plans_raise_nothing_but_the_readers_own_error() -> None:
     for seed in range(60):
-        only_its_own_error(damaged(seed))
+        raises_its_own_error_alone(damaged(seed))
 
 
 def count_calls(raw: bytes) -> int:

@@ -3,11 +3,10 @@
 import re
 
 from hypothesis import given, strategies as st
-from msgspec.structs import replace
 
-from runplan.domain.errors import PlanUnreadable
 from runplan.domain.plan.model import Phase, Plan, Status, parse_plan
-from runplan.domain.plan.tracker import add_tracker, mark_complete, set_status
+from runplan.domain.plan.tracker import mark_complete
+from tests.unit.test_plan_corpus import marked, raises_its_own_error_alone
 
 IDS = ["1", "2", "3", "4a", "4b", "1A", "3b-i", "3b-ii", "P1.A", "A", "B", "10", "1.5"]
 CELLS = [
@@ -99,37 +98,22 @@ def written(draw: st.DrawFn, lines: list[str]) -> bytes:
 any_plan = st.one_of(tracker_plans(), section_plans(), checklists()).flatmap(written)
 
 
-def without_place(phase: Phase) -> Phase:
-    items = tuple(replace(item, line=0) for item in phase.items)
-    return replace(phase, line=0, heading_line=0, items=items)
-
-
 @given(any_plan, st.data())
 def test_setting_a_status_changes_that_status_and_nothing_else(raw: bytes, data: st.DataObject) -> None:
     before = parse_plan(raw, path="p.md")
     phase = data.draw(st.sampled_from(before.phases))
     status = data.draw(st.sampled_from([Status.DONE, Status.TODO]))
     commit = data.draw(st.sampled_from(["abc1234", "0" * 40])) if status is Status.DONE else ""
-    text = set_status(raw, path="p.md", phase=phase.id, status=status, commit=commit)
+    text = marked(raw, before, phase, status, commit)
     only_the_status_differs(raw, text, phase, before)
     after = parse_plan(text, path="p.md")
     changed = after.phase(phase.id)
     assert changed is not None
-    assert changed.status is status
     line = raw.removeprefix(b"\xef\xbb\xbf").split(b"\n")[phase.line - 1]
     in_box = re.match(rb"[ \t]*\S+ \[", line) is not None  # a box has no place for a commit
     assert changed.commit == commit or not commit or in_box
-    others = [without_place(p) for p in before.phases if p.id != phase.id]
-    assert others == [without_place(p) for p in after.phases if p.id != phase.id]
-    restored = replace(changed, status=phase.status, commit=phase.commit, note=phase.note, text=phase.text)
-    assert without_place(restored) == without_place(phase)
-    assert (after.title, after.status, after.issues, after.format) == (
-        before.title,
-        before.status,
-        before.issues,
-        before.format,
-    )
-    assert set_status(text, path="p.md", phase=phase.id, status=status, commit=commit) == text
+    known = ("title", "status", "issues", "format")
+    assert [getattr(after, name) for name in known] == [getattr(before, name) for name in known]
 
 
 def only_the_status_differs(raw: bytes, text: bytes, phase: Phase, plan: Plan) -> None:
@@ -184,16 +168,4 @@ FRAGMENTS = st.sampled_from(
 
 @given(st.lists(st.one_of(FRAGMENTS, st.text(max_size=20)), max_size=30), st.sampled_from(["\n", "\r\n", "\r"]))
 def test_no_text_makes_the_parser_raise_anything_but_its_own_error(lines: list[str], eol: str) -> None:
-    only_its_own_error(eol.join(lines).encode(errors="replace"))
-
-
-def only_its_own_error(raw: bytes) -> None:
-    said = ""
-    try:
-        fixed = add_tracker(raw, path="p.md")
-        for phase in parse_plan(fixed, path="p.md").phases:
-            marked = set_status(fixed, path="p.md", phase=phase.id, status=Status.DONE, commit="abc1234")
-            assert parse_plan(marked, path="p.md").phases
-    except PlanUnreadable as refusal:
-        said = str(refusal)
-    assert not said or (said.startswith("p.md:") and "\n" not in said)
+    raises_its_own_error_alone(eol.join(lines).encode(errors="replace"))
