@@ -180,6 +180,11 @@ def clock(moment: datetime, zone: tzinfo | None, *, now: datetime) -> str:
     return f"{_WEEKDAYS[there.weekday()]} {shown}" if abs(days) < 7 else f"{there:%Y-%m-%d} {shown}"
 
 
+def dated(moment: datetime) -> str:
+    """The date and the time in the moment's own zone: `2026-11-20 02:30 CET`."""
+    return f"{moment:%Y-%m-%d %H:%M} {zone_name(moment)}".rstrip()
+
+
 def zone_name(moment: datetime) -> str:
     name = moment.tzname() or ""
     return f"UTC{name}" if name[:1] in ("+", "-") else name

@@ -29,6 +29,7 @@ from runplan.domain.run.requests import refused
 from runplan.domain.run.rows import Answer, Command, RunRow, ScheduleRow, WaitRow
 from runplan.domain.run.state import RunState, find_awaiting
 from runplan.domain.settings.schedule import what_is_due
+from runplan.domain.text import dated
 from runplan.domain.times import delay_s, iso, parse_iso, zone
 from runplan.engine.loop.context import RepositoryContext
 from runplan.engine.loop.repository import Environments
@@ -115,7 +116,7 @@ class Reporter:
         notice = of_ending(state, **self._locate(plan, run))
         if notice is not None and row is not None and fires:
             moment = parse_iso(fires).astimezone(zone(row.zone))
-            notice = replace(notice, text=f"{notice.text} Next run: {moment:%Y-%m-%d %H:%M %Z}.")
+            notice = replace(notice, text=f"{notice.text} Next run: {dated(moment)}.")
         if notice is not None:
             self._services.notifier.send(notice)
 

@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from runplan.domain.text import clock, in_words
+from runplan.domain.text import clock, dated, in_words
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NOW = datetime(2026, 2, 10, 12, 0, tzinfo=UTC)  # a Tuesday
@@ -50,3 +50,13 @@ def test_a_span_has_at_most_two_units_and_is_rounded(seconds: float, words: str)
 )
 def test_a_moment_names_its_zone_and_a_day_but_today(away: timedelta, zone: ZoneInfo | None, shown: str) -> None:
     assert clock(NOW + away, zone, now=NOW) == shown
+
+
+@pytest.mark.parametrize(
+    ("zone", "said"),
+    [("UTC", "12:00 UTC"), ("Europe/Berlin", "13:00 CET"), ("America/Sao_Paulo", "09:00 UTC-03")],
+)
+def test_a_zone_without_a_name_is_told_by_its_distance_to_utc(zone: str, said: str) -> None:
+    moment = datetime(2026, 11, 20, 12, tzinfo=UTC).astimezone(ZoneInfo(zone))
+    assert dated(moment) == f"2026-11-20 {said}"
+    assert clock(moment, ZoneInfo(zone), now=moment) == said

@@ -33,7 +33,7 @@ from runplan.domain.run.state import RunState
 from runplan.domain.settings.options import Options, in_plan
 from runplan.domain.settings.schedule import describe_delay
 from runplan.domain.settings.schema import RunSettings, uses_remote
-from runplan.domain.text import command, plain
+from runplan.domain.text import command, dated, plain
 from runplan.domain.times import parse_iso, zone
 from runplan.engine.landing import modes
 from runplan.engine.loop import context as contexts, preflight
@@ -314,7 +314,7 @@ def submit_run(caller: Caller, context: RepositoryContext, request: RunRequest, 
         first = parse_iso(answer.scheduled).astimezone(zone(context.settings.run.timezone))
         instead = f" instead of every {answer.instead}" if answer.instead else ""
         moved = f" ({why})" if (why := describe_delay(timing.every, plan)) else ""
-        caller.say(f"Scheduled {plan} every {timing.every}{instead}, first at {first:%Y-%m-%d %H:%M %Z}{moved}")
+        caller.say(f"Scheduled {plan} every {timing.every}{instead}, first at {dated(first)}{moved}")
         if not timing.now:
             return Accepted(plan=plan)
     return tell_answer(caller, plan, answer, None if timing else request, seen=seen)

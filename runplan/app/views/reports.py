@@ -15,7 +15,7 @@ from runplan.domain import names
 from runplan.domain.errors import NotFound, PlanUnreadable, UsageError
 from runplan.domain.plan.model import parse_plan
 from runplan.domain.settings.schema import parse_duration
-from runplan.domain.text import command
+from runplan.domain.text import command, dated
 from runplan.domain.times import iso
 from runplan.engine.loop.context import newest_run, plan_path, slug_of
 from runplan.engine.report import summary, text as report
@@ -47,7 +47,7 @@ class News(Struct, frozen=True, kw_only=True):
     @property
     def markdown(self) -> str:
         since = datetime.fromisoformat(self.since).astimezone()
-        return summary.morning_report(self.repositories, since=f"{since:%Y-%m-%d %H:%M %Z}")
+        return summary.morning_report(self.repositories, since=dated(since))
 
     @property
     def html(self) -> str:
