@@ -17,6 +17,7 @@ from runplan.adapters.sandbox.engines import is_used, require_sandbox
 from runplan.adapters.sandbox.home import HomeMounts
 from runplan.app.operations.model import Accepted, Answer, Caller, Declined
 from runplan.app.views.journal import follow_events
+from runplan.app.views.plans import ANSWER_S, ask_daemon
 from runplan.domain import errors
 from runplan.domain.decoding import parse_json
 from runplan.domain.names import WATCHES
@@ -129,6 +130,10 @@ def _already_running(caller: Caller, context: RepositoryContext, plan: str, aske
         caller.say(describe_owner(plan, owner))
         return Accepted(plan=plan)
     wake_daemon(context.env)  # the repository may have been away
+    hello = ask_daemon(context.env, answer_s=ANSWER_S)
+    if not isinstance(hello, str) and hello.draining:
+        again = command("runplan", "daemon", "restart")
+        caller.warn(f"the daemon is shutting down; the next one continues {plan}. Start it: {again}")
     caller.say(_describe_running(plan, row.id))
     return Accepted(plan=plan, run=row.id)
 
