@@ -80,6 +80,11 @@ def test_an_unknown_schedule_is_refused_in_one_line_with_what_to_type(spec: str)
     assert refusal(spec) == f'Unknown schedule "{spec}". Try: {EXAMPLES}'
 
 
+@pytest.mark.parametrize(("spec", "interval"), [("1d at 02:30", "1d"), ("hour at 9", "hour")])
+def test_an_interval_with_a_time_of_day_is_refused_with_what_to_type(spec: str, interval: str) -> None:
+    assert refusal(spec) == f"every {interval}: an interval has no time of day. Try: day at 9am, or monday at 8"
+
+
 @pytest.mark.parametrize("line", [pytest.param("0 0 31 2 *", marks=pytest.mark.rest), "0 9 31 4,6,9,11 *"])
 def test_a_date_that_never_comes_is_named_as_such(line: str) -> None:
     assert refusal(line) == f'Schedule "{line}": this date never comes. Change its day or its month'

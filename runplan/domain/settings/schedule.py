@@ -72,6 +72,8 @@ def take_schedule(words: deque[str]) -> Schedule:
         raise _unknown_schedule(text)
     for _ in match[0].split():
         words.popleft()
+    if schedule.seconds and words and words[0].lower() == "at":
+        raise UsageError(f"every {schedule.text}: an interval has no time of day. Try: day at 9am, or monday at 8")
     return schedule
 
 
