@@ -180,8 +180,10 @@ def test_what_a_clock_recorded_years_ahead_is_no_use_of_today() -> None:
     times = ("2026-11-18T10:00:00Z", "2026-11-18T10:01:00Z", "2029-11-18T10:00:00Z")
     ended = [Recorded(seq=seq, run="r", at=at, event=end) for seq, at in enumerate(times)]
     now = datetime(2026, 11, 18, 10, tzinfo=UTC)
-    spent, _ = sum_usage([], ended, prefix="", now=now, since="2026-11-18", until="2026-11-19")
-    assert spent.tokens == 20
+    begun = e.DispatchStarted(id="r2.1", role=Role.FIX, agent="a", cycle=1, tokens=100, seconds=60.0)
+    started = [Recorded(seq=9, run="r2", at=times[2], event=begun)]
+    used = sum_usage(started, ended, prefix="", now=now, since="2026-11-18", until="2026-11-19")
+    assert used == (Cost(tokens=20), Cost())
 
 
 def test_the_budget_of_running_agents_is_reserved() -> None:

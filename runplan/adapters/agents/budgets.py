@@ -120,7 +120,7 @@ def sum_usage(
     for begun in started:
         event = begun.event
         late = parse_iso(begun.at) + timedelta(seconds=event.seconds + LATE_S)
-        runs = event.agent and event.id not in over and now <= late
+        runs = event.agent and event.id not in over and begun.at <= until and now <= late
         if runs and not event.id.startswith(prefix) and phase in ("", event.phase):
             count = 1 + len(event.beside)  # each of them has these limits
             most = Cost(tokens=count * event.tokens, usd=count * event.usd, seconds=count * event.seconds)
