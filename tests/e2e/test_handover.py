@@ -4,15 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli import Project, a_plan, steps, work
+from tests.support.cli import Project, a_plan, once, steps, work
 
 FULL = "tell = {context = 130000, window = 200000}"
 PHASES = ("1",)
-
-
-def once(place: Path, name: str, *played: str) -> tuple[str, ...]:
-    """Steps that only the first agent plays."""
-    return tuple(f'{step}\nonce = "{place / name}.{number}"' for number, step in enumerate(played))
 
 
 @pytest.mark.promise

@@ -7,18 +7,13 @@ from pathlib import Path
 import pytest
 
 from runplan.domain.times import iso
-from tests.support.cli import Project, a_plan, a_project, end_processes_of, set_up, steps, until, verify, work
+from tests.support.cli import Project, a_plan, a_project, end_processes_of, once, set_up, steps, until, verify, work
 from tests.support.daemons import until_runs_are
 
 #: The clock stands still until a process sleeps, and then it is later. It is today's, since a limit that ended long
 #: before the agent did is none.
 HERE = datetime.now(UTC).replace(microsecond=0)
 RESETS = int((HERE + timedelta(hours=2)).timestamp())
-
-
-def once(place: Path, name: str, *played: str) -> tuple[str, ...]:
-    """Steps that only the first agent plays."""
-    return tuple(f'{step}\nonce = "{place / name}.{number}"' for number, step in enumerate(played))
 
 
 LIMIT = f'tell = {{trouble = "limit", words = "You have hit your limit", resets = {RESETS}}}'

@@ -30,12 +30,6 @@ from tests.support.dispatching import Stage, shared_stage
 from tests.support.repos import isolated_env
 
 
-@pytest.fixture
-def on(tmp_path: Path) -> Iterator[Stage]:
-    with shared_stage(tmp_path) as made:
-        yield made
-
-
 @pytest.mark.parametrize("cli", samples.FOLDERS)
 def test_a_captured_stream_comes_back_as_it_was_read(on: Stage, cli: str) -> None:
     """With what its program left in files."""

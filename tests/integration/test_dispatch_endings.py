@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +13,7 @@ import psutil
 import pytest
 
 from runplan.domain.run.dispatch import Ending, Outcome, Running
-from tests.support.dispatching import PATIENCE_S, Stage, gone, pid_in, shared_stage, until
-
-
-@pytest.fixture
-def on(tmp_path: Path) -> Iterator[Stage]:
-    with shared_stage(tmp_path) as made:
-        yield made
-
+from tests.support.dispatching import PATIENCE_S, Stage, gone, pid_in, until
 
 # --- limits -----------------------------------------------------------------------------------------------
 

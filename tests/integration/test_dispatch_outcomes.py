@@ -7,7 +7,6 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,13 +18,7 @@ from runplan.domain.checks.secrets import LONGEST
 from runplan.domain.errors import Unreachable
 from runplan.domain.run.dispatch import MESSAGE_TAIL, Ending, NeverStarted, Outcome, Running, Usage
 from runplan.engine.steps.gates import own_logs, side_by_side
-from tests.support.dispatching import PATIENCE_S, Stage, gone, pid_in, shared_stage, stage, until, with_killed_runner
-
-
-@pytest.fixture
-def on(tmp_path: Path) -> Iterator[Stage]:
-    with shared_stage(tmp_path) as made:
-        yield made
+from tests.support.dispatching import PATIENCE_S, Stage, gone, pid_in, stage, until, with_killed_runner
 
 
 def test_exit_code_and_message_come_back_and_stderr_is_kept_apart(on: Stage) -> None:

@@ -2,21 +2,13 @@
 
 import fcntl
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from runplan.adapters.git.removal import is_on_target, remove_log
 from runplan.domain.gitfacts import AGENT, Kept, Removed
-from tests.support.repos import BRANCH, PARKED, Place, a_place, make_repo
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
-    with a_place(tmp_path) as made:
-        yield made
-
+from tests.support.repos import BRANCH, PARKED, Place, make_repo
 
 # --- is it on the target? -----------------------------------------------------------------------------
 

@@ -6,7 +6,6 @@ import shutil
 import signal
 import time
 import tracemalloc
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -22,13 +21,6 @@ from runplan.domain.errors import GitFailed, HandOverRefused, RefusedEarly, Sett
 from runplan.domain.gitfacts import Kept, Removed
 from tests.support.dispatching import gone, until
 from tests.support.repos import BASE, BRANCH, PARKED, Place, Repo, a_place, init_repo, make_repo
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
-    with a_place(tmp_path) as made:
-        yield made
-
 
 # --- what an agent gets ---------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -12,16 +12,10 @@ import pytest
 from runplan.adapters.git.command import Git
 from runplan.adapters.git.workspace import copy_commits
 from runplan.domain.errors import GitFailed, ObjectsRefused
-from tests.support.repos import BRANCH, Place, a_place
+from tests.support.repos import BRANCH, Place
 from tests.support.tools import write_script
 
 HOURS_AGO = 7200.0
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
-    with a_place(tmp_path) as made:
-        yield made
 
 
 def worked(place: Place) -> str:

@@ -348,6 +348,11 @@ def steps(*played: str, phase: str = "1", role: str = "implement") -> str:
     return "".join(f'[[phase."{phase}".{role}]]\n{step}\n' for step in played)
 
 
+def once(place: Path, name: str, *played: str) -> tuple[str, ...]:
+    """Steps that only the first agent plays."""
+    return tuple(f'{step}\nonce = "{place / name}.{number}"' for number, step in enumerate(played))
+
+
 def work(*more: str, phase: str = "1") -> str:
     """An implementer that writes `<id>.txt`, commits it, and then does more."""
     return steps(f'write = "{phase}.txt"\ntext = "{phase}\\n"', f'commit = "Write {phase}"', *more, phase=phase)
