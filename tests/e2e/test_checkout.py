@@ -1,12 +1,12 @@
 """A phase lands in every state of the user's checkout, and no edit of the user is changed or lost."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.support.cli import a_project
-from tests.support.landings import files_of
+from tests.support.landings import Snapshot, snapshot
 from tests.support.repos import Repo
 
 #: Changes, adds and deletes, next to what the landing itself writes: the plan's row and the report.
@@ -31,31 +31,17 @@ WRITTEN = {*ARRIVES, "gone.txt", "plans/X.md", "reports/plan-x.md", "reports/REA
 FORBIDDEN = ("checkout", "reset", "rebase", "pull", "merge", "WIP", "On ")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Theirs:
+def theirs(repo: Repo) -> Snapshot:
     """Everything in a checkout that is the user's, but for what the landing writes."""
-
-    files: dict[str, tuple[str, bytes]]
-    index: list[str]
-    stash: str
-    head: str
-    branches: dict[str, str]
-    log: list[str]
+    seen = snapshot(repo)
+    index = [line for line in seen.index.splitlines() if line.partition("\t")[2] not in WRITTEN]
+    refs = {ref: oid for ref, oid in seen.refs.items() if "runplan/" not in ref and ref != "refs/heads/main"}
+    files = {path: file for path, file in seen.files.items() if path not in WRITTEN}
+    return replace(seen, files=files, index="\n".join(index), refs=refs, leftovers=())
 
 
-def theirs(repo: Repo) -> Theirs:
-    return Theirs(
-        files={path: file for path, file in files_of(repo.path).items() if path not in WRITTEN},
-        index=[
-            line
-            for line in repo.git("ls-files", "--stage", "-t").splitlines()
-            if line.partition("\t")[2] not in WRITTEN
-        ],
-        stash=repo.git("stash", "list", "--format=%H %gs"),
-        head=repo.git("symbolic-ref", "-q", "HEAD"),
-        branches={ref: oid for ref, oid in repo.refs().items() if "runplan/" not in ref and ref != "refs/heads/main"},
-        log=repo.git("reflog", "HEAD", "--format=%gs").splitlines(),
-    )
+def log_of(repo: Repo) -> list[str]:
+    return repo.git("reflog", "HEAD", "--format=%gs").splitlines()
 
 
 @pytest.mark.promise
@@ -68,7 +54,7 @@ def test_a_landing_waits_for_the_checkout_and_then_updates_it_and_keeps_every_ed
     repo.git("add", "b.txt", "staged.txt")
     repo.write("b.txt", "staged, then edited\n")
     repo.write("a.txt", "my edit\n")
-    before, tip = theirs(repo), repo.head("main")
+    before, log, tip = theirs(repo), log_of(repo), repo.head("main")
 
     ran = project.start("finish", "auto")
 
@@ -82,13 +68,14 @@ def test_a_landing_waits_for_the_checkout_and_then_updates_it_and_keeps_every_ed
     landing = f"its landing waits: {said}; then: runplan retry plans/X.md"
     needless = f"runplan: phase 1 of plans/X.md needs no further approval; {landing}"
     assert (approved.code, approved.last) == (4, needless)
-    assert (theirs(repo), repo.head("main"), (repo.path / "a.txt").read_text()) == (before, tip, "my edit\n")
+    assert (theirs(repo), log_of(repo), repo.head("main")) == (before, log, tip)
+    assert (repo.path / "a.txt").read_text() == "my edit\n"
 
     repo.write("a.txt", "a\n")
     project.go_on(ran).exits(0)
-    after = theirs(repo)
-    fresh = after.log[: len(after.log) - len(before.log)]
-    assert after == replace(before, log=[*fresh, *before.log])
+    assert theirs(repo) == before
+    fresh = log_of(repo)[: -len(log)]
+    assert log_of(repo) == [*fresh, *log]
     assert not [entry for entry in fresh if entry.startswith(FORBIDDEN)], fresh
     assert {path: (repo.path / path).read_bytes() for path in ARRIVES} == ARRIVES
     assert not (repo.path / "gone.txt").exists()
