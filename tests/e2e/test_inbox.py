@@ -78,3 +78,16 @@ def test_a_failed_plan_is_listed_until_it_is_retried(project: Project, tmp_path:
     project.agent(work())
     assert project.runplan("retry", "X").code == 0
     assert [entry["kind"] for entry in project.runplan("inbox", "--json").json["entries"]] == ["change"]
+
+
+def test_a_failed_plan_that_was_moved_is_listed_until_its_absence_was_seen(project: Project) -> None:
+    project.agent(steps('say = "nothing done"'))
+    assert project.start("1", "auto").code == 1
+    project.repo.git("mv", "plans/X.md", "plans/Y.md")
+    project.repo.git("commit", "-qm", "Rename")
+    assert "plans/X.md" in project.runplan("inbox").out
+    assert "plans/X.md: the plan is gone" in project.runplan("status").out
+    assert project.runplan("inbox").out == "Nothing waits for you.\n"
+    project.repo.git("revert", "--no-edit", "HEAD")
+    assert "runplan retry plans/X.md" in project.runplan("status").out
+    assert "runplan retry plans/X.md" in project.runplan("inbox").out

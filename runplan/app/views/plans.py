@@ -12,7 +12,7 @@ from runplan.adapters.configuration.places import socket_path, state_directory
 from runplan.adapters.store.protocol import open_store
 from runplan.app.operations.model import Caller
 from runplan.app.views import status
-from runplan.domain.decoding import decode_json
+from runplan.domain.decoding import decode_json, to_json
 from runplan.domain.errors import RefusedEarly, RunplanError
 from runplan.domain.names import QUEUE, WATCHES, describe_watch, hint_at
 from runplan.domain.plan.marks import PlanStatus
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 W = TypeVar("W", bound=Work)
 
 LONGEST_PROGRESS = 64  #: bytes of the newest line on the progress of an agent
+GONE = "gone"  #: the stamp of an outline that says so
 ANSWER_S = 1.0  #: to ask the daemon
 ABSENT = (
     "No daemon is running, so nobody works on the queue. Start it: runplan daemon restart; "
@@ -145,7 +146,10 @@ class PlanReader:
             target = self._context.target_name
             hint = hint_at(path, contexts.known_plans(self._context, ()))  # it may have moved
             gone = f"{path}: the plan is gone, from {target} and from the checkout{hint}"
-            return PlanOutline(error=gone, is_gone=True)
+            outline = PlanOutline(error=gone, is_gone=True)
+            if facts.run is not None and facts.outline[0] != GONE:
+                self._new.append((path, GONE, to_json(outline)))
+            return outline
 
     def _find_blob(self, context: RepositoryContext, path: str) -> str:
         """The id of the plan's blob on the target; "" for none."""

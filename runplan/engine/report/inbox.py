@@ -84,7 +84,8 @@ def _list_entries(store: Store, root: str) -> Iterator[InboxEntry]:
             for lane in open_states(fold(record.event for record in records)):
                 yield from _entries_of(lane, row, root, asked)
     for plan, facts in store.read_plan_facts().items():
-        is_over = facts.queued or json.loads(facts.outline[1] or "{}").get("complete")  # by hand, meanwhile
+        seen = json.loads(facts.outline[1] or "{}")  # what a person did meanwhile
+        is_over = facts.queued or seen.get("complete") or seen.get("is_gone")
         if facts.run is not None and facts.run.state is RunStatus.FAILED and not is_over:
             failures = store.list_failures(plan)
             whys = [f"phase {failure.phase}: {failure.reason}: {failure.detail}" for failure in failures]
