@@ -381,6 +381,7 @@ def test_changes_requested_by_a_writer_block_it(conclude: Conclude, hub: Hub, fr
     hub.review(1, "Not so.", state="CHANGES_REQUESTED")
     assert "reviewer asked for changes on pull request #1" in waits(conclude(2), "review")
     hub.check(hub.tip(BRANCH), "ci")
+    hub.auto_merge_all()
     waits(conclude(2), "review")
     assert hub.merges == 0
     free(hub, 1)
