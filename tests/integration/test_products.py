@@ -1,7 +1,7 @@
 """The products of run.setup in the proof worktree: they are as run.setup left them before each use."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -40,18 +40,10 @@ def extra(place: Place) -> Extra:
 
 def test_products_stay_and_everything_else_is_put_right(place: Place, proof: Path) -> None:
     before = sorted(proof.rglob("*"))
-    for name in ("added.o", "deps/bin/added.txt", "new/deep/x", "conf/x"):
-        (proof / name).parent.mkdir(parents=True, exist_ok=True)
-        (proof / name).write_text("x")
-    (proof / "empty").mkdir()
-    os.mkfifo(proof / "deps/fifo")
-    (proof / "deps/dangling").symlink_to("/nowhere")
-    (proof / "conf/.env").write_text("hacked\n")
-    (proof / "a.txt").unlink()
-    os.mkfifo(proof / "a.txt")
-    (proof / "b.txt").chmod(0o600)
-    (proof / ".gitignore").unlink()
-    (proof / ".gitignore").mkdir()
+    place.repo.at(proof).sh("""
+        mkdir -p new/deep empty; for name in added.o deps/bin/added.txt new/deep/x conf/x; do echo x >$name; done
+        mkfifo deps/fifo; ln -s /nowhere deps/dangling; echo hacked >conf/.env; rm a.txt; mkfifo a.txt
+        chmod 600 b.txt; rm .gitignore; mkdir .gitignore""")
     place.proof.reuse(place.base, extra=extra(place))
     assert sorted(proof.rglob("*")) == before
     assert (proof / "a.txt").read_text() == "a\n"
@@ -59,31 +51,19 @@ def test_products_stay_and_everything_else_is_put_right(place: Place, proof: Pat
     assert (proof / "conf/.env").read_text() == "SECRET=1\n"
 
 
-def rewrite(path: Path) -> None:
-    """With the same size and time."""
-    status = (path / "deps/bin/run.o").stat()
-    (path / "deps/bin/run.o").write_text("exit 0\n")
-    os.utime(path / "deps/bin/run.o", ns=(status.st_atime_ns, status.st_mtime_ns))
-
-
-def swap_directory(path: Path) -> None:
-    (path / "deps/bin").rename(path / "deps/old")
-    (path / "deps/bin").mkdir()
-    (path / "deps/bin/run.o").write_text("exit 0\n")
-
-
-CHANGES: dict[str, Callable[[Path], object]] = {
-    "rewritten": rewrite,
-    "in another directory": swap_directory,
-    "with another mode": lambda path: (path / "deps/bin/run.o").chmod(0o755),
-    "gone": lambda path: (path / "deps/link").unlink(),
-    "with a further link": lambda path: os.link(path / "deps/secret.o", path / "x"),
+CHANGES = {
+    "rewritten, with its size and time": "touch -r deps/bin/run.o ../then; echo exit 0 >deps/bin/run.o; "
+    "touch -r ../then deps/bin/run.o; rm ../then",
+    "in another directory": "mv deps/bin deps/old; mkdir deps/bin; echo exit 0 >deps/bin/run.o",
+    "with another mode": "chmod 755 deps/bin/run.o",
+    "gone": "rm deps/link",
+    "with a further link": "ln deps/secret.o x",
 }
 
 
 @pytest.mark.parametrize("how", CHANGES)
 def test_a_changed_or_missing_product_is_put_right(place: Place, proof: Path, how: str) -> None:
-    CHANGES[how](proof)
+    place.repo.at(proof).sh(CHANGES[how])
     place.proof.reuse(place.base, extra=extra(place))
     assert (proof / "deps/link").read_text() == "exit 1\n"
     assert (proof / "deps/bin/run.o").stat().st_mode & 0o777 == 0o644
