@@ -602,16 +602,9 @@ def test_a_commit_is_shown_exactly_in_a_changed_proof_worktree(place: Place) -> 
     path = place.proof.checkout_exact_tree(place.base, clean="ignored")
     proof = Repo(path=path, env=place.repo.env)
     assert (proof.head(), proof.status()) == (place.base, "")
-    for name in ("a.txt", "b.txt"):
-        (path / name).unlink()
-    (path / "a.txt").mkdir()
-    (path / "b.txt").symlink_to("/etc/passwd")
-    os.mkfifo(path / "fifo")
-    proof.write("dir/.gitignore", "*\n")
-    (path / "empty").mkdir()
-    (path / ".gitignore").chmod(0o600)
-    (path / ".git").unlink()
-    (path / ".git").mkdir()
+    proof.sh("""
+        rm a.txt b.txt .git; mkdir a.txt .git dir empty; ln -s /etc/passwd b.txt
+        mkfifo fifo; echo '*' >dir/.gitignore; chmod 600 .gitignore""")
     assert "a.txt" in place.proof.changed(place.base)
     place.proof.checkout_exact_tree(place.base, clean="ignored")
     assert sorted(entry.name for entry in path.iterdir()) == [".git", ".gitignore", "a.txt", "b.txt"]
