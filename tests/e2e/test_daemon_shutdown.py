@@ -1,5 +1,6 @@
 """The daemon stops in two steps: the first signal lets agents finish, the second ends them."""
 
+import contextlib
 import json
 import os
 import signal
@@ -157,7 +158,8 @@ def test_a_daemon_whose_files_are_gone_ends_and_another_one_takes_up_its_agents(
     daemon = daemon_of(project)
     state_directory(project.env).rename(tmp_path / "moved")
     with in_foreground(project) as other:
-        os.kill(daemon, signal.SIGHUP)  # else it looks within a minute
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(daemon, signal.SIGHUP)  # else it looks within a minute
         until(lambda: gone(project, daemon))
         log = map(json.loads, (tmp_path / "moved/daemon.log").read_text().splitlines())
         assert {"deleted", "stopped"} <= {line["event"] for line in log}
