@@ -3,7 +3,6 @@
 import os
 import signal
 import sqlite3
-import subprocess
 from contextlib import closing
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from runplan.app.operations.model import Caller
 from runplan.app.views.plans import ABSENT
 from runplan.engine.loop.context import slug_of
 from runplan.engine.loop.preflight import require_own_branches
-from tests.support.cli import RUNPLAN, Meanwhile, Project, a_plan, ended, processes_of, steps, until, with_remote, work
+from tests.support.cli import Meanwhile, Project, a_plan, ended, processes_of, steps, until, with_remote, work
 from tests.support.daemons import (
     approve,
     daemon_of,
@@ -328,28 +327,13 @@ def test_status_says_why_the_daemon_cannot_record(project: Project, meanwhile: M
 def test_a_foreground_run_without_free_descriptors_is_exit_5(project: Project) -> None:
     words = ["start", "X", "finish", "auto", "--foreground"]
     project.agent(work() + work(phase="2"))
-    ran = subprocess.run(
-        ["sh", "-c", 'ulimit -Sn 20; exec "$@"', "sh", str(RUNPLAN), *words],
-        cwd=project.path,
-        env=project.env,
-        stderr=subprocess.PIPE,
-        text=True,
-        check=False,
-    )
-    assert (ran.returncode, "Too many open files; raise the limit" in ran.stderr) == (5, True), ran.stderr
-    assert project.runplan(*words).code == 0
+    limited = project.runplan_from('ulimit -Sn 20; exec "$@"', *words)
+    limited.exits(5, "Too many open files; raise the limit")
+    project.runplan(*words).exits(0)
 
 
 @pytest.mark.parametrize("caller", ['exec "$@" <&- >&- 2>&-', 'ulimit -v 900000; exec "$@"'])
 def test_a_run_works_with_closed_streams_and_limited_memory(project: Project, caller: str) -> None:
     project.agent(work())
-    words = ["start", "X", "1", "auto", "--foreground"]
-    ran = subprocess.run(
-        ["sh", "-c", caller, "sh", str(RUNPLAN), *words],
-        cwd=project.path,
-        env=project.env,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (ran.returncode, project.landed()) == (0, ["1"]), ran.stderr
+    project.runplan_from(caller, "start", "X", "1", "auto", "--foreground").exits(0)
+    assert project.landed() == ["1"]

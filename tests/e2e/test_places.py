@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli import RUNPLAN, Project, a_plan, a_project, copied
+from tests.support.cli import Project, a_plan, a_project, copied
 from tests.support.repos import Repo
 
 DEV = {"RUNPLAN_RUN_TARGET": "dev"}
@@ -76,12 +76,5 @@ def test_a_run_ends_well_although_it_removes_the_directory_of_its_start(project:
     ran = project.runplan_in(project.path / "old", *words)
     assert (ran.code, project.landed(), (project.path / "old").exists()) == (0, ["1"], False), ran.err
     (project.path / "old").mkdir()
-    gone = subprocess.run(
-        ["sh", "-c", 'rmdir ../old; exec "$@"', "sh", str(RUNPLAN), *words],
-        cwd=project.path / "old",
-        env=project.env,
-        stderr=subprocess.PIPE,
-        text=True,
-        check=False,
-    )
-    assert (gone.returncode, gone.stderr) == (2, "runplan: the current directory is gone; go to the repository first\n")
+    gone = project.runplan_from('rmdir ../old; exec "$@"', *words, cwd=project.path / "old")
+    assert (gone.code, gone.err) == (2, "runplan: the current directory is gone; go to the repository first\n")

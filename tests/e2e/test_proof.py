@@ -1,12 +1,11 @@
 """Nothing lands unproven: what is checked is the exact tree, by the checks that are asked for, every time."""
 
 import signal
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.support.cli import RUNPLAN, Meanwhile, Project, a_plan, a_project, fix, set_up, verify, work
+from tests.support.cli import Meanwhile, Project, a_plan, a_project, fix, set_up, verify, work
 
 PHASES = ("1",)
 RUNNER = "test ! -e check.sh || sh check.sh"
@@ -98,8 +97,5 @@ def test_a_closed_terminal_does_not_end_a_run(project: Project) -> None:
 
 @pytest.mark.promise
 def test_output_to_a_full_disk_is_exit_5(project: Project) -> None:
-    with open("/dev/full", "w") as full:
-        ran = subprocess.run(
-            [RUNPLAN, "status", "X"], cwd=project.path, env=project.env, stdout=full, stderr=subprocess.PIPE, text=True
-        )
-    assert (ran.returncode, ran.stderr) == (5, "runplan: cannot write the output: No space left on device\n")
+    ran = project.runplan_from('exec "$@" >/dev/full', "status", "X")
+    assert (ran.code, ran.err) == (5, "runplan: cannot write the output: No space left on device\n")

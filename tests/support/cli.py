@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -95,6 +95,10 @@ class Project:
 
     def runplan_in(self, cwd: Path, *args: str, **env: str) -> Ran:
         return run_command(*args, cwd=cwd, env={**self.env, **env})
+
+    def runplan_from(self, script: str, *args: str, cwd: Path | None = None) -> Ran:
+        """Let a shell start the command, as "$@"."""
+        return _spawned(["sh", "-c", script, "sh", RUNPLAN, *args], cwd or self.path, self.env)
 
     def go_on(self, ran: Ran) -> Ran:
         """Run the command that continues a waiting run: the first one of its last line that does not only show it."""
@@ -214,8 +218,12 @@ def run_command(*args: str, cwd: Path, env: dict[str, str]) -> Ran:
     """By a fork where that makes no difference: most of what a short command takes is its imports."""
     if forks.serves(env):
         return _forked(cwd, args, env)
+    return _spawned([RUNPLAN, *args], cwd, env)
+
+
+def _spawned(argv: Sequence[str | Path], cwd: Path, env: dict[str, str]) -> Ran:
     ran = subprocess.run(
-        [RUNPLAN, *args], cwd=cwd, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=100, check=False
+        argv, cwd=cwd, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=100, check=False
     )
     return Ran(code=ran.returncode, out=ran.stdout.decode(), err=ran.stderr.decode())
 
