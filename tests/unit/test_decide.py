@@ -263,7 +263,10 @@ def test_an_approved_change_lands_while_only_agents_miss_a_variable(remote: str,
     waits = fold([begun, *BEGUN[1:], *proven("t1"), e.ApprovalAsked(tree="t1"), e.Halted(by="r", missing=(missing,))])
     lost = f"the daemon restarted and lost ${missing}"
     assert (decide(waits).waiting, decide(waits).about) == ("approval", f"approval; {lost}")
-    decision = decide(apply(waits, e.Answered(tree="t1", approved=True)))
-    assert (decision.actions, decision.waiting) == (((a.LAND,), None) if lands else ((), "key"))
+    approved = apply(waits, e.Answered(tree="t1", approved=True))
+    landing = e.LandingStarted(id="l", ref="refs/heads/main", old="c0", new="c2", code="c1")
+    for state in (approved, apply(approved, landing)):
+        decision = decide(state)
+        assert (decision.actions, decision.waiting) == (((a.LAND,), None) if lands else ((), "key"))
     failed = replace(proven("t2")[-1], passed=False, why="W1")
     assert decide(fold_on(waits, *proven("t2")[:-1], failed)).waiting == "key", "a fixer is an agent"

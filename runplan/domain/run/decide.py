@@ -97,7 +97,7 @@ def _decide_step(state: RunState) -> Decision:
     if attempt.delivery.landed is not None:
         return perform_action(a.CLEAN_UP, "the phase has landed; its branch is not needed any more")
     if attempt.delivery.landing is not None:
-        return perform_action(a.LAND, "a landing was started; git is asked whether it happened")
+        return _hold_push(state, perform_action(a.LAND, "a landing was started; git is asked whether it happened"))
     if state.stop and isinstance(attempt, WorkAttempt) and attempt.awaited_plan:
         return await_subplan(attempt)  # its run is stopped first
     if state.stop:
@@ -157,10 +157,14 @@ def _hold_back(state: RunState, decision: Decision) -> Decision:
     lost = describe_lost(state.missing)
     if decision.waiting:
         return replace(decision, about=f"{decision.about or decision.waiting}; {lost}")
-    is_pushing = state.options.remote and any(name in PUSHING_KEYS for name in state.missing)
-    if is_pushing or any(action.step in BEGINNINGS for action in decision.actions):
+    if any(action.step in BEGINNINGS for action in decision.actions):
         return wait_for(WaitKind.KEY, lost)
-    return decision
+    return _hold_push(state, decision)
+
+
+def _hold_push(state: RunState, decision: Decision) -> Decision:
+    is_pushing = state.options.remote and any(name in PUSHING_KEYS for name in state.missing)
+    return wait_for(WaitKind.KEY, describe_lost(state.missing)) if is_pushing else decision
 
 
 def _find_wait(state: RunState) -> Decision | None:
