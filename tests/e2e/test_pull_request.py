@@ -91,6 +91,8 @@ def test_checks_that_stay_red_fail_the_run_and_one_comment_says_so(project: Proj
     assert (ran.code, hub.merges) == (1, 0)
     assert "runplan: failed: ci-failed" in ran.last
     assert hub.pulls[1].state == "open"
+    assert "2 of 2 done" in project.runplan("status", "X").out  # on the branch
+    assert "failed: plans/X.md, X" in project.runplan("inbox").out
     (status,) = hub.statuses[hub.tip(BRANCH)]
     failed = ("failure", "ci-failed: checks of pull request #\u200b1 failed: ci")
     assert (status["state"], status["description"]) == failed

@@ -130,8 +130,8 @@ class PlanReader:
         if facts.run is None and (link := contexts.describe_link(context.root / path, path, "status")):
             return PlanOutline(error=link, is_page=True)
         if blob := self._find_blob(context, path):
-            stored = contexts.read_outline(context.git, blob, path, facts.outline, self._new)
-            return replace(stored, status="active", complete=False) if context.is_on_branch else stored
+            branch = context.is_on_branch
+            return contexts.read_outline(context.git, blob, path, facts.outline, self._new, is_on_branch=branch)
         if facts.run is not None and facts.run.mode is Mode.PLAN:  # its plan is not in the repository yet
             from runplan.domain.run.attempt_parts import ProposalMade  # slow to import, and rarely needed
 

@@ -376,9 +376,17 @@ def settings_note(context: RepositoryContext) -> str:
     return f"{committed} in the checkout is not committed on {context.target_name}; {used}"
 
 
-def read_outline(git: Git, blob: str, path: str, kept: tuple[str, str], new: list[tuple[str, str, str]]) -> PlanOutline:
+def read_outline(
+    git: Git,
+    blob: str,
+    path: str,
+    kept: tuple[str, str],
+    new: list[tuple[str, str, str]],
+    *,
+    is_on_branch: bool = False,
+) -> PlanOutline:
     """The outline that was stored for this blob; one that is made here is added to `new`."""
-    stamp = f"{__version__} {blob}"
+    stamp = f"{__version__} {blob}{' on its branch' if is_on_branch else ''}"
     known, outline = kept
     if known == stamp:
         with suppress(msgspec.DecodeError):  # text that is not valid Unicode
@@ -387,6 +395,8 @@ def read_outline(git: Git, blob: str, path: str, kept: tuple[str, str], new: lis
     if text is None:
         raise Unreachable(f"{path} cannot be read; see: git fsck")
     plan = parse_outline(text, path)
+    if is_on_branch:  # it is not complete before the merge
+        plan = replace(plan, status="active", complete=False)
     new.append((path, stamp, to_json(plan)))
     return plan
 
