@@ -628,6 +628,27 @@ def test_a_closed_pull_request_is_a_failure_that_keeps_the_commits(conclude: Con
 
 
 @pytest.mark.promise
+@pytest.mark.parametrize("deletes", [False, True])
+def test_a_merge_into_another_branch_is_a_failure_until_the_target_has_it(
+    conclude: Conclude, clone: Path, hub: Hub, deletes: bool
+) -> None:
+    """Where a person has led the pull request elsewhere, neither its branch nor the plan is over."""
+    conclude(1, auto=False)
+    hub.git("branch", "dev", "main")
+    hub.retarget(hub.pulls[1], "dev")
+    hub.delete_branch_on_merge = deletes
+    head = hub.tip(BRANCH)
+    hub.do_merge(hub.pulls[1], "squash")
+    found = conclude()
+    assert isinstance(found, Failed)
+    assert found.reason == Reason.PR_CLOSED
+    assert "was merged into dev, which main lacks" in found.why
+    assert git("for-each-ref", "--format=%(objectname)", "refs/runplan/parked", cwd=clone) == head
+    hub.git("update-ref", "refs/heads/main", hub.tip("dev"))
+    merged(conclude(), hub)
+
+
+@pytest.mark.promise
 @pytest.mark.parametrize(("default", "comments"), [("main", 0), pytest.param("trunk", 1, marks=pytest.mark.rest)])
 def test_issues_of_the_plan_are_closed_with_a_comment_where_github_does_not_say_it(
     conclude: Conclude, hub: Hub, issues: list[int], default: str, comments: int

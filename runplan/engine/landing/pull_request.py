@@ -113,12 +113,25 @@ class PullRequestLander(RemoteLander):
                 pull = self.find_pull()
                 if pull is None or not pull.is_merged or pull.head != last:
                     self.closed = self._fail_for_deleted(last)
+                elif not self._has_reached_target(pull):
+                    self.closed = self._fail_for_closed(pull, last)
             self.drop_tracking_refs()
         return tip
 
     def _fail_for_deleted(self, last: Oid) -> Failed:
         gone = f"{self.branch} was deleted on {self._remote.name} before it was merged"
         return Failed(Reason.PR_CLOSED, f"{gone}; its commits are kept at {self._park_tip(last)}")
+
+    def _fail_for_closed(self, pull: m.PullRequest, tip: Oid, over: str = "") -> Failed:
+        lacks = f"was merged into {pull.base}, which {self.target.branch} lacks; merge it there"
+        why = f"{pull.name} {lacks if pull.is_merged else 'was closed'}"
+        return Failed(Reason.PR_CLOSED, f"{why}; its commits are kept at {self._park_tip(tip)}{over}")
+
+    def _has_reached_target(self, pull: m.PullRequest) -> bool:
+        """Whether a merged pull request has brought its commits to the target; a person may have led it elsewhere."""
+        if pull.base == self.target.branch or self._git.known(pull.head) is None:
+            return True
+        return self._is_on_target(pull.head) or self._adds_nothing(pull.head)
 
     def _is_on_target(self, oid: Oid) -> bool:
         target = self.target.tip()
@@ -128,15 +141,19 @@ class PullRequestLander(RemoteLander):
         """Whether a person brought the branch to the target by other commits, such as a squash, and left it there."""
         # Either a merge of it would change nothing, or the forge merged its pull request. The next phase begins on the
         # target then: on the branch, its changes would conflict with those of the other commits.
+        if self._adds_nothing(tip):
+            return True
+        pull = self.find_pull()
+        return pull is not None and pull.is_merged and pull.head == tip and self._has_reached_target(pull)
+
+    def _adds_nothing(self, tip: Oid) -> bool:
+        """Whether the target has other commits than this one, with all of its changes."""
         target = self.target.tip()
         if target is None or self._git.is_ancestor(target, tip):
             return False
         with self._git.at(self._git.cwd, f"--git-dir={self._tool}") as tool:
             merged = tool.run("merge-tree", "--write-tree", "--no-messages", target, tip, ok=(0, 1))
-        if merged.code == 0 and merged.text == self._git.commit(target).tree:
-            return True
-        pull = self.find_pull()
-        return pull is not None and pull.is_merged and pull.head == tip
+        return merged.code == 0 and merged.text == self._git.commit(target).tree
 
     def _look_for_landing(self, landing: Landing) -> Landed | Refused | Oid:
         tip = self.branch_tip()
@@ -175,16 +192,19 @@ class PullRequestLander(RemoteLander):
                 return self.closed
             pull = self.find_pull()
             if pull is not None and pull.is_merged:
-                return self._finish_merge(pull, pull.merge_commit)
+                is_over = self._has_reached_target(pull)
+                return (
+                    self._finish_merge(pull, pull.merge_commit) if is_over else self._fail_for_closed(pull, pull.head)
+                )
             if self.group or not progress.pushed or self._is_complete(self.target.tip() or ""):
                 return Landed(tip="")
             return self._fail_for_deleted(progress.pushed[-1])
         forge = self.forge()
         pull = self.publish(tip)
-        if pull.is_merged:
-            return self._finish_merge(pull, pull.merge_commit)
         if self.closed is not None:
             return self.closed
+        if pull.is_merged:
+            return self._finish_merge(pull, pull.merge_commit)
         activity = forge.read_activity(pull.number, pull.head)
         talk.replace_failure(forge, pull.number, activity.messages, self._plan.path)
         due = talk.converse(forge, pull.number, activity.messages, progress, self.seen)
@@ -455,10 +475,9 @@ class PullRequestLander(RemoteLander):
             if self.is_description_due(tip):
                 forge.edit_pull_request(pull.number, body=body)
                 self.seen.shown_at = self._committed_at(tip)
-        elif not pull.is_open and not pull.is_merged:
+        elif not pull.is_open and not (pull.is_merged and self._has_reached_target(pull)):
             drop = command("git", "push", self._remote.name, "--delete", self.branch)
-            kept = f"its commits are kept at {self._park_tip(tip)}"
-            self.closed = Failed(Reason.PR_CLOSED, f"{pull.name} was closed; {kept}; to start the plan over: {drop}")
+            self.closed = self._fail_for_closed(pull, tip, f"; to start the plan over: {drop}")
         is_known = self.seen.number == pull.number
         self.seen.number = pull.number
         self.seen.last = pull
