@@ -239,5 +239,12 @@ def test_a_claim_that_meets_a_rate_limit_is_shown_later_next_to_the_work(
     assert (tuple(action.step for action in decision.actions), decision.wake) == (expected, wake)
 
 
+@pytest.mark.parametrize(("reason", "is_open"), [("ci-failed", True), ("pr-closed", False)])
+def test_a_failed_run_names_its_pull_request_unless_that_was_closed(reason: str, *, is_open: bool) -> None:
+    landed = e.Landed(id="l", phase="1", tip="c2", code="c1", pull="#1 https://github.test/1")
+    state = fold([started(), landed, e.RunEnded(outcome=RunOutcome.FAILED, reason=reason)])
+    assert state.pulls == (("#1 https://github.test/1",) if is_open else ())
+
+
 def test_a_pull_request_that_was_closed_in_mid_run_ends_the_run() -> None:
     assert steps(e.Concluded(reason="pr-closed", note="closed")) == ("finish",)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from runplan.domain.run import events as e
 from runplan.domain.run.attempt_parts import HostChanged, PlanningChosen, RevisionRequested, StepCrashed
 from runplan.domain.run.attempts import Attempt, PlanningAttempt, WorkAttempt, begin_attempt
-from runplan.domain.run.kinds import REPEATED_WAITS, Mode, WaitKind
+from runplan.domain.run.kinds import REPEATED_WAITS, Mode, Reason, WaitKind
 from runplan.domain.standing.usage import AgentUsage, sum_usage
 
 
@@ -287,7 +287,7 @@ def _apply_to_run(state: RunState, event: e.Event) -> RunState:
             warnings = tuple(dict.fromkeys((*state.warnings, *event.notes)))
             return replace(state, claimed=True, claim_at=event.until, warnings=warnings)
         case e.RunEnded():
-            return replace(state, ended=event)
+            return replace(state, ended=event, pulls=() if event.reason == Reason.PR_CLOSED else state.pulls)
         case e.Concluded():  # the next pull request of a stack has its own limits
             pulls = tuple(pull for pull in state.pulls if pull != event.pull)
             next_one = replace(state, repairs=0, updates=0, waits=0, pulls=pulls)
