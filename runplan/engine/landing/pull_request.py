@@ -249,7 +249,8 @@ class PullRequestLander(RemoteLander):
         tip = self.target_tip()
         if not below or self._git.known(below) is None or self._git.is_ancestor(below, tip):
             return None
-        is_done = self._git.known(merged) is None or self._git.is_ancestor(merged, pull.head)
+        is_on_target = self._git.known(merged) is not None and self._git.is_ancestor(merged, tip)
+        is_done = not is_on_target or self._git.is_ancestor(merged, pull.head)
         if is_done or not (since := self.merge_base(pull.head, below)):
             return None
         title = f"Merge {pull.base} into {pull.name}"  # it has the one below in other commits
@@ -575,6 +576,8 @@ class PullRequestLander(RemoteLander):
         notes.append(self.delete_branch(pull.head))
         self._git.run("update-ref", "-d", self._parked_ref(pull.head))
         note = "; ".join(filter(None, notes))
+        if pull.base != self.target.branch:  # a person merged it into the one below, which is on the target
+            merged = self.target_tip()
         return Landed(tip=merged or self.target_tip(), note=note, head=pull.head, pull=pull.place)
 
     def _park_tip(self, tip: Oid) -> str:
