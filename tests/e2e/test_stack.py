@@ -1,5 +1,6 @@
 """A stack of pull requests: one for each group of phases, each on the one below."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -157,6 +158,23 @@ def test_one_that_a_person_merged_into_the_one_below_is_not_merged_again_and_aga
     assert (hub.merges, [pull.merged for pull in hub.pulls.values()]) == (3, [True] * 3)
     assert hub.git("log", "--format=%s", "main").count("x: repair the pull request") == 1
     assert hub.git("ls-tree", "--name-only", "main").split()[:3] == ["1.txt", "2.txt", "3.txt"]
+    assert list(hub.branches()) == ["main"]
+
+
+def test_a_report_that_a_person_made_conflict_by_a_squash_needs_no_agent(
+    project: Project, hub: Hub, tmp_path: Path
+) -> None:
+    """An agent may not change the report; the one above has the sections of those below."""
+    meanwhile = Meanwhile(tmp_path)
+    publish(project, hub, agent=work() + work(phase="2") + work(*meanwhile.pause("here"), phase="3"))
+    hub.on_push = lambda branch, sha: hub.check(sha) if "/pr" in branch else None
+    with project.running("start", "X", "finish", "auto", "pr", "--foreground") as running:
+        meanwhile.reached("here")
+        hub.do_merge(hub.pulls[1], "squash")
+        ran = meanwhile.finish(running, "here")
+    assert ran.code == 0, ran.err
+    assert (hub.merges, project.dispatched().count("fix")) == (3, 0)
+    assert re.findall(r"(?m)^## Phase — (\d)", hub.git("show", "main:reports/plan-x.md")) == ["3", "2", "1"]
     assert list(hub.branches()) == ["main"]
 
 

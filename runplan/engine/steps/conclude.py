@@ -224,8 +224,10 @@ def merge_target(state: RunState, context: RunContext) -> Iterator[e.Event]:
     assert isinstance(phase.chosen, e.MergeChosen)
     tip = phase.chosen.tip
     tree, conflicts = context.candidates.merge(tip, phase.chosen.merge, since=phase.chosen.since)
-    if bookkeeping := [path for path in conflicts if phase.chosen.since and path in context.bookkeeping]:
-        # In a stack the branch above has the same rows, and more.
+    is_stacked = _pull_request_lander(context).stack is not None
+    of_branch = context.bookkeeping if phase.chosen.since else (context.report,) if is_stacked else ()
+    if bookkeeping := [path for path in conflicts if path in of_branch]:
+        # In a stack the branch above has the same rows and sections, and more.
         tree = context.candidates.tree_with(tree, {path: context.candidates.entry(tip, path) for path in bookkeeping})
         conflicts = tuple(path for path in conflicts if path not in bookkeeping)
     made = context.candidates.commit(tree, onto=tip, message=f"{phase.chosen.title}\n", by=context.signature())

@@ -66,7 +66,6 @@ def build_candidate(state: RunState, context: RunContext) -> e.Event:
     trailers = (*([("Co-authored-by", co_author)] if co_author else []), *trailers_of(context, state))
     by = context.signature()
     is_merge = isinstance(phase.chosen, e.MergeChosen)
-    since = phase.chosen.since if isinstance(phase.chosen, e.MergeChosen) else ""
     if is_merge and onto != phase.chosen.tip:
         return record_move(context, phase.chosen.tip, onto)
 
@@ -79,7 +78,7 @@ def build_candidate(state: RunState, context: RunContext) -> e.Event:
     if is_merge:
         message = g.add_trailers(f"{phase.chosen.title}\n", trailers)
         replayed = context.candidates.whole(phase.work.tree, onto=onto, message=message, by=by)
-        if isinstance(replayed, NothingLeft) and since:  # only the history lacks it
+        if isinstance(replayed, NothingLeft):  # only the history lacks it
             replayed = Built(commits=(onto,), tree=phase.work.tree, patch="")
     else:
         base, head = phase.base, phase.work.head
