@@ -19,7 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.adapters.git.command import CALLS, STREAMED, borrowing, one_line, remedy_for
-from runplan.adapters.git.objects import KEEPER, TOO_MANY, Candidates, changes
+from runplan.adapters.git.objects import KEEPER, SUBMODULE, TOO_MANY, Candidates, changes
 from runplan.adapters.git.workspace import NO_BRANCH, move_pack
 from runplan.adapters.git.zones import (
     FILL_S,
@@ -139,6 +139,7 @@ class Received(Struct, frozen=True, kw_only=True):
     others: tuple[tuple[Oid, str], ...] = ()  #: further refs: commit and name
     new: frozenset[Oid] = frozenset()  #: commits that were not in `tool.git` before
     said: str = ""  #: why some files could not be staged
+    nested: str = ""  #: a git repository in the worktree; no tree has its files
 
 
 class _Unreadable(HandOverRefused):
@@ -178,7 +179,7 @@ class AgentZone(Worktree):
             if self.may_hold_work or (is_directory(self.path) and not is_directory(self._repository)):
                 try:
                     self.rescue(under=branch, base=base)
-                except RefusedEarly:  # work that git refuses is kept in a zone of its own, which `gc` lists
+                except RefusedEarly:  # work that no commit can have is kept in a zone of its own, which `gc` lists
                     zones = (AgentZone(self._zones, f"{self.name}_kept{number}") for number in count(1))
                     free = next(zone for zone in zones if not any(map(os.path.lexists, zone.writable)))
                     goals = (*free.writable, self._lent.with_name(free.name))
@@ -259,7 +260,7 @@ class AgentZone(Worktree):
             raise HandOverRefused(f"a file cannot be committed: {received.said}")
         if not received.left and received.tip == before:
             raise HandOverRefused(f"the worktree {self.path} was removed during the work, and nothing was committed")
-        self._note(received.left)
+        self._note(LENT if received.nested else received.left)
         self._workspace.merge_packs()
         return received.tip
 
@@ -324,6 +325,7 @@ class AgentZone(Worktree):
                 said = script.said() if dict(header).get("add") != "0" else ""
             if how == "all" and received.left and not said and not self._workspace.filters:
                 # No process of the agent lives, so the next fill changes only what differs.
+                make_below(self._workspace.common_dir, self._seen)
                 (fresh / "index").replace(self._seen / "index")
                 publish(self._seen / "commit", f"{received.head}\n".encode(), sync=False)
                 self._zones.known_files[self.path] = received.left
@@ -396,8 +398,11 @@ class AgentZone(Worktree):
                     raise ObjectsRefused(f"{commit[:12]} is no commit of the agent's")
             trees = [self._tool.commit(commit).tree for commit in (before, tip, head)]
             left = trees[2] if left == CLEAN else left
+            nested = ""
             for old, new in ((trees[0], trees[1]), (trees[2], left or trees[2])):
                 for change in changes(self._tool, old, new, most=self._zones.bounds.entries):
+                    if change.new_mode == SUBMODULE and is_directory(self.path / change.path / ".git"):
+                        nested = change.path
                     if change.path.count("/") > DEEPEST:
                         raise HandOverRefused(f"{change.path[:40]}… lies in more than {DEEPEST} folders")
                     name = max(os.fsencode(change.path).split(b"/"), key=len)
@@ -409,7 +414,7 @@ class AgentZone(Worktree):
             raise error if isinstance(error, ObjectsRefused) else ObjectsRefused(str(error)) from None
         others = tuple((oid, name) for kind, rest in header if kind == "ref" for oid, _, name in [rest.partition(" ")])
         known = tuple((oid, name) for oid, name in others if re.fullmatch(_OID, oid) and self._tool.tip(oid))
-        return Received(tip=tip, head=head, left=left, others=known)
+        return Received(tip=tip, head=head, left=left, others=known, nested=nested)
 
     def _share_lfs(self, received: Received, before: Oid, fresh: Path) -> None:
         """Bring the large files that new pointers name into the user's store; size and hash must be those named."""
@@ -465,6 +470,9 @@ class AgentZone(Worktree):
         if received.left and received.left not in (*known, self._tool.commit(received.head).tree):
             kept = self._keep_left(received, under=under)
             parked = self._workspace.park(kept, under=under) if kept else parked
+        if received.nested:
+            place = self.path / received.nested
+            raise RefusedEarly(f"{place} is a git repository of its own, and only it has its files; move it elsewhere")
         self._note(received.left)
         return parked
 
