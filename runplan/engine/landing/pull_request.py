@@ -131,7 +131,7 @@ class PullRequestLander(RemoteLander):
         """Whether a merged pull request has brought its commits to the target; a person may have led it elsewhere."""
         if pull.base == self.target.branch or self._git.known(pull.head) is None:
             return True
-        return self._is_on_target(pull.head) or self._adds_nothing(pull.head)
+        return self._is_on_target(pull.head) or self._adds_nothing(pull.head, self.target_tip())
 
     def _is_on_target(self, oid: Oid) -> bool:
         target = self.target.tip()
@@ -141,16 +141,16 @@ class PullRequestLander(RemoteLander):
         """Whether a person brought the branch to the target by other commits, such as a squash, and left it there."""
         # Either a merge of it would change nothing, or the forge merged its pull request. The next phase begins on the
         # target then: on the branch, its changes would conflict with those of the other commits.
-        if self._adds_nothing(tip):
+        target = self.target.tip()
+        if target is None or self._git.is_ancestor(target, tip):
+            return False
+        if self._adds_nothing(tip, target):
             return True
         pull = self.find_pull()
         return pull is not None and pull.is_merged and pull.head == tip and self._has_reached_target(pull)
 
-    def _adds_nothing(self, tip: Oid) -> bool:
-        """Whether the target has other commits than this one, with all of its changes."""
-        target = self.target.tip()
-        if target is None or self._git.is_ancestor(target, tip):
-            return False
+    def _adds_nothing(self, tip: Oid, target: Oid) -> bool:
+        """Whether the target has all changes of this commit, in others."""
         with self._git.at(self._git.cwd, f"--git-dir={self._tool}") as tool:
             merged = tool.run("merge-tree", "--write-tree", "--no-messages", target, tip, ok=(0, 1))
         return merged.code == 0 and merged.text == self._git.commit(target).tree
