@@ -192,10 +192,9 @@ class PullRequestLander(RemoteLander):
                 return self.closed
             pull = self.find_pull()
             if pull is not None and pull.is_merged:
-                is_over = self._has_reached_target(pull)
-                return (
-                    self._finish_merge(pull, pull.merge_commit) if is_over else self._fail_for_closed(pull, pull.head)
-                )
+                if not self._has_reached_target(pull):
+                    return self._fail_for_closed(pull, pull.head)
+                return self._finish_merge(pull, pull.merge_commit)
             if self.group or not progress.pushed or self._is_complete(self.target.tip() or ""):
                 return Landed(tip="")
             return self._fail_for_deleted(progress.pushed[-1])
