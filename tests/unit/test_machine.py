@@ -669,6 +669,11 @@ CONFLICTED: list[e.Event] = [
 ]
 
 
+def test_a_conflict_is_solved_in_a_fix_cycle() -> None:
+    fixer = starting(proven_by(*CONFLICTED))
+    assert (fixer.role, fixer.cycle) == (Role.FIX, 2)
+
+
 @pytest.mark.parametrize("code", [0, 1])
 def test_a_fixer_that_returns_failed_leaves_the_conflict_with_any_exit_code(code: int) -> None:
     begun, ended = sent("fix", "crashed", cycle=2, said="failed")
