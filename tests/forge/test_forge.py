@@ -17,6 +17,8 @@ from runplan.adapters.forge.github_calls import TIMEOUT_S, GitHubCalls
 from runplan.adapters.forge.protocol import CheckState, Merge, NotMerged, PullRequest
 from runplan.adapters.git.command import Git
 from runplan.domain.errors import NotAllowed, RateLimited, Unreachable
+from runplan.domain.settings.schema import RunSettings, Settings
+from runplan.engine.landing.modes import require_mergeable
 from tests.forge.conftest import BRANCH
 from tests.support.github.described import EXCERPT, described, faults
 from tests.support.github.hub import Hub
@@ -398,7 +400,11 @@ def test_reads_and_writes_follow_a_renamed_repository(forge: GitHub, stand_in: S
     forge.edit_pull_request(made.number, body="new")
     assert (hub.pulls[made.number].head, hub.pulls[made.number].body) == ("work", "new")
     assert isinstance(merged(forge, made.number, made.head), str)
-    assert forge.read_repository().name == "acme/product"
+    settings = Settings(run=RunSettings(target="main", remote="origin"))
+    (remark,) = require_mergeable(forge, settings)
+    address = f"{forge.address.web}/acme/product.git"
+    assert remark == f"acme/app was renamed to acme/product; update the remote: git remote set-url origin {address}"
+    assert forge.address.web.startswith("http")
 
 
 @pytest.mark.parametrize("arrange", ["read-only token", "archived"])
