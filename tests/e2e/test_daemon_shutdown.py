@@ -1,18 +1,14 @@
 """The daemon stops in two steps: the first signal lets agents finish, the second ends them."""
 
-import contextlib
-import json
 import os
 import signal
 from pathlib import Path
 
 import pytest
 
-from runplan.adapters.configuration.places import state_directory
 from tests.support.cli import Meanwhile, Project, ended, processes_of, steps, until, verify, work
 from tests.support.daemons import (
     a_manager,
-    answering,
     daemon_of,
     in_foreground,
     log_of,
@@ -149,21 +145,3 @@ def test_a_stop_ends_a_hand_over_and_the_work_is_kept(project: Project, tmp_path
     (tmp_path / "honest").touch()
     assert project.runplan("start", "X", "1", "auto", "--wait").code == 0
     assert project.landed() == ["1"]
-
-
-def test_a_daemon_whose_files_are_gone_ends_and_another_one_takes_up_its_agents(
-    project: Project, meanwhile: Meanwhile, tmp_path: Path
-) -> None:
-    in_flight(project, meanwhile)
-    daemon = daemon_of(project)
-    state_directory(project.env).rename(tmp_path / "moved")
-    with in_foreground(project) as other:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(daemon, signal.SIGHUP)  # else it looks within a minute
-        until(lambda: gone(project, daemon))
-        log = map(json.loads, (tmp_path / "moved/daemon.log").read_text().splitlines())
-        assert {"deleted", "stopped"} <= {line["event"] for line in log}
-        assert answering(project) == daemon_of(project) == other.pid, "its socket and its record are its own"
-        meanwhile.let_on("agent")
-        project.runplan("start", "X", "1", "auto", "--wait").exits(0)
-    assert (project.dispatched(), project.landed()) == (["implement", "verify"], ["1"])

@@ -85,7 +85,6 @@ class DaemonProcess:
         self._end_requests = 0  #: 1 drains, 2 ends agents, 3 ends at once
         self._deadline = 0.0  #: of the shutdown
         self._state = state_directory(env)
-        self._record = (self._state / state.RECORD).stat()
         self._user = load_user(env)
         self._invalid = ""  #: the error in the settings of the user
         self._valid: dict[Path, Settings] = {}  #: by the root of a repository, the last valid ones
@@ -133,9 +132,6 @@ class DaemonProcess:
                         command.CALLS.end(state=host.state, older_s=STOPPED_S)  # the next daemon repeats the step
                 else:
                     self._do_task(next_check)
-                if self._is_deleted:
-                    self._log.warning("deleted", why=f"{self._state} was deleted; agents live on")
-                    break
                 if abs(_wall_ahead_s() - ahead_s) >= JUMP_S:
                     next_check = 0.0
                     ahead_s = _wall_ahead_s()
@@ -322,16 +318,6 @@ class DaemonProcess:
             return False
         return _are_idle(self._all_hosts()) or self._end_requests > 2 or time.monotonic() >= self._deadline
 
-    @property
-    def _is_deleted(self) -> bool:
-        """Whether its files are gone, so that no command finds it; another daemon may have its place."""
-        try:
-            return not os.path.samestat((self._state / state.RECORD).stat(), self._record)
-        except FileNotFoundError:
-            return True
-        except OSError:
-            return False
-
     # --- settings -------------------------------------------------------------------------------------------
 
     def _reload_settings(self) -> None:
@@ -430,14 +416,11 @@ class ControlServer(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
             draft.chmod(0o600)
             self.server_activate()
             os.replace(draft, path)
-            self._made = path.stat()
         except OSError as error:
             self.socket.close()
             raise Unreachable(f"cannot listen at {path}: {error.strerror}") from error
 
     def close(self) -> None:
-        """Remove the socket, unless it is another daemon's; open connections end with the process."""
-        with contextlib.suppress(FileNotFoundError):
-            if os.path.samestat(self.path.stat(), self._made):
-                self.path.unlink()
+        """Remove the socket; open connections end with the process."""
+        self.path.unlink(missing_ok=True)
         self.server_close()

@@ -57,8 +57,7 @@ def hold_lock(state: Path, *, version: str, since: str, wait_s: float = 0.0) -> 
         publish(state / RECORD, msgspec.json.encode(holder), sync=False)
         yield holder
     finally:
-        if _read_record(state) == holder:  # else the directory was deleted, and another daemon may have begun
-            (state / RECORD).unlink(missing_ok=True)
+        (state / RECORD).unlink(missing_ok=True)
         lock.release()
 
 
