@@ -257,10 +257,14 @@ def view_plan(
     failed = [phase.id for phase in view.failed_phases]
     is_stuck = view.run is not None and view.run.stuck is not None and view.run.stuck.level is Level.LOOK
     actions = list_actions(
-        path, facts, failed=failed, following=following, is_complete=view.is_complete, is_stuck=is_stuck
+        path,
+        facts,
+        failed=failed,
+        following=following,
+        is_complete=view.is_complete,
+        is_stuck=is_stuck,
+        is_gone=plan.is_gone,
     )
-    if plan.is_gone and not is_active:
-        actions = tuple(action for action in actions if action.verb in ("stop", "report"))
     return replace(view, state=judge_state(view), words=describe_standing(view), actions=actions)
 
 

@@ -70,12 +70,19 @@ def actions_of_wait(
 
 
 def list_actions(
-    plan: str, facts: PlanFacts, *, failed: Sequence[str], following: str | None, is_complete: bool, is_stuck: bool
+    plan: str,
+    facts: PlanFacts,
+    *,
+    failed: Sequence[str],
+    following: str | None,
+    is_complete: bool,
+    is_stuck: bool,
+    is_gone: bool = False,
 ) -> tuple[NextAction, ...]:
     """What a person can do about a plan, the most useful first; nothing while a command is not executed yet.
 
     `failed` are the phases that can be retried, `following` is the one that a start would work on, and a run that is
-    stuck needs a look.
+    stuck needs a look. Nothing can begin on a plan that is gone.
     """
     run = facts.run
     if facts.queued:
@@ -95,7 +102,7 @@ def list_actions(
         actions.append(make_action("report", plan, is_usual=not has_ended_badly))
     if following and facts.schedule is None:
         actions.append(make_action("start", plan))
-    return tuple(actions)
+    return tuple(action for action in actions if not is_gone or action.verb in ("stop", "report"))
 
 
 def make_action(
