@@ -26,8 +26,7 @@ T = TypeVar("T")
 LONGEST_ADDRESS = 107 if sys.platform == "linux" else 103
 NOT_RUNNING = "the daemon is not running; start it: runplan daemon"
 
-ANSWER_S = 30.0  #: a daemon answers at once, but the machine may be loaded
-LISTENS_S = 10.0  #: for a daemon that is starting
+ANSWER_S = 30.0  #: a daemon listens and answers at once, but the machine may be loaded
 
 
 class NotRunning(Unreachable):
@@ -125,14 +124,14 @@ def connect_daemon(env: Mapping[str, str]) -> Client:
                 raise
             return None
 
-    client = until(try_connect, within_s=LISTENS_S)
+    client = until(try_connect, within_s=ANSWER_S)
     if client is None:
         pid = daemon.pid if (daemon := read_holder(directory)) else 0
         raise Silent(f"the daemon (process {pid}) does not listen at {path}; see its log, or end it: kill {pid}")
     return client
 
 
-def reach_daemon(env: Mapping[str, str], *, argv: Sequence[str] = service.DAEMON, ready_s: float = LISTENS_S) -> Client:
+def reach_daemon(env: Mapping[str, str], *, argv: Sequence[str] = service.DAEMON, ready_s: float = ANSWER_S) -> Client:
     """A connection to a daemon of this version, started if need be."""
     try:
         client = connect_daemon(env)
