@@ -648,6 +648,20 @@ def test_a_merge_into_another_branch_is_a_failure_until_the_target_has_it(
     merged(conclude(), hub)
 
 
+def test_a_merge_without_a_phase_that_a_person_took_out_is_a_failure(conclude: Conclude, clone: Path, hub: Hub) -> None:
+    conclude(1, auto=False)
+    head = hub.tip(BRANCH)
+    other = git("commit-tree", "main^{tree}", "-p", "main", "-m", "other", cwd=clone)
+    git("push", "-q", "--force", str(hub.bare), f"{other}:refs/heads/{BRANCH}", cwd=clone)
+    hub.pulls[1].sha = other
+    hub.do_merge(hub.pulls[1], "merge")
+    found = conclude()
+    assert isinstance(found, Failed)
+    assert found.reason == Reason.PR_CLOSED
+    assert "pull request #1 was merged without phase 1" in found.why
+    assert git("for-each-ref", "--format=%(objectname)", "refs/runplan/parked", cwd=clone) == head
+
+
 @pytest.mark.promise
 @pytest.mark.parametrize(("default", "comments"), [("main", 0), pytest.param("trunk", 1, marks=pytest.mark.rest)])
 def test_issues_of_the_plan_are_closed_with_a_comment_where_github_does_not_say_it(

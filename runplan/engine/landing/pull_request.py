@@ -9,6 +9,7 @@ read from the forge each time, so a restart changes nothing.
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct, field
@@ -19,7 +20,7 @@ from runplan.adapters.forge.protocol import Forge
 from runplan.adapters.git.command import Git
 from runplan.adapters.git.objects import read_plan
 from runplan.adapters.git.remote import Remote
-from runplan.domain.errors import NotAllowed, TokenRefused, Unreachable
+from runplan.domain.errors import NotAllowed, PlanUnreadable, TokenRefused, Unreachable
 from runplan.domain.gitfacts import LANDING, PLAN, RUN, UNDOES, Commit, Oid, read_trailers
 from runplan.domain.names import parked_under
 from runplan.domain.plan.marks import Status
@@ -194,7 +195,7 @@ class PullRequestLander(RemoteLander):
             if pull is not None and pull.is_merged:
                 if not self._has_reached_target(pull):
                     return self._fail_for_closed(pull, pull.head)
-                return self._finish_merge(pull, pull.merge_commit)
+                return self._end_after_merge(pull, progress)
             if self.group or not progress.pushed or self._is_complete(self.target.tip() or ""):
                 return Landed(tip="")
             return self._fail_for_deleted(progress.pushed[-1])
@@ -203,7 +204,7 @@ class PullRequestLander(RemoteLander):
         if self.closed is not None:
             return self.closed
         if pull.is_merged:
-            return self._finish_merge(pull, pull.merge_commit)
+            return self._end_after_merge(pull, progress)
         activity = forge.read_activity(pull.number, pull.head)
         talk.replace_failure(forge, pull.number, activity.messages, self._plan.path)
         due = talk.converse(forge, pull.number, activity.messages, progress, self.seen)
@@ -551,6 +552,18 @@ class PullRequestLander(RemoteLander):
             later = f"{pull.head}..{tip}"
             return self._git.text("log", f"--format=%(trailers:key={LANDING},valueonly)", later, "--").strip() != ""
         return not self._git.is_ancestor(pull.head, tip)
+
+    def _end_after_merge(self, pull: m.PullRequest, progress: Progress) -> Conclusion:
+        """A person has merged it, and may have taken phases out of the branch before."""
+        pushed = next((oid for oid in reversed(progress.pushed) if self._git.known(oid) is not None), "")
+        if pushed:
+            with suppress(PlanUnreadable):
+                merged = {phase.id: phase.status for phase in self.read_plan(self.target_tip()).phases}
+                done = [phase.id for phase in self.read_plan(pushed).phases if phase.status is Status.DONE]
+                if missing := ", ".join(name for name in done if merged.get(name, Status.DONE) is not Status.DONE):
+                    kept = f"its commits are kept at {self._park_tip(pushed)}"
+                    return Failed(Reason.PR_CLOSED, f"{pull.name} was merged without phase {missing}; {kept}")
+        return self._finish_merge(pull, pull.merge_commit)
 
     def _finish_merge(self, pull: m.PullRequest, merged: Oid, remarks: Sequence[str] = ()) -> Landed:
         """The local target follows, issues are closed, and last the branch goes: without it nothing is left to do."""
