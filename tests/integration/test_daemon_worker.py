@@ -229,6 +229,23 @@ def test_a_closed_repository_keeps_its_time_and_is_retried_less_often(project: P
         until(lambda: worker.is_idle)
 
 
+def test_a_remote_that_does_not_answer_pauses_the_run(project: Project, tmp_path: Path) -> None:
+    timers, log = Timers(), Log()
+    project.repo.git("remote", "add", "origin", str(tmp_path / "gone.git"))
+    began = ("RunStarted", to_builtins(replace(ASKED, landing="direct", remote="origin", daemon=True)))
+    with contextlib.closing(open_store(project.path / ".git/runplan")) as store:
+        record(store, "r1", ASKED.plan, began, owner="1:1:gone")  # type: ignore[arg-type]
+    worker = a_worker(project, timers, log)
+    try:
+        worker.wake()
+        until(lambda: f"wake {project.path}" in timers.armed)
+        seen = run_of(project)
+        assert (seen["waiting_for"], seen["wake"]) == ("unreachable", iso(timers.armed[f"wake {project.path}"][0]))
+    finally:
+        worker.close()
+        until(lambda: worker.is_idle)
+
+
 def test_a_worker_that_gets_no_thread_is_tried_again(project: Project) -> None:
     timers, log = Timers(), Log()
     worker = a_worker(project, timers, log)
