@@ -118,14 +118,14 @@ def test_a_repair_starts_by_itself_a_few_times_with_auto(progress: Progress, exp
 
 def test_each_request_is_an_item_and_what_else_was_said_is_context() -> None:
     said = (message("comment 3", "It is for #7."), message("comment 4", "Me too.", author="eve"))
-    asked = due(message("line 1", place="a.py:3"), message("line 2", "Me too.", author="eve", changed=9.0), *said)
+    asked = due(message("line 1", place="a.py:3"), message("line 2", "Me too.", place="2026", author="eve", changed=9.0), *said)
     items = list_comments(asked, with_strangers=True)
     assert items == (
-        ReviewItem("line 2", "Me too.", author="eve (without write access)", id="R1"),
+        ReviewItem("line 2", "Me too.", author="eve (without write access)", path="2026", id="R1"),
         ReviewItem("line 1", "Please.", author="ann", path="a.py", line=3, id="R2"),
         ReviewItem("comment 3", "It is for #7.", author="ann"),
     )
-    quoted = ["R1 eve (without write access):\n> Me too.", "R2 ann on a.py:3:\n> Please."]
+    quoted = ["R1 eve (without write access) on 2026:\n> Me too.", "R2 ann on a.py:3:\n> Please."]
     others = ["What else was said there. It asks for nothing:", "ann:\n> It is for #7."]
     assert to_repair(items).complaint.endswith("\n\n".join([*quoted, *others]))
     assert due(*said).context == (), "without a request nobody is asked who may write"

@@ -88,14 +88,15 @@ def list_comments(due: DueMessages, *, with_strangers: bool, group: str = "") ->
     shown += [("", message) for message in due.context]
     items = []
     for id_, message in shown:
-        path, _, line = message.place.rpartition(":")
+        path, _, line = message.place.rpartition(":")  # of a file as a whole: only its path
+        is_line = bool(path) and line.isdecimal()
         items.append(
             ReviewItem(
                 id=id_,
                 thread=message.id,
                 author=f"{message.author} (without write access)" if message in due.strangers else message.author,
-                path=path if line.isdecimal() else message.place,
-                line=int(line) if path and line.isdecimal() else 0,
+                path=path if is_line else message.place,
+                line=int(line) if is_line else 0,
                 words=plain(bounded(message.text)),
                 group=group,
             )
