@@ -317,7 +317,9 @@ MANY_PHASES = PLAN.replace(PHASE.format(id=1), "\n".join(PHASE.format(id=n) for 
         pytest.param(PLAN.replace("src/index.py", "*.zig"), "`Touches: *.zig` is neither", id="no such files"),
         pytest.param(PLAN.replace("src/index.py", "../x.py"), "`Touches: ../x.py` is neither", id="outside"),
         pytest.param(PLAN.replace("- [ ]", "- [x]"), "phase 1 is marked done", id="a new plan has no finished phase"),
-        pytest.param(PLAN.replace("Depends: none", "Execution: magic"), "(line: Execution: magic)", id="unknown execution"),
+        pytest.param(
+            PLAN.replace("Depends: none", "Execution: magic"), "(line: Execution: magic)", id="unknown execution"
+        ),
         pytest.param(
             PLAN.replace("Depends: none", "Execution: plan plans/no.md"), "no plan plans/no.md", id="no sub-plan"
         ),
