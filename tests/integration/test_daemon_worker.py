@@ -25,6 +25,7 @@ from runplan.domain.run.rows import Answer, ClaimResult, Command
 from runplan.domain.times import iso
 from runplan.engine.loop.context import RepositoryContext, context_at
 from runplan.engine.loop.repository import open_repository
+from runplan.engine.loop.runs import fail_run
 from runplan.engine.steps.context import OpenRepository
 from runplan.hosts.daemon.host import ConcurrencyLimit, DaemonHost
 from runplan.hosts.daemon.state import Known
@@ -156,6 +157,16 @@ def test_a_run_that_began_between_the_look_and_the_claim_is_resumed(project: Pro
         assert answer is not None
         assert (answer.run, answer.resumed) == ("r-theirs", True)
         assert [row.id for row in repository.store.list_runs()] == ["r-theirs"]
+
+
+def test_a_planning_run_can_be_failed(project: Project) -> None:
+    chosen = ("PlanningChosen", {"tip": "c0", "title": "Add OAuth", "planning": {"goal": "Add OAuth"}})
+    with an_open_worker(project) as worker:
+        record(worker.repository.store, "r1", ASKED.plan, BEGAN, chosen, owner="1:1:gone")  # type: ignore[arg-type]
+        assert worker.adopt(ASKED.plan) is None
+        fail_run(worker.runs[ASKED.plan], "runplan's own repository is gone")
+    assert run_of(project)["state"] == "failed"
+    assert [(body["title"], body["attempt"]) for body in project.bodies("PhaseFailed")] == [("Add OAuth", 1)]
 
 
 def test_a_run_of_another_process_is_continued_when_that_releases_it(project: Project, tmp_path: Path) -> None:
