@@ -30,7 +30,6 @@ _MOST_NAMES = 20_000  # with more tests, only their counts are compared
 _LONGEST_NAME = 500  # characters
 _UNPRINTED = ("phpunit", "cucumber", "behave")  # runners whose output is not read, but the files they write
 _NO_REPORT = Report(passed=None, failed=None, skipped=None)
-_RUNNERS = (*printed.RUNNERS, *plain.RUNNERS)
 _ORDER = (TestState.SKIPPED, TestState.PASSED, TestState.FAILED)
 MOST_NOTED = 20  #: names of one kind that an event carries
 
@@ -113,9 +112,9 @@ def read_results(
     passes = frozenset(name[:_LONGEST_NAME] for name, state in states.items() if state is TestState.PASSED)
     failures = frozenset(name[:_LONGEST_NAME] for name, state in states.items() if state is TestState.FAILED)
     is_named = (report.is_named and len(printed) <= _LINES_READ) or len(passes) == report.passed
-    results = Results(exit_code=exit_code, runner=name, unfinished=unfinished or report.stopped)
+    passes = passes if is_named and len(passes) <= _MOST_NAMES else frozenset()
+    results = Results(exit_code=exit_code, runner=name, unfinished=unfinished or report.stopped, passes=passes)
     results = replace(results, passed=report.passed, failed=report.failed, skipped=report.skipped)
-    results = replace(results, passes=passes if is_named and len(passes) <= _MOST_NAMES else frozenset())
     if not report.failed:  # names without a count come from suites inside the suite
         return results
     reasons = {test[:_LONGEST_NAME]: reason for test, reason in report.reasons.items()}
@@ -128,7 +127,7 @@ def _read_report(lines: list[str], pattern: str, junit: Iterable[str] | None) ->
         return ("junit", read, "") if isinstance(read, Report) else ("", _NO_REPORT, read)
     offset = max(0, len(lines) - _LINES_CLOSING)
     name, report, rest = "", _NO_REPORT, lines  # of the last summary, and the lines after it
-    for runner in _RUNNERS:
+    for runner in printed.RUNNERS:
         closing = find_last(lines[offset:], runner.closing)
         summary = runner.read(lines, offset + closing[0], closing[1]) if closing else None
         if closing and summary is not None:
@@ -142,7 +141,7 @@ def _read_report(lines: list[str], pattern: str, junit: Iterable[str] | None) ->
         if configured is None:
             return name, report, f"the output does not contain tests.summary {pattern!r}"
         return (name, report, "") if configured.passed is None else ("summary", configured, "")
-    begun = [runner.name for runner in _RUNNERS if runner.begins and any(map(runner.begins.match, rest))]
+    begun = [runner.name for runner in printed.RUNNERS if runner.begins and any(map(runner.begins.match, rest))]
     return name, report, f"no closing summary of {begun[0]}" if begun else ""
 
 
@@ -188,11 +187,7 @@ def compare_results(
     allows: Sequence[str] = (),
     changed: Sequence[str] = (),
 ) -> Comparison:
-    """The judgement of the results; without a baseline everything must pass.
-
-    `allows` are the patterns of the phase's Allows:, whose tests may be missing, and `changed` the test files that the
-    work changed: running the base's tests shows whether anything was lost there.
-    """
+    """Without a baseline everything must pass; tests of `allows` and of `changed` files may be missing."""
     was = baseline or Results(exit_code=0, runner="")
     fault = baseline_fault(was)
     if fault and not allow_red_baseline:
@@ -246,7 +241,7 @@ def _find_missing(was: Results, now: Results, allows: Sequence[str], changed: Se
             moved[_short_name(name)] -= 1
         elif any(failure.startswith(f"{name}.") for failure in now.failures):  # a package of Go
             continue
-        elif not (file in changed or covers(allows, file) if file else changed):
+        elif not (file in changed or covers(allows, file) if file else changed):  # running the base's tests shows these
             missing.append(name)
     return tuple(missing)
 

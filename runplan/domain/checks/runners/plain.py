@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 
 from msgspec.structs import replace
 
-from runplan.domain.checks.runners.printed import Report, Runner, TestState, count_states, list_failed
+from runplan.domain.checks.runners.printed import Report, TestState, count_states, list_failed, reads
 from runplan.domain.errors import SettingsError
 
 _PAIR = (
@@ -19,6 +19,8 @@ _OUT_OF = r"(?i)^(?:.*\b(?:pass(?:ed)?|results?|ok|tests?:)\W*)?(\d{1,9}) ?/ ?(\
 _FAILED = re.compile(r"^\s*(?:FAIL|FAILED|✗|✘|✖)(?:: ?| +)(\S.*)$")
 
 
+@reads("plain", _OUT_OF)
+@reads("plain", _PAIR)
 def read_plain(lines: list[str], end: int, closing: re.Match[str]) -> Report | None:
     passed, other = (int(number) for number in closing.groups() if number is not None)
     failed = other - passed if closing.re.pattern == _OUT_OF else other
@@ -36,9 +38,6 @@ def read_configured(lines: list[str], pattern: str) -> Report | None:
     numbers = {name: int(text) for name, text in matches[0].groupdict().items() if (text or "").isdecimal()}
     failures = list_failed(lines, _FAILED) if numbers.get("failed") else []
     return Report(passed=numbers.get("passed"), failed=numbers.get("failed", 0), tests=failures)
-
-
-RUNNERS = tuple(Runner("plain", re.compile(form), read_plain) for form in (_PAIR, _OUT_OF))
 
 
 _NOT_RUN = ("disabled", "notrun")  # CTest

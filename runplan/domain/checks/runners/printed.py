@@ -37,7 +37,21 @@ class Runner(Struct, frozen=True):
     name: str
     closing: re.Pattern[str]
     read: ReadReport
-    begins: re.Pattern[str] | None = None
+    begins: re.Pattern[str] | None
+
+
+#: The more specific first: if two runners recognise the same line, the first wins.
+RUNNERS: list[Runner] = []
+
+
+def reads(name: str, closing: str, begins: str = "") -> Callable[[ReadReport], ReadReport]:
+    """Register the function that reads the report of a runner, which ends with one of these lines."""
+
+    def register(read: ReadReport) -> ReadReport:
+        RUNNERS.append(Runner(name, re.compile(closing), read, re.compile(begins) if begins else None))
+        return read
+
+    return register
 
 
 def find_last(lines: list[str], pattern: re.Pattern[str]) -> tuple[int, re.Match[str]] | None:
@@ -66,11 +80,6 @@ def read_counts(text: str) -> Counter[str]:
     return Counter({word: int(number) for number, word in re.findall(r"\b(\d{1,9}) ([a-z]+)", text)})
 
 
-_PYTEST_CLOSING = re.compile(
-    r"^=* ?((?:\d{1,9} (?:subtests )?"
-    r"(?:passed|failed|errors?|skipped|xfailed|xpassed|deselected|warnings?|rerun)(?:, )?)+"
-    r"|no tests ran) in [\d.]+s(?: \([\d:]+\))? ?=*$"
-)
 _BLOCK = re.compile(r"^=+ short test summary info =+$")
 _PYTEST_STATE = r"(PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS)"
 _PYTEST_LINE = re.compile(rf"^(\S+::.*?) {_PYTEST_STATE}(?: \(.*\))?(?: +\[ *\d{{1,3}}%\])?$")
@@ -83,6 +92,13 @@ _PYTEST_STATES = {
 }
 
 
+@reads(
+    "pytest",
+    r"^=* ?((?:\d{1,9} (?:subtests )?"
+    r"(?:passed|failed|errors?|skipped|xfailed|xpassed|deselected|warnings?|rerun)(?:, )?)+"
+    r"|no tests ran) in [\d.]+s(?: \([\d:]+\))? ?=*$",
+    begins=r"^=+ test session starts =+$",
+)
 def read_pytest(lines: list[str], end: int, closing: re.Match[str]) -> Report:
     numbers = read_counts(closing[1])
     block = find_last(lines[:end], _BLOCK)
@@ -97,11 +113,11 @@ def read_pytest(lines: list[str], end: int, closing: re.Match[str]) -> Report:
     return Report(passed=numbers["passed"], failed=failed, skipped=skipped, tests=tests, stopped=why)
 
 
-_RAN = re.compile(r"^Ran (\d{1,9}) tests? in [\d.]+s$")
 _UNITTEST_NAME = re.compile(r"^(\w+ \([\w.]+\))(?: \.\.\. |$)")
 _UNITTEST_STATE = re.compile(r"^(?:.*?\) |.*)?\.\.\. (ok|FAIL|ERROR|skipped .*|expected failure|unexpected success)$")
 
 
+@reads("unittest", r"^Ran (\d{1,9}) tests? in [\d.]+s$", begins=r"^\w+ \([\w.]+\) \.\.\. ")
 def read_unittest(lines: list[str], end: int, ran: re.Match[str]) -> Report | None:
     closing = find_last(lines[: end + 3], re.compile(r"^(?:OK|FAILED|NO TESTS RAN)(?: \((.*)\))?$"))
     if closing is None or closing[0] < end:
@@ -126,7 +142,7 @@ def read_unittest(lines: list[str], end: int, ran: re.Match[str]) -> Report | No
     return Report(passed=passed, failed=failed, skipped=skipped, tests=tests, lines_after=closing[0] - end)
 
 
-_CARGO_CLOSING = re.compile(r"^test result: (?:ok|FAILED)\. (\d{1,9}) passed; (\d{1,9}) failed; (\d{1,9}) ignored;")
+_CARGO_CLOSING = r"^test result: (?:ok|FAILED)\. (\d{1,9}) passed; (\d{1,9}) failed; (\d{1,9}) ignored;"
 _BINARY = re.compile(r"^ +(?:Running (?:unittests )?(\S+) \(|Doc-tests (\S+)$)")
 _CARGO_TEST = re.compile(r"^test (.+?) \.\.\. (ok|FAILED|ignored)(?:, .*)?(?: <[\d.]+s>)?$")
 _LIST = re.compile(r"^failures:$")
@@ -135,8 +151,9 @@ _PLACE = re.compile(r" \(line \d+\)")  # of a documentation test; it moves with 
 _CARGO_STATES = {"ok": TestState.PASSED, "FAILED": TestState.FAILED, "ignored": TestState.SKIPPED}
 
 
-def read_cargo(lines: list[str], end: int, _closing: re.Match[str]) -> Report:
-    results = match_lines(lines, _CARGO_CLOSING)
+@reads("cargo", _CARGO_CLOSING, begins=r"^running \d+ tests?$")
+def read_cargo(lines: list[str], end: int, closing: re.Match[str]) -> Report:
+    results = match_lines(lines, closing.re)
     tests: list[tuple[str, TestState]] = []
     binary = ""
     for line in lines[:end]:
@@ -156,7 +173,6 @@ def read_cargo(lines: list[str], end: int, _closing: re.Match[str]) -> Report:
 
 _PACKAGE = re.compile(r"^(ok|FAIL|\?)\s+(\S+)\s+([\d.]+s|\(cached\)|\[.*?\])(.*)")
 _EVENT = r'\{"Time":.{0,80}?"Action":"(?:pass|fail|skip)","Package":"[^"]{1,500}"(?:,"Elapsed"|\})'
-_GO_CLOSING = re.compile(rf"{_PACKAGE.pattern}|^{_EVENT}")
 _GO_TEST = re.compile(r"^\s*--- (PASS|FAIL|SKIP): (\S+)")
 _GO_STATES = {
     **dict.fromkeys(("PASS", "pass"), TestState.PASSED),
@@ -165,6 +181,7 @@ _GO_STATES = {
 }
 
 
+@reads("go", rf"{_PACKAGE.pattern}|^{_EVENT}", begins=r'^=== RUN   \S|^\{"Time":.{0,80}?"Action":"run"')
 def read_go(lines: list[str], end: int, _closing: re.Match[str]) -> Report:
     tests: dict[str, TestState] = {}
     begun: dict[str, TestState] = {}  #: of a package that has not ended yet
@@ -200,14 +217,15 @@ def read_go(lines: list[str], end: int, _closing: re.Match[str]) -> Report:
     return replace(report, tests=list(tests.items()), is_named=True, stopped=why)
 
 
-_JEST_CLOSING = re.compile(r"^Tests: +(.*\b\d{1,9} total)$|^No tests found, exiting")
 _FILE = re.compile(r"^ ?(PASS|FAIL) +(?:\./)?(\S+)")
 _JEST_LINE = re.compile(r"^( {2,})(?:([✓√✕×]|○ skipped|✎ todo) )?(\S.*?)(?: \([\d.,]+ m?s\))?$")
 _DETAIL = re.compile(r"^  ● (?!Console$)(.+)$")
 _JEST_STATES = {**dict.fromkeys("✓√", TestState.PASSED), **dict.fromkeys("✕×", TestState.FAILED)}
-_UNLOADABLE = "Test suite failed to run"
 
 
+@reads(
+    "jest", r"^Tests: +(.*\b\d{1,9} total)$|^No tests found, exiting", begins=r"^ ?(?:PASS|FAIL) +\S+\.[cm]?[jt]sx?\b"
+)
 def read_jest(lines: list[str], end: int, closing: re.Match[str]) -> Report:
     numbers = read_counts(closing[1] or "")
     suites = find_last(lines[:end], re.compile(r"^Test Suites: +(.*\b\d{1,9} total)$"))
@@ -236,7 +254,8 @@ def _read_tests(lines: list[str]) -> Iterator[tuple[str, TestState]]:
         elif not line.strip():
             is_tree = False
         elif file and (detail := _DETAIL.match(line)):
-            yield (file if detail[1] == _UNLOADABLE else f"{file} › {detail[1].strip()}"), TestState.FAILED
+            is_loaded = detail[1] != "Test suite failed to run"
+            yield (f"{file} › {detail[1].strip()}" if is_loaded else file), TestState.FAILED
         elif is_tree and (listed := _JEST_LINE.match(line)):
             indent = len(listed[1])
             path = {**{depth: suite for depth, suite in path.items() if depth < indent}, indent: listed[3]}
@@ -244,11 +263,11 @@ def _read_tests(lines: list[str]) -> Iterator[tuple[str, TestState]]:
                 yield " › ".join((file, *path.values())), _JEST_STATES.get(listed[2], TestState.SKIPPED)
 
 
-_VITEST_CLOSING = re.compile(r"^ +Tests {2}(.+?)(?: \(\d+\))?$|^No test files found")
 _FILES = re.compile(r"^ Test Files {2}(.+?)(?: \((\d{1,9})\))?$")
 _VITEST_STATES = {"×": TestState.FAILED, "↓": TestState.SKIPPED}
 
 
+@reads("vitest", r"^ +Tests {2}(.+?)(?: \(\d+\))?$|^No test files found", begins=r"^ *RUN +v\d")
 def read_vitest(lines: list[str], end: int, closing: re.Match[str]) -> Report | None:
     files = find_last(lines[:end], _FILES)
     if closing[1] is None:
@@ -269,15 +288,14 @@ def read_vitest(lines: list[str], end: int, closing: re.Match[str]) -> Report | 
     )
 
 
-_PLAN = re.compile(r"^1\.\.(\d{1,9})(?:\s|$)")
 _POINT = re.compile(
     r"^( *)(not )?ok\b(?: (\d{1,9}))?(?: +-)?((?: (?!# (?i:skip|todo)\b)\S*)*) *(# (?i:skip|todo)\b.*)?$"
 )
-
 _OTHER = re.compile(r"^[#ℹ] (cancelled|skipped|todo) (\d{1,9})$")
 _SPEC = re.compile(r"^( *)([✔✖▶﹣]) (.+?)(?: \([\d.]+ms\))?( # .*)?$")
 
 
+@reads("node", r"^[#ℹ] fail (\d{1,9})$")
 def read_node(lines: list[str], end: int, closing: re.Match[str]) -> Report | None:
     passes = find_last(lines[:end], re.compile(r"^[#ℹ] pass (\d{1,9})$"))
     if passes is None:
@@ -303,13 +321,14 @@ def read_node(lines: list[str], end: int, closing: re.Match[str]) -> Report | No
     return Report(passed=int(passes[1][1]), failed=failed, skipped=skipped, tests=tests, lines_after=after)
 
 
-_CTEST_CLOSING = re.compile(r"^\d+% tests passed, (\d{1,9}) tests? failed out of (\d{1,9})$|^No tests were found!!!$")
+_CTEST_CLOSING = r"^\d+% tests passed, (\d{1,9}) tests? failed out of (\d{1,9})$|^No tests were found!!!$"
 _CTEST_FAILED = re.compile(r"^\s+\d+ - (.+?) \((?!Disabled|Skipped)[A-Za-z][A-Za-z ]*\)")
 _CTEST_LINE = re.compile(r"^ *\d{1,9}/(\d{1,9}) Test +#\d+: (.+?) \.*\s*(Passed|\*{3}[A-Z][\w :()]*?) +[\d.]+ sec$")
 _SKIPPED = ("***Skipped", "***Not Run (Disabled)")
 _CTEST_STATES = {"Passed": TestState.PASSED, **dict.fromkeys(_SKIPPED, TestState.SKIPPED)}
 
 
+@reads("ctest", _CTEST_CLOSING, begins=r"^Test project /")
 def read_ctest(lines: list[str], end: int, closing: re.Match[str]) -> Report:
     if closing[1] is None:
         return Report(passed=0, failed=0)
@@ -325,6 +344,7 @@ def read_ctest(lines: list[str], end: int, closing: re.Match[str]) -> Report:
     return replace(report, lines_after=last_failure[0] if last_failure else 0)
 
 
+@reads("tap", r"^1\.\.(\d{1,9})(?:\s|$)", begins=r"^TAP version \d+$|^Bail out!|^1\.\.[1-9]\d{0,8}(?:\s|$)")
 def read_tap(lines: list[str], end: int, plan: re.Match[str]) -> Report | None:
     """TAP is complete when the last point has the number that the plan announced."""
     point = find_last(lines, re.compile(r"^(?:not )?ok (\d{1,9})\b"))
@@ -451,21 +471,10 @@ _SWIFT = re.compile(r"^\s+Executed \d{1,9} tests?, with |^\S+ +Test run with \d{
 _SWIFT_TEST = (
     r"(?:Test Case '(?:-\[)?|\W +Test (?!run ))(?P<name>.+?)(?:\]?')? (?P<state>passed(?= )|failed(?= )|skipped)"
 )
-
 _SWIFT_BEGINS = re.compile(r"^Test Suite .* started|^\W +Test run started")
-#: The more specific first: if two runners recognise the same line, the first wins.
-RUNNERS = (
-    Runner("pytest", _PYTEST_CLOSING, read_pytest, re.compile(r"^=+ test session starts =+$")),
-    Runner("unittest", _RAN, read_unittest, re.compile(r"^\w+ \([\w.]+\) \.\.\. ")),
-    Runner("cargo", _CARGO_CLOSING, read_cargo, re.compile(r"^running \d+ tests?$")),
-    Runner("go", _GO_CLOSING, read_go, re.compile(r'^=== RUN   \S|^\{"Time":.{0,80}?"Action":"run"')),
-    Runner("jest", _JEST_CLOSING, read_jest, re.compile(r"^ ?(?:PASS|FAIL) +\S+\.[cm]?[jt]sx?\b")),
-    Runner("vitest", _VITEST_CLOSING, read_vitest, re.compile(r"^ *RUN +v\d")),
-    Runner("node", re.compile(r"^[#ℹ] fail (\d{1,9})$"), read_node),
-    Runner("ctest", _CTEST_CLOSING, read_ctest, re.compile(r"^Test project /")),
-    Runner("tap", _PLAN, read_tap, re.compile(r"^TAP version \d+$|^Bail out!|^1\.\.[1-9]\d{0,8}(?:\s|$)")),
-    Runner("mocha", _MOCHA, partial(_read_summaries, _read_tree)),
-    Runner("rspec", _RSPEC, partial(_read_summaries, partial(_match_tests, _RSPEC_FAILED))),
+RUNNERS += (
+    Runner("mocha", _MOCHA, partial(_read_summaries, _read_tree), None),
+    Runner("rspec", _RSPEC, partial(_read_summaries, partial(_match_tests, _RSPEC_FAILED)), None),
     Runner("dotnet", _DOTNET, partial(_read_summaries, partial(_match_tests, _DOTNET_TEST)), _DOTNET_BEGINS),
     Runner("swift", _SWIFT, partial(_read_summaries, partial(_match_tests, _SWIFT_TEST)), _SWIFT_BEGINS),
     Runner("prove", _PROVE, partial(_read_summaries, _read_prove), _PROVE_FILE),
