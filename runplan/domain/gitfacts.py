@@ -62,18 +62,13 @@ class Commit(Struct, frozen=True, kw_only=True):
         committer, _ = read_person(values.get("committer", ""))
         parents = tuple(value for name, value in fields if name == "parent")
         tree = values.get("tree", "")
-        text = _decode_message(message, values.get("encoding", "utf-8"))
+        text = message.decode("utf-8", "surrogateescape")
+        for codec in (values.get("encoding", "utf-8"), "utf-8"):  # UTF-8 where it is that, whatever the commit says
+            with suppress(LookupError, ValueError):
+                text = message.decode(codec)
         return cls(
             oid=oid, tree=tree, parents=parents, author=author, authored=authored, committer=committer, message=text
         )
-
-
-def _decode_message(message: bytes, encoding: str) -> str:
-    """UTF-8 where it is UTF-8, whatever its commit says; else in that encoding; bytes that are neither stay."""
-    for codec in ("utf-8", encoding):
-        with suppress(LookupError, ValueError):
-            return message.decode(codec)
-    return message.decode("utf-8", "surrogateescape")
 
 
 class Change(Struct, frozen=True, kw_only=True):
@@ -157,13 +152,9 @@ def newest_landing(marked: Iterable[tuple[Oid, str]], *, plan: str, phase: str) 
     read = [(oid, message, _marks(message)) for oid, message in marked]
     undone = {landing for _, _, marks in read for landing in marks[UNDOES]}
     expected = {PLAN: {_single_spaced(plan)}, PHASE: {_single_spaced(phase)}, UNDOES: set[str]()}
-    stands = (
-        landing
-        for _, _, marks in read
-        if expected[PLAN] <= marks[PLAN] and expected[PHASE] <= marks[PHASE] and not marks[UNDOES]
-        for landing in sorted(marks[LANDING] - undone)
-    )
-    landing = next(stands, "")
+    own = (marks for _, _, marks in read if expected[PLAN] <= marks[PLAN] and expected[PHASE] <= marks[PHASE])
+    standing = (sorted(marks[LANDING] - undone) for marks in own if not marks[UNDOES])
+    landing = next(filter(None, standing), [""])[0]
     commits = []
     for oid, message, marks in read:
         if landing and landing in marks[LANDING]:

@@ -6,11 +6,12 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from runplan.domain.checks.drift import has_numbered_criterion
+from runplan.domain.checks.drift import list_numbered_criteria
 from runplan.domain.checks.results import MOST_NOTED, Results
 from runplan.domain.errors import SettingsError
 from runplan.domain.names import DIFF_FILE, as_utf8, shown
 from runplan.domain.plan.marks import SECTIONS
+from runplan.domain.plan.scan import scan_lines
 from runplan.domain.run.attempts import PlanningAttempt
 from runplan.domain.run.events import Chosen, GateJudged, KeptWork, ProofJudged, Rows, VerdictDoubted
 from runplan.domain.run.kinds import Role
@@ -113,6 +114,7 @@ class Brief(Struct, frozen=True, kw_only=True):
             more = f" and {len(names) - MOST_NOTED} more" if len(names) > MOST_NOTED else ""
             known = f" These failed before your work: {', '.join(names[:MOST_NOTED])}{more}." if names else ""
             baseline.append(f"Before your work {self.name_command(command)} says: {one_line(results.line)}.{known}")
+        lines = scan_lines(self.chosen.text.encode(errors="replace"), path="")
         return {
             "plan": self.plan,
             "phase": self.chosen.phase or f"({self.chosen.title})",  # a repair has no id
@@ -125,7 +127,7 @@ class Brief(Struct, frozen=True, kw_only=True):
             "branch": self.branch,
             "test_command": self.test_command or "none",
             "baseline": "\n".join(baseline),
-            "numbers": _NUMBERS.format(phase=self.chosen.phase) if has_numbered_criterion(self.chosen.text) else "",
+            "numbers": _NUMBERS.format(phase=self.chosen.phase) if list_numbered_criteria(lines) else "",
         }
 
     def name_command(self, command: str) -> str:

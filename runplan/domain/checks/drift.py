@@ -12,7 +12,7 @@ from itertools import islice
 from msgspec import Struct
 
 from runplan.domain.plan.marks import id_key, read_name
-from runplan.domain.plan.scan import Entry, Lines, marks_within, scan_lines
+from runplan.domain.plan.scan import Entry, Heading, Lines, marks_within, scan_lines
 from runplan.domain.run.events import DriftFound
 
 MARK = "PLAN-TEXT-DRIFT:"
@@ -72,12 +72,8 @@ def drift_percent(stated: str, actual: int) -> int | None:
 
 
 def judge_drifts(implementer: Tokens, verifier: Tokens, corrected: Collection[tuple[str, int]] = ()) -> DriftFound:
-    """Judge the drifts of both agents; where both measured a number, the verifier's counts.
-
-    Up to 10 % is corrected, up to 20 % also noted, more fails the phase. So does a second correction of a criterion;
-    `corrected` are the phase and bullet of each correction that this run has made.
-    """
-    drifts = (*implementer.drifts, *verifier.drifts)
+    """Up to 10 % is corrected, up to 20 % also noted; more fails the phase, and so does a second correction."""
+    drifts = (*implementer.drifts, *verifier.drifts)  # where both measured a number, the verifier's counts
     places = {(id_key(drift.phase), drift.bullet, drift.field): drift for drift in drifts}
     before = {(id_key(phase), bullet) for phase, bullet in corrected}
     corrections: list[tuple[str, int, str, int]] = []
@@ -126,9 +122,8 @@ def corrected_text(stated: str, actual: int) -> str:
 
 def correct_section(section: str, drift: Drift, *, date: str) -> tuple[str, str]:
     """The section with the actual number and a comment that says so, else why it is unchanged; `date` is YYYY-MM-DD."""
-    where = f"phase {drift.phase}, criterion {drift.bullet}"
     lines = scan_lines(section.encode(), path="")
-    places = _numbered_criteria(lines)
+    places = list_numbered_criteria(lines)
     if drift.bullet > len(places):
         return section, f"phase {drift.phase} has {len(places)} criteria with a number, not {drift.bullet}"
     place = places[drift.bullet - 1]
@@ -136,33 +131,30 @@ def correct_section(section: str, drift: Drift, *, date: str) -> tuple[str, str]
     literal = drift.stated.strip()
     number = re.search(rf"(?<![\w.,-]){re.escape(literal)}(?![\w-]|[.,]\d)", line)
     if number is None:
-        return section, f"{where} does not contain {literal!r}"
+        return section, f"phase {drift.phase}, criterion {drift.bullet} does not contain {literal!r}"
     new = f"{line[: number.start()]}{corrected_text(drift.stated, drift.actual)}{line[number.end() :]}"
     comment = f"<!-- Auto-corrected {date}: was {literal}, arithmetic says {drift.actual} -->"
     rest = lines.text_between(place, len(lines.texts)).removeprefix(line)
     return f"{lines.text_between(0, place)}{new} {comment}{rest}", ""
 
 
-def has_numbered_criterion(section: str) -> bool:
-    return bool(_numbered_criteria(scan_lines(section.encode(errors="replace"), path="")))
-
-
-def _numbered_criteria(lines: Lines) -> list[int]:
+def list_numbered_criteria(lines: Lines) -> list[int]:
     return [entry.at for entry in _list_criteria(lines) if any(sign.isdigit() for sign in entry.text)]
 
 
 def _list_criteria(lines: Lines) -> list[Entry]:
-    part = _lines_under(lines, "acceptance criteria")
-    return marks_within(lines.entries, part.start, part.stop)
-
-
-def _lines_under(lines: Lines, title: str) -> range:
-    part = next((heading for heading in lines.headings if heading.text.lower().startswith(title)), None)
-    return range(part.at + 1, part.end) if part is not None else range(0)
+    part = _find_part(lines, "acceptance criteria")
+    return marks_within(lines.entries, part.at, part.end) if part else []
 
 
 def _text_under(lines: Lines, title: str) -> str:
-    return "\n".join(lines.texts[line] for line in _lines_under(lines, title) if not lines.inert[line])
+    part = _find_part(lines, title)
+    own = range(part.at + 1, part.end) if part else ()
+    return "\n".join(lines.texts[line] for line in own if not lines.inert[line])
+
+
+def _find_part(lines: Lines, title: str) -> Heading | None:
+    return next((heading for heading in lines.headings if heading.text.lower().startswith(title)), None)
 
 
 #: A sum with blanks around its operators, and the noun that it counts, such as `417 - 94 + 15 lines`.

@@ -91,13 +91,12 @@ def resolve_evidence(evidence: Sequence[Reference], facts: Facts, missing: Seque
     """`missing` are the paths that the item names and that are not there."""
     lookups = [(reference, look_up(reference, facts, missing)) for reference in evidence]
     said = [f"{reference.ref} ({lookup.words})" if lookup.words else reference.ref for reference, lookup in lookups]
+    wrong = (f"{cited.ref}: {lookup.words}" for cited, lookup in lookups if lookup.words and not lookup.is_proof)
     return Resolved(
         is_proven=any(lookup.is_proof for _, lookup in lookups),
         rests_on_work=any(lookup.is_work for _, lookup in lookups),
         words="; ".join(said),
-        unresolved=tuple(
-            f"{reference.ref}: {lookup.words}" for reference, lookup in lookups if lookup.words and not lookup.is_proof
-        ),
+        unresolved=tuple(wrong),
     )
 
 

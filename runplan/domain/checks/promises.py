@@ -81,8 +81,7 @@ def judge_new_tests(
 ) -> tuple[NewTestsAnswer | None, str]:
     """What `added`, the functions that the base did not have, prove; None if they first have to run with emptied code.
 
-    `old` are the results on the base's code, `emptied` those on the new code with the added functions emptied. Where
-    names are not known, `added` is None, and the result of the whole run counts.
+    `added` is None where names are not known; then the result of the whole run counts.
     """
     if not added:
         if old.unfinished:

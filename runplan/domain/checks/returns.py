@@ -150,11 +150,8 @@ def _read_artifacts(values: object, most: int = MOST_REMARKS) -> Iterator[dispat
 
 
 def decode_return(file_text: str | None, message: str, shape: type[T]) -> T | Unusable:
-    """The JSON of a return in this shape.
-
-    A file that was written counts even when it is invalid. With the message instead, an example that the agent printed
-    earlier could replace a half-written verdict.
-    """
+    """The JSON of a return in this shape; that of the file, else of the block that ends the message."""
+    # An invalid file counts, too: an example that the agent printed earlier could replace a half-written verdict.
     if file_text is not None and file_text.strip() and file_text != IN_PROGRESS:
         return _decode_text(file_text, "the return file", shape)
     lines = re.split(r"\r?\n", message.rstrip())  # a text in JSON may contain other line ends, as U+2028
@@ -223,8 +220,7 @@ def _decode_text(text: str, where: str, shape: type[T]) -> T | Unusable:
 
 
 def _read_reference(stated: str | _Reference) -> dispatch.Reference:
-    if isinstance(stated, str):
-        return dispatch.Reference(ref=clean_text(stated)[:LONGEST_EVIDENCE])
+    stated = _Reference(ref=stated) if isinstance(stated, str) else stated
     kind = (stated.kind or "").casefold()
     return dispatch.Reference(
         kind=dispatch.ReferenceKind(kind) if kind in list(dispatch.ReferenceKind) else dispatch.ReferenceKind.TEXT,

@@ -83,18 +83,12 @@ class Permit(Struct, frozen=True, kw_only=True):
     def covers(self, path: str) -> bool:
         return not self.touches or covers(self.touches, path) or self.names(path)
 
-    def allowed(self, path: str) -> bool:
-        return covers(self.allows, path)
-
 
 @lru_cache(maxsize=4)
 def _path_words(text: str) -> frozenset[str]:
-    words = (quoted or word for quoted, word in re.findall(_WORD, text))
-    return frozenset(
-        token.removeprefix("./").lstrip("/")
-        for word in words
-        for token in (word, word.rstrip(".:!?"), word.partition(":")[0])
-    )
+    words = [quoted or word for quoted, word in re.findall(_WORD, text)]
+    tokens = (*words, *(word.rstrip(".:!?") for word in words), *(word.partition(":")[0] for word in words))
+    return frozenset(token.removeprefix("./").lstrip("/") for token in tokens)
 
 
 def examine_changes(
@@ -125,10 +119,10 @@ def _examine_change(change: FileChange, permit: Permit) -> Iterator[Tampering]:
     subject = "a file of the CI or a hook" if covers(CI, path) else ""
     subject = "the file of agents.container.build" if path == permit.built else subject
     subject = "a script of run.setup" if covers(permit.setup, path) else subject
-    if subject and not (permit.names(path) or permit.allowed(path) or covers(meant, path)):
+    if subject and not (permit.names(path) or covers((*permit.allows, *meant), path)):
         detail = f"{subject} was changed, and the phase does not name it"
         yield Tampering(TamperKind.CHANGED_CI, path, detail)
-    if covers((*PROMPTS, *permit.instructions), path) and not permit.allowed(path):
+    if covers((*PROMPTS, *permit.instructions), path) and not covers(permit.allows, path):
         yield Tampering(TamperKind.INSTRUCTIONS, path, "instructions of agents were changed")
     if new := _list_commands(path, change.after) - _list_commands(path, change.before):
         detail = f"only a person writes `Execution: delegate {min(new)}` into a plan; it runs without a sandbox"
@@ -144,12 +138,9 @@ def examine_checks(
     commands: Iterable[str], changed: Iterable[str], permit: Permit, *, before: Read, after: Read
 ) -> tuple[Tampering, ...]:
     changes = find_changes(commands, changed, before=before, after=after, test_paths=permit.test_paths)
-    is_new = {path for path, _ in changes if before(path) is None}
-    return tuple(
-        Tampering(TamperKind.CHECK_FILE, path, detail)
-        for path, detail in changes
-        if not permit.allowed(path) and not (path in is_new and permit.names(path))
-    )
+    refused = ((path, detail) for path, detail in changes if not covers(permit.allows, path))
+    refused = ((path, detail) for path, detail in refused if before(path) is not None or not permit.names(path))
+    return tuple(Tampering(TamperKind.CHECK_FILE, path, detail) for path, detail in refused)
 
 
 def foresee_refusals(plan: Plan, commands: Sequence[str], usual: Permit, *, read: Read) -> Iterator[Remark]:

@@ -40,10 +40,9 @@ class Verdict(Struct, frozen=True):
 def judge_reply(
     ret: ReadReturn, items: Sequence[str], facts: Facts, *, questions: Sequence[str] = (), gates_red: bool = False
 ) -> Verdict | Unusable:
-    """The judgement of the reply for these ids; `questions` are the ids of broken promises of tests.
+    """An item passes with a reference that resolves, a question about a broken promise with the item that demands it.
 
-    An item passes with a reference that resolves, a question with the item that demands the change. At least one item
-    has to rest on the work itself.
+    At least one item has to rest on the work itself.
     """
     if isinstance(ret, Unusable):
         return ret
@@ -66,10 +65,7 @@ def judge_reply(
 
 
 def _judge_item(item: str, stated: Sequence[ItemResult], facts: Facts, *, demanding: Sequence[str]) -> Judgement:
-    """An item without an answer fails, and of several answers the worst counts.
-
-    `demanding` are the items of the phase, one of which has to demand the change that a question is about.
-    """
+    """Of several answers the worst counts; one of the items `demanding` has to demand the change of a question."""
     worst = next((result for result in stated if not result.passed), None)
     if worst is not None:
         words = "; ".join(reference.ref for reference in worst.evidence) or "no reason given"

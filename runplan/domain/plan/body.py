@@ -61,16 +61,12 @@ _REASON = r"(?<![ \t])[ \t]+(?:—|–|--?|\()[ \t]*"
 
 
 class Item(Struct, frozen=True):
-    """One item that a verifier must pass or fail: work item `W1`, criterion `C1`, or `P`."""
-
-    id: str
+    id: str  #: `W1` of a work item, `C1` of a criterion, or `P`
     text: str
     line: int
 
 
 class Execution(Struct, frozen=True):
-    """Who does the work of a phase, as its line `Execution:` says."""
-
     kind: ExecutionKind | None = ExecutionKind.WORKTREE  #: None for one that runplan does not know
     argument: str = ""  #: the path of the plan, or the command
     text: str = ExecutionKind.WORKTREE.value  #: as written
@@ -113,10 +109,7 @@ def body_of(lines: Lines, first: int, end: int) -> Body:
 
 
 def read_settings(body: Body) -> tuple[PhaseSettings, str]:
-    """What the lines above the headings of a phase set, such as "Agent: `codex`", and its group of a stack.
-
-    Without backticks they are prose.
-    """
+    """What lines above the headings set, such as "Agent: `codex`" (else it is prose), and the group of a stack."""
     found: dict[str, str] = {}
     for _, key, value in _list_keys(body):
         if key.capitalize() in CODE_KEYS and (code := re.fullmatch(_CODE, value)):
@@ -147,10 +140,7 @@ def list_remarks(body: Body, phase: str, *, is_done: bool) -> Iterator[Remark]:
 
 
 def read_items(body: Body, *, title: str) -> tuple[tuple[Item, ...], tuple[str, ...]]:
-    """The work items and criteria of a phase in the order of the text, and the criteria that a person must check.
-
-    The phase itself is the only item when it lists none.
-    """
+    """The work items and criteria of a phase, else the phase itself, and the criteria that a person must check."""
     manual = {i for part in body.parts if re.match(MANUAL, part.text) for i in body.lines_inside(part)}
     checked = [part for part in body.parts if re.match(_CRITERIA, part.text)]
     criteria = _list_entries(body, checked, without=manual)
@@ -173,11 +163,7 @@ def read_items(body: Body, *, title: str) -> tuple[tuple[Item, ...], tuple[str, 
 
 
 def _list_entries(body: Body, parts: list[Heading], *, without: set[int]) -> dict[int, str]:
-    """The entries of some parts by their lines.
-
-    They are directly below the heading, boxes also below its sub-headings. Only where there are none, sub-headings name
-    them or group them.
-    """
+    """The entries below the headings; boxes, or entries where there are no others, also below their sub-headings."""
     entries: dict[int, str] = {}
     end = 0
     for part in parts:
@@ -204,12 +190,10 @@ def _list_boxes(body: Body, part: range, without: set[int], *, bullets: bool = T
 
 
 def entry_text(body: Body, entry: Entry) -> str:
-    """The text of an entry with the lines that continue it: those right below it, indented more than its mark.
-
-    Its nested entries that name files belong to it too. An entry that a format made up has only its own text.
-    """
+    """The text of an entry with the lines that continue it, and with its nested entries that name files."""
     texts = [entry.text]
-    goes_on = True
+    goes_on = True  # right below it, and indented more than its mark
+    # An entry that a format made up has only its own text.
     is_listed = entry.column in [line.column for line in marks_within(body.lines.entries, entry.at, entry.at + 1)]
     for i in range(entry.at + 1, body.whole.stop if is_listed else 0):
         text = body.lines.texts[i].expandtabs(4)

@@ -108,12 +108,9 @@ def read_depends(bodies: Mapping[str, Body], reading: Reading) -> dict[str, Depe
         if number := re.match("[0-9]+(?=[A-Za-z])", id_):
             meant.setdefault(number[0], []).append(id_)
     for id_, body in bodies.items():  # `### T-01` or `### M1: Title` in a phase is a part of it
-        strong = {
-            id_key(part.name.id) for part in body.parts if part.name.strong and re.match("[A-Za-z]+[0-9]", part.name.id)
-        }
-        for key in strong | {
-            id_key(part.name.id) for part in body.parts if re.search("[0-9].*[.-]|[.-].*[0-9]", part.name.id)
-        }:
+        strong = {part.name.id for part in body.parts if part.name.strong and re.match("[A-Za-z]+[0-9]", part.name.id)}
+        dotted = {part.name.id for part in body.parts if re.search("[0-9].*[.-]|[.-].*[0-9]", part.name.id)}
+        for key in set(map(id_key, strong | dotted)):
             meant.setdefault(key, []).append(id_)
     meant = {key: ids for key, ids in meant.items() if len(ids) == 1 or key.isdigit()}
     meant |= {id_key(id_): [id_] for id_ in bodies}
@@ -291,11 +288,8 @@ def _find_mentions(clause: str, phases: Phases) -> list[re.Match[str]]:
         is_strange = any(word.isalpha() and word not in phases.order for word in words)
         if not is_strange and _resolve_ids(bare[1], phases)[0]:
             return [bare]
-    return [
-        mention
-        for mention in re.finditer(_MENTION, clause)
-        if not (re.search(_OTHER_PLAN, clause[: mention.start()][-80:]) or re.match(_OF_PLAN, clause[mention.end() :]))
-    ]
+    mentions = (named for named in re.finditer(_MENTION, clause) if not re.match(_OF_PLAN, clause[named.end() :]))
+    return [named for named in mentions if not re.search(_OTHER_PLAN, clause[: named.start()][-80:])]
 
 
 def _plain_text(text: str, phases: Phases) -> str:

@@ -48,8 +48,6 @@ _MARKS = "*_`~ \t"
 
 
 class Named(Struct, frozen=True):
-    """A phase's id and title as a heading, a row or an item gives them."""
-
     id: str
     title: str
     strong: bool  #: a separator or nothing follows the id; else a title follows after a blank only
@@ -131,8 +129,6 @@ class Status(StrEnum):
 
 
 class ExecutionKind(StrEnum):
-    """Who does the work of a phase, and how it lands."""
-
     WORKTREE = "worktree"  #: an agent; it lands as the run does
     DIRECT = "direct"  #: an agent; it lands by a push
     PLAN = "plan"  #: another plan, in a run of its own
@@ -258,10 +254,7 @@ class PlanStatus(StrEnum):
 
 
 def read_plan_status(text: str) -> PlanStatus | None:
-    """The status that a front matter names, active when it names none; None for an unknown one.
-
-    Every further word is refused: its author may not want the plan worked.
-    """
+    """The status that a front matter names, active when it names none; None for an unknown one, or for more words."""
     word = "proposed" if _strip_marks(text) == "proposal" else _strip_marks(text)
     mark = read_mark(word)
     words = {Status.TODO: PlanStatus.ACTIVE, Status.IN_PROGRESS: PlanStatus.ACTIVE, Status.DONE: PlanStatus.COMPLETE}

@@ -151,14 +151,9 @@ def parse_plan(text: bytes, *, path: str) -> Plan:
     for name in ("status", "completed"):
         require_settable(lines, name)
     lines, reading = lay_out(text, path)
-    remarks = [
-        *reading.remarks,
-        *_about_text(lines, reading),
-        *_about_boxes(lines, reading),
-        *_about_rest(lines, reading),
-        *list_left_out(lines, reading),
-        *_about_bare(lines, reading),
-    ]
+    remarks = [*reading.remarks]
+    for examine in (_about_text, _about_boxes, _about_rest, list_left_out, _about_bare):
+        remarks += examine(lines, reading)
     bodies = {}
     for place in reading.places:
         own = scan_lines(place.text.encode("utf-8", "surrogatepass"), path=path) if place.text else lines
@@ -184,12 +179,10 @@ def parse_plan(text: bytes, *, path: str) -> Plan:
     titles = [heading for heading in lines.headings if heading.level == 1][:1]  # unless that is a phase
     title = next((heading.text for heading in titles if all(place.first != heading.at for place in reading.places)), "")
     title = re.sub(r"\A(?:plan|tasks)[ \t]*[:—–-][ \t]*", "", title, flags=re.IGNORECASE)
+    title = reading.title or " ".join(lines.front_value("title").split()) or title
     return Plan(
         path=path,
-        title=reading.title
-        or " ".join(lines.front_value("title").split())
-        or title
-        or path.rpartition("/")[2].removesuffix(".md"),
+        title=title or path.rpartition("/")[2].removesuffix(".md"),
         status=status,
         complete=status is PlanStatus.COMPLETE or not left,
         issues=tuple(dict.fromkeys(int(number) for number in numbers if re.fullmatch(r"[1-9][0-9]{0,17}", number))),
@@ -205,10 +198,7 @@ def parse_plan(text: bytes, *, path: str) -> Plan:
 
 @lru_cache(maxsize=2)  # a phase reads the same text when it begins, when it lands and when its row is set
 def lay_out(text: bytes, path: str) -> tuple[Lines, Reading]:
-    """The lines, and the reading of the first format that they show, or of the one that the front matter names.
-
-    One phase section may be a chapter of a plan of another format, unless it states how it is verified.
-    """
+    """The lines, and the reading of the first format that they show, or of the one that the front matter names."""
     lines = scan_lines(text, path=path)
     wanted = lines.front_value("format").lower()
     format_ = "headings" if wanted.endswith(" headings") else wanted
@@ -216,6 +206,7 @@ def lay_out(text: bytes, path: str) -> tuple[Lines, Reading]:
         raise lines.error_at(0, f"unknown format {wanted!r}; the formats are {', '.join(RECOGNISERS)}")
     readings = (reading for name, read in _READERS if format_ in ("", name) for reading in read(lines))
     chosen = next((reading for reading in readings if wanted in ("", reading.format, reading.name.lower())), None)
+    # One phase section may be a chapter of a plan of another format, unless it states how it is verified.
     if chosen is not None and not wanted and chosen.format in RIVALS[0][1:] and len(chosen.places) == 1:
         rivals = (reading for read in (sections.read_kiro, sections.read_headings) for reading in read(lines))
         chosen = next((reading for reading in rivals if len(reading.places) > 1), chosen)
@@ -229,11 +220,8 @@ def lay_out(text: bytes, path: str) -> tuple[Lines, Reading]:
         forms = "'## Phase 1 — Title' or '### Task 1: Title' headings, a Progress Tracker table or '- [ ]' items"
         why = f"no phases found{_describe_nearest(lines)}; a plan has {forms}"
         why = "the steps of a plansmith plan have no status" if is_outline else why
-        why = (
-            "this is the design of a feature of spec-kit, whose tasks are in the tasks.md beside it"
-            if is_design
-            else why
-        )
+        if is_design:
+            why = "this is the design of a feature of spec-kit, whose tasks are in the tasks.md beside it"
         rewrite = f"write phases, or have agents write them: {command('runplan', 'plan', '--file', lines.path)}"
         if lines.boxes and chosen is None and not is_design:
             rewrite = f"to make the boxes phases, write format: checklist into the front matter; else {rewrite}"
@@ -269,6 +257,7 @@ def _build_phase(place: Place, body: Body, waits: Depends) -> Phase:
     if place.text:
         items = tuple(replace(item, line=place.at + 1) for item in items)
     execution = phase_text.read_execution(body)
+    touches = phase_text.read_paths(body, "touches") or place.touches
     own, pull_request = phase_text.read_settings(body)
     return Phase(
         id=place.id,
@@ -281,9 +270,7 @@ def _build_phase(place: Place, body: Body, waits: Depends) -> Phase:
         depends=tuple(dict.fromkeys((*waits.hard, *place.depends, *waits.elsewhere))),
         soft=tuple(waits.soft),
         # What a command changes is not limited, so no other phase runs next to it.
-        touches=()
-        if execution.kind is ExecutionKind.DELEGATE
-        else phase_text.read_paths(body, "touches") or place.touches,
+        touches=() if execution.kind is ExecutionKind.DELEGATE else touches,
         allows=phase_text.read_paths(body, "allows"),
         execution=execution,
         items=items,
@@ -426,9 +413,8 @@ def _about_depends(place: Place, waits: Depends, ids: Iterable[str], lines: Line
 def _about_boxes(lines: Lines, reading: Reading) -> Iterator[Remark]:
     """The optional boxes of phases, the open ones of done phases, and those whose texts say done.
 
-    A tracker and a commit say done without ticks; then the open boxes count only where others are ticked. A heading or
-    a status line that says done beside boxes of both kinds is a contradiction, and so are lone signs above open boxes
-    only, in sub-headings or in all phases.
+    A tracker and a commit say done without ticks; then open boxes count only where others are ticked. A heading or a
+    line that says done beside boxes of both kinds is a contradiction, and so are lone signs above open boxes only.
     """
     owner = {i: place for place in reading.places for i in (place.at, *range(place.first, place.end))}
     claimed = {place.id for place in reading.places if place.at in range(place.first, place.end) and not place.commit}
@@ -475,9 +461,7 @@ def _list_of(entry: Entry, lines: Lines) -> tuple[int, Heading | None]:
 
 
 def _about_bare(lines: Lines, reading: Reading) -> Iterator[Remark]:
-    """The phases without a status, where the plan may call them done: by a sign in a heading above them or in the lists
-    of most of them, or by the heading of a later one. Without such a sign they are todo.
-    """
+    """The phases without a status that signs above, in or after them may call done; without signs they are todo."""
     if reading.format not in (*RIVALS[0], "todo") or says_complete(lines):
         return
     bare = [place for place in reading.places if place.is_bare]
@@ -515,10 +499,8 @@ def _about_bare(lines: Lines, reading: Reading) -> Iterator[Remark]:
         message = "the title is that of checks that a person goes through; if agents can do them, write a plan"
         yield Remark(reading.decided_by + 1, message, is_error=True)
     if is_guide and reading.unit == "step" and len(bare) == len(reading.places):
-        message = (
-            "the title is that of a guide, and its steps have no status; if they are work, write lines **Status:**"
-        )
-        yield Remark(reading.decided_by + 1, message, is_error=True)
+        message = "the title is that of a guide, and its steps have no status"
+        yield Remark(reading.decided_by + 1, f"{message}; if they are work, write lines **Status:**", is_error=True)
     elif doubtful:
         ids = ", ".join(place.id for place in doubtful)
         message = f"no status of {reading.unit} {ids}, but signs beside it say done; write lines **Status:** there"

@@ -47,10 +47,7 @@ class Summary(Struct, frozen=True, kw_only=True):
 def write_proposal(
     markdown: str, *, title: str, created: str, issues: Sequence[int] = (), path: str = _PATH, before: str = ""
 ) -> str:
-    """The agent's text with our front matter, and with a tracker if it has none.
-
-    The revision of a plan keeps the byte order mark, front matter, line ends and statuses of the text `before`.
-    """
+    """The agent's text with our front matter and a tracker; a revision keeps what is runplan's in the text `before`."""
     old = scan_lines(before.encode(), path=path)
     quoted = title if re.fullmatch(_SIMPLE, title) else '"' + title.replace("\\", "\\\\").replace('"', '\\"') + '"'
     fields = [f"title: {quoted}"] if title else []
@@ -145,10 +142,7 @@ def describe_unrevisable(plan: Plan) -> str:
 
 
 def check_revision(before: str, after: str, *, path: str = _PATH) -> tuple[str, ...]:
-    """Why a text is no revision of a plan: finished phases stay as they are, and every id stays.
-
-    Raises PlanUnreadable when one of them is no plan.
-    """
+    """Why a text is no revision of a plan: finished phases stay as they are, and every id stays."""
     olds = {phase.id: phase for phase in parse_plan(before.encode(), path=path).phases}
     news = {phase.id: phase for phase in parse_plan(after.encode(), path=path).phases}
     old_rows = scan_lines(before.encode(), path=path).texts

@@ -119,8 +119,8 @@ class Reading(Struct, frozen=True):
 def find_sections(lines: Lines, *units: str, levels: Sequence[int] = (2, 3, 4, 1)) -> list[Heading]:
     """The headings like `Phase <id> — <title>` of the first level that has some; the unit "" is for bare ids.
 
-    A heading like `## Phase 2 Findings` counts only when no other heading names that phase or its parts. One heading of
-    level 1 is the title of the plan. A heading below Success Metrics that repeats another one is none.
+    One like `## Phase 2 Findings` counts only when no other names that phase or its parts, one of level 1 only beside
+    others. One below Success Metrics that repeats another is none.
     """
     named = [heading for heading in lines.headings if heading.name.id and heading.name.unit in units]
     if not named:
@@ -280,11 +280,8 @@ def _split_parts(lines: Lines, section: Heading) -> tuple[list[Heading], list[He
 
 
 def mark_of_work(boxes: Sequence[Entry], manual: set[int]) -> Mark:
-    """Done when all boxes are ticked, and blocked when all but those are that a person verifies, by their lines.
-
-    Boxes that are nested below a ticked one count as ticked, where none of them is.
-    """
-    tops: list[Entry] = []
+    """Done when all boxes are ticked, and blocked when all but those are that a person verifies, by their lines."""
+    tops: list[Entry] = []  # boxes that are nested below a ticked one count as ticked, where none of them is
     for box in boxes:
         tops.append(tops[-1] if tops and tops[-1].indent + 1 < box.indent else box)
     told = {(top.at, box.indent) for box, top in zip(boxes, tops, strict=True) if box.ticked and box is not top}
@@ -299,10 +296,7 @@ def mark_of_work(boxes: Sequence[Entry], manual: set[int]) -> Mark:
 
 
 def _status_line(lines: Lines, first: int, end: int) -> Spot | None:
-    """The status line of a section, above its sub-headings or below one like Status.
-
-    That of another sub-heading is its own, and an indented one that of a list entry.
-    """
+    """The status line of a section, above its sub-headings or below one like Status; an indented one is of an entry."""
     is_own = True
     is_value = False  # the next line is below a heading Status
     for i in range(first + 1, end):
@@ -322,10 +316,8 @@ def _status_line(lines: Lines, first: int, end: int) -> Spot | None:
 
 
 def list_claims(lines: Lines, unit: str, inside: Container[int]) -> Iterator[tuple[int, list[str]]]:
-    """The lines outside of the phases that call some done, by a sign, by the label above or as the status of the plan.
-
-    So does a line inside with a date: "PHASE 6 COMPLETED: 2026-03-12".
-    """
+    """The lines that call phases done, by a sign, by the label above or as the status of the plan."""
+    # Outside of the phases; inside a line with a date does: "PHASE 6 COMPLETED: 2026-03-12".
     said = marks.CLAIM.replace("UNIT", unit)
     is_below = False
     for i, line in enumerate(lines.texts):

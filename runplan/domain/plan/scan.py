@@ -213,10 +213,7 @@ def _decode_text(raw: bytes, path: str) -> str:
 
 
 def _inert_lines(texts: list[str], front: int) -> tuple[list[bool], int]:
-    """Whether each line is front matter, fenced or in a comment of several lines, and the fence that is never closed.
-
-    A fence with a word, like ```` ```sh ````, opens an inner one where another is open.
-    """
+    """Whether each line is front matter, fenced or in a comment of several lines; and a fence that is never closed."""
     inert: list[bool] = []
     fences: list[tuple[int, str]] = []
     comment = 0  # the line after it
@@ -228,9 +225,10 @@ def _inert_lines(texts: list[str], front: int) -> tuple[list[bool], int]:
         inert.append(is_front or fence is not None or bool(fences))
         if fence is None:
             continue
-        if not fences or (fence[2].strip() and fence[1].startswith(fences[-1][1])):
+        is_like = not fences or fence[1].startswith(fences[-1][1])
+        if not fences or (is_like and fence[2].strip()):  # ```` ```sh ```` opens an inner one
             fences.append((i, fence[1]))
-        elif fence[1].startswith(fences[-1][1]):
+        elif is_like:
             fences.pop()
     return inert, fences[0][0] if fences else -1
 

@@ -13,10 +13,7 @@ from runplan.domain.text import command
 
 
 def set_status(text: bytes, *, path: str, phase: str, status: Status, commit: str = "") -> bytes:
-    """The plan with one phase set to done, with the commit of its work, or back to todo.
-
-    A plan that has this status already is returned unchanged. Only people write in progress and blocked.
-    """
+    """The plan with one phase set to done, with the commit of its work, or back to todo; only people write others."""
     lines, reading = lay_out(text, path)
     place = next((place for place in reading.places if id_key(place.id) == id_key(phase)), None)
     if place is None:
@@ -112,15 +109,11 @@ def is_complete_with(plan: Plan, phase: str) -> bool:
 
 
 def choose_phase(plan: Plan, *, wanted: str | None) -> Phase | NoPhase:
-    """The requested phase, else the first in tracker order that is todo and not waiting.
-
-    Only people mark a phase in progress: somebody else works on it, so a run works on it only when it is named.
-    """
+    """The requested phase, else the first in tracker order that is todo and not waiting."""
     asked = plan.phase(wanted) if wanted is not None else None
     if wanted is not None and asked is None:
-        return NoPhase(
-            NoWorkKind.BLOCKED, f"there is no phase {wanted}; there are: {', '.join(phase.id for phase in plan.phases)}"
-        )
+        ids = ", ".join(phase.id for phase in plan.phases)
+        return NoPhase(NoWorkKind.BLOCKED, f"there is no phase {wanted}; there are: {ids}")
     if plan.status is PlanStatus.COMPLETE:
         return NoPhase(NoWorkKind.COMPLETE, "the plan is already complete")
     if plan.status is not PlanStatus.ACTIVE:
@@ -176,10 +169,7 @@ def missing_dependencies(plan: Plan, phase: Phase) -> tuple[str, ...]:
 
 
 def add_tracker(text: bytes, *, path: str) -> bytes:
-    """The plan with a tracker above its first phase, unless it has a tracker or status lines.
-
-    Raises PlanUnreadable when there are no phase sections, or two of one name.
-    """
+    """The plan with a tracker above its first phase, unless it has a tracker or status lines."""
     lines, reading = lay_out(text, path)
     has_lines = any(spot.slot == "line" for place in reading.places for spot in place.spots)
     if not reading.lacks_statuses and (reading.format != "sections" or has_lines):

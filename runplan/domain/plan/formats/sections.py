@@ -74,10 +74,7 @@ def plain_reading(name: str, places: tuple[Place, ...], unit: str = "phase") -> 
 def plain_places(
     lines: Lines, sections: Sequence[Heading], others: Iterable[Heading], *, tables: bool = False
 ) -> tuple[Place, ...]:
-    """The sections with their lists as items; none if one has no list, others have some, or work may be done.
-
-    A table counts as a list if `tables` says so.
-    """
+    """The sections with their lists as items; none if one has no list, others have some, or work may be done."""
     beside = reading.lines_beside_work(lines)
     others = (other for other in others if other.at not in beside and not reading.is_measure(other.text))
     if any(marks_within(lines.entries, other.at, other.end) for other in others):
@@ -173,11 +170,9 @@ def read_phases(lines: Lines) -> Iterator[Reading]:
     if is_told and [place.id for place in again] == [place.id for place in places[:count]] and again:
         # A later chapter has the boxes of the phases that the sections describe.
         sections = sections[:count]
-        pairs = zip(places, again, strict=False)
-        places = tuple(
-            replace(place, mark=other.mark, spots=other.spots, again=range(other.first, other.end))
-            for place, other in pairs
-        )
+        spans = (range(other.first, other.end) for other in again)
+        rows = zip(places, again, spans, strict=False)
+        places = tuple(replace(place, mark=other.mark, spots=other.spots, again=span) for place, other, span in rows)
     if listed := _read_list(lines, sections, places, "phase"):
         yield listed
         return
@@ -202,10 +197,8 @@ def _are_parts(lines: Lines, sections: Sequence[Heading]) -> bool:
 
 
 def _read_list(lines: Lines, sections: Sequence[Heading], places: Sequence[Place], unit: str) -> Reading | None:
-    """The plan by a list of boxes outside of the sections that names them.
-
-    Where the sections state statuses, a list of some of them, as below Completed, or of bare ids is no tracker.
-    """
+    """The plan by a list of boxes outside of the sections that names them."""
+    # Where the sections state statuses, a list of some of them, as below Completed, or of bare ids is no tracker.
     has_line = any(spot.slot in ("line", "brackets") for place in places for spot in place.spots)
     named = [] if has_line else named_boxes(lines, outside=sections, unit=unit)
     listed = {id_key(name.id) for _, name in named}
@@ -235,20 +228,13 @@ def read_openspec(lines: Lines) -> Iterator[Reading]:
 
 
 def read_headings(lines: Lines) -> Iterator[Reading]:
-    """The plan by each word that its headings count with, then by numbers, `### 1. Title`, then a board."""
+    """The plan by each word that its headings count with: `## Task 1`, then `## Étape 1`, `### M1`, then `### 1.`."""
     for unit in marks.UNITS[1:]:
         sections = find_sections(lines, unit)
         is_high = sections and sections[0].level < (3 if unit in marks.WEAK_UNITS else 4)
         if sections and (is_high or _are_work(lines, sections)):
             yield _numbered_reading("headings", f"{unit.title()} headings", lines, sections, unit)
-    yield from _read_series(lines)
-
-
-def _read_series(lines: Lines) -> Iterator[Reading]:
-    """The sections that count with another word, with letters or with numbers: `## Étape 1`, `### M1`, `### 1.`.
-
-    Statuses, boxes, tables or plain lists show that they are work; if only some of a word have them, it is ambiguous.
-    """
+    # Statuses, boxes, tables or plain lists show that others are work; if only some of a word have them, it is unclear.
     work = _work_boxes(lines)
     series = reading.counted_headings(lines.headings)
     for (level, word), counted in sorted(series.items(), key=lambda entry: not entry[0][1]):  # numbers last
@@ -280,10 +266,7 @@ def _read_series(lines: Lines) -> Iterator[Reading]:
 
 
 def _plain_series(lines: Lines, word: str, sections: Sequence[Heading]) -> tuple[Place, ...]:
-    """The sections with plain lists; they count milestones or versions, or no section beside them has a list.
-
-    Numbers alone count the chapters of most documents, but work in a list of tasks and in a plan without chapters.
-    """
+    """The sections with plain lists; they count milestones or versions, or no section beside them has a list."""
     firsts = [section.at for section in sections]
     above = [heading for heading in lines.headings if 1 < heading.level <= sections[0].level]
     beside = [h for h in above if bisect_left(firsts, h.at) == bisect_left(firsts, h.end)]  # without a section
@@ -292,7 +275,7 @@ def _plain_series(lines: Lines, word: str, sections: Sequence[Heading]) -> tuple
         beside = [h for h in beside if re.match(rf"(?i)\W*{word}[ \t]*[0-9]|(?:{STEPS})\Z", h.text)]
     elif word and (len(word) < 3 or re.match(COUNTS_ELSE, word)):
         return ()
-    elif not word and not re.fullmatch(_TASK_LIST, title):
+    elif not word and not re.fullmatch(_TASK_LIST, title):  # numbers alone count the chapters of most documents
         numbers = [section.name.id for section in sections]
         is_counted = len(numbers) > 2 and numbers == [str(number) for number in range(1, len(numbers) + 1)]
         has_chapters = any(re.search(CHAPTER, section.name.title) for section in sections)
@@ -327,10 +310,7 @@ def _are_work(lines: Lines, sections: Sequence[Heading]) -> bool:
 
 
 def read_kiro(lines: Lines) -> Iterator[Reading]:
-    """`- [ ] 1. Task` is a phase, `- [ ] 1.1 Sub-task` one of its items, `- [ ]*` optional.
-
-    Sub-tasks or `_Requirements:_` lines show that Kiro wrote it.
-    """
+    """`- [ ] 1. Task` is a phase, `- [ ] 1.1 Sub-task` an item, `- [ ]*` optional; or `_Requirements:_` shows it."""
     numbers = [(box, number) for box in lines.boxes if (number := re.match(_TASK, box.text)) is not None]
     tops = [(box, number) for box, number in numbers if not number[2] and not box.optional]
     ids = {number[1] for _, number in tops}
@@ -366,10 +346,8 @@ def read_kiro(lines: Lines) -> Iterator[Reading]:
 
 
 def read_todo(lines: Lines) -> Iterator[Reading]:
-    """Two or more sections with boxes: each section is a phase, done when all its boxes are ticked.
-
-    Headings below one like `## v1.1` only group its boxes. A list of what is completed is no phase.
-    """
+    """Two or more sections with boxes: each section is a phase, done when all its boxes are ticked."""
+    # Headings below one like `## v1.1` only group its boxes. A list of what is completed is no phase.
     counted = [h for h in lines.headings if h.level > 1 and any(char.isdigit() for char in h.name.id)]
     open_: dict[Heading, bool] = {}
     for box in _work_boxes(lines):

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 
 from msgspec.structs import replace
 
@@ -41,10 +42,9 @@ def read_speckit(lines: Lines) -> Iterator[Reading]:
 
 
 def _in_order(lines: Lines, places: Sequence[Place], phases: Mapping[str, str]) -> tuple[Place, ...]:
-    """The phases with their tasks as items, in the order of the template.
+    """The phases with their tasks as items: a story waits for the phases before the first story, others for all before.
 
-    A story waits for the phases before the first story, others for all before them. Paths limit a phase only when every
-    task names one. A file stands for its directory: an `__init__.py` next to it belongs to the work too.
+    Paths limit a phase if every task names one. A file stands for its directory: an `__init__.py` there is work, too.
     """
     stories = {place.id for place in places if re.search(_STORY, place.title)}
     first = next((n for n, place in enumerate(places) if place.id in stories), len(places))
@@ -66,18 +66,9 @@ def _in_order(lines: Lines, places: Sequence[Place], phases: Mapping[str, str]) 
             place = replace(place, mark=Mark(Status.DONE))  # other boxes, as of test cases, decide nothing
         after = [words[0] for box in boxes for words in re.finditer(_AFTER, box.text)]
         paths = [re.findall(_PATH, box.text) for box in boxes]
-        touches = [
-            f"{path.rpartition('/')[0]}/**" if "/" in path else path
-            for paths_of_task in paths
-            for path in paths_of_task
-        ]
-        ordered.append(
-            replace(
-                place,
-                entries=tuple(boxes),
-                depends=tuple(other.id for other in places[: first if place.id in stories else number]),
-                prose=tuple(dict.fromkeys((*sentences.get(place.id, ()), *after))),
-                touches=tuple(dict.fromkeys(touches)) if all(paths) else (),
-            )
-        )
+        touches = [f"{path.rpartition('/')[0]}/**" if "/" in path else path for path in chain(*paths)]
+        depends = tuple(other.id for other in places[: first if place.id in stories else number])
+        prose = tuple(dict.fromkeys((*sentences.get(place.id, ()), *after)))
+        place = replace(place, entries=tuple(boxes), depends=depends, prose=prose)
+        ordered.append(replace(place, touches=tuple(dict.fromkeys(touches)) if all(paths) else ()))
     return tuple(ordered)

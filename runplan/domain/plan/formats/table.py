@@ -63,20 +63,16 @@ def read_tracker(lines: Lines) -> Iterator[reading.Reading]:
         own = reading.section_places(lines, [section])[0]
         is_stated = re.search(DONE_TITLE, section.text) or any(spot.slot in ("line", "word") for spot in own.spots)
         if is_stated and own.mark.known and (own.mark.status is Status.DONE) != (mark.status is Status.DONE):
-            message = (
-                f"the section of phase {name.id} and its row in the tracker disagree about done; correct one of them"
-            )
-            remarks.append(reading.Remark(line + 1, message, is_error=True))
+            message = f"the section of phase {name.id} and its row in the tracker disagree about done"
+            remarks.append(reading.Remark(line + 1, f"{message}; correct one of them", is_error=True))
     unit = sections[0].name.unit if sections else "phase"
     yield reading.Reading("tracker", "tracker table", tuple(places), header, unit, tuple(remarks))
 
 
 def _find_listed(lines: Lines, ids: Set[str]) -> list[Heading]:
     """The headings that count these phases, or headings of one level with ids like V2 or 1.4, one for each."""
-    series = (
-        *(reading.find_sections(lines, unit) for unit in UNITS),
-        *reading.counted_headings(lines.headings).values(),
-    )
+    by_word = (reading.find_sections(lines, unit) for unit in UNITS)
+    series = (*by_word, *reading.counted_headings(lines.headings).values())
     telling = [h for h in lines.headings if h.level > 1 and id_key(h.name.id) in ids and not h.name.id.isdigit()]
     levels = ([heading for heading in telling if heading.level == level] for level in (2, 3, 4))
     listed = (found for found in (*series, *levels) if ids == {id_key(heading.name.id) for heading in found})

@@ -120,10 +120,7 @@ def read_tasks(lines: Lines) -> Iterator[Reading]:
 
 
 def _find_tasks(data: Any, root: Node, lines: Lines) -> tuple[list[Object], list[str]]:
-    """The tasks in the order of work, and the tags that are left out.
-
-    They are those of the only list, or of the tag `master`; user stories are in the order of their priorities.
-    """
+    """The tasks of the only list, or of the tag `master`, in the order of work, and the tags that are left out."""
     fields = data if isinstance(data, dict) else {}
     tags = [tag for tag, value in fields.items() if isinstance(value, dict) and "tasks" in value]
     tags.sort(key="master".__ne__)

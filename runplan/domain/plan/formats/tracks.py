@@ -98,10 +98,7 @@ def _inner(text: str, tag: str) -> str:
 def _read_roadmap(
     lines: Lines, sections: list[Heading], listed: Mapping[str, tuple[Named, Entry]], table: Iterable[Row]
 ) -> tuple[tuple[Place, ...], tuple[Remark, ...]]:
-    """The phases of a roadmap: the list of phases and the table Progress have the statuses.
-
-    A phase without a section is one of an earlier milestone if it is done; else a person has to describe it.
-    """
+    """The phases of a roadmap: the list of phases and the table Progress have the statuses."""
     rows = {_key(name.id): (name, spots[0]) for _, name, spots in table if name and spots and name.id[0].isdigit()}
     cells = {key: lines.texts[spot.at][spot.begin : spot.end] for key, (_, spot) in rows.items()}
     words = choose_words((cell.strip() for cell in cells.values()), ("Complete", "Not started"))
@@ -133,7 +130,7 @@ def _read_roadmap(
             message = f"the table says that phase {place.id} is done, the list does not; it counts as done"
             remarks.append(Remark(rows[key][1].at + 1, message))
             place = replace(place, mark=Mark(Status.DONE))
-        if key not in described and place.mark.status is Status.TODO:
+        if key not in described and place.mark.status is Status.TODO:  # a done one is of an earlier milestone
             place = replace(place, mark=Mark(Status.BLOCKED, reason="has no section; describe its work in one"))
         places.append(place)
     return tuple(places), tuple(remarks)
