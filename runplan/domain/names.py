@@ -98,7 +98,6 @@ def require_plain(path: str) -> None:
 
 
 def describe_watch(name: str) -> str:
-    """What a watch, or a work on the queue, takes."""
     kind, _, taken = name.partition(":")
     if f"{kind}:" == WATCH:
         return f"Issues with the label {taken}"

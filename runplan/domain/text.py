@@ -37,9 +37,8 @@ _JOINER = f"(?<=[{_EMOJI}])\ufe0f|(?<=[0-9#*])\ufe0f(?=\u20e3)|(?<=[{_EMOJI}\ufe
 
 
 def visible(text: str, *, is_prose: bool = False) -> str:
-    """The text with each character that a reader would not see written out; none is left out.
+    """The text with each character that a reader would not see written out, as `\\x1b`, `\\xff` or `<U+202E>`.
 
-    `\\r`, `\\x1b` and `\\xff` are control characters and bytes that are not UTF-8, `<U+202E>` is any other character.
     Line ends and tabs stay. In prose the spaces of typography stay as well, and the joiners within an emoji.
     """
 
@@ -198,9 +197,8 @@ def localized(text: str, *, now: datetime) -> str:
 
 
 def toml_value(value: object) -> str:
-    """One value as TOML writes it (a JSON string is a TOML basic string)."""
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(toml_value(part) for part in value) + "]"
     if isinstance(value, dict):
         return "{" + ", ".join(f"{name} = {toml_value(part)}" for name, part in value.items()) + "}"
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # a JSON string is a TOML basic string

@@ -20,7 +20,6 @@ def iso(moment: datetime) -> str:
 
 
 def iso_at(seconds: float) -> str:
-    """The same for seconds since the epoch."""
     return iso(datetime.fromtimestamp(seconds, UTC))
 
 

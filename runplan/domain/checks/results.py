@@ -1,7 +1,4 @@
-"""Reads the output of a test command, and compares it with the output before the work.
-
-The exit code counts first, then a closing summary: a suite that dies in the middle has printed many lines with PASS.
-"""
+"""Reads the output of a test command, and compares it with the output before the work."""
 
 import re
 import shlex
@@ -34,6 +31,7 @@ _ORDER = (TestState.SKIPPED, TestState.PASSED, TestState.FAILED)
 MOST_NOTED = 20  #: names of one kind that an event carries
 
 
+# The exit code counts first, then a closing summary: a suite that dies in the middle has printed many lines with PASS.
 class Results(Struct, frozen=True, kw_only=True):
     exit_code: int | None  #: None when it did not end by itself
     runner: str  #: "" when there is no known closing summary

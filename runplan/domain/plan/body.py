@@ -241,7 +241,6 @@ def _numbered_tasks(body: Body, without: set[int]) -> dict[int, str]:
 
 
 def list_task_rows(lines: Lines, span: range) -> dict[int, str]:
-    """The rows of tables that begin with the id of a task."""
     rows = {}
     is_inside = False
     for i in span:

@@ -126,9 +126,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     remarks: tuple[Remark, ...]  #: in the order of lines
 
     def phase(self, id_: str) -> Phase | None:
-        """The phase of that id; case matters only where two differ by nothing else."""
-        exact = next((phase for phase in self.phases if phase.id == id_), None)
-        return exact or next((phase for phase in self.phases if id_key(phase.id) == id_key(id_)), None)
+        alike = [phase for phase in self.phases if id_key(phase.id) == id_key(id_)]
+        return next((phase for phase in alike if phase.id == id_), alike[0] if alike else None)
 
     @property
     def stack(self) -> dict[str, tuple[Phase, ...]]:
@@ -137,7 +136,6 @@ class Plan(Struct, frozen=True, kw_only=True):
         return {key: tuple(phase for phase, of in zip(self.phases, keys, strict=True) if of == key) for key in keys}
 
     def refusals(self, *, strict: bool) -> tuple[Remark, ...]:
-        """The remarks for which the plan is refused: the errors, and the warnings too if `strict`."""
         return tuple(remark for remark in self.remarks if strict or remark.is_error)
 
 

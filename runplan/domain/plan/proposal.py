@@ -40,7 +40,6 @@ class Summary(Struct, frozen=True, kw_only=True):
 
     @property
     def is_free(self) -> bool:
-        """Whether the plan leaves nothing open and grants nothing."""
         return not self.open_questions and not self.permissions
 
 
@@ -172,7 +171,6 @@ def title_of_goal(text: str) -> str:
 
 
 def slug_of_title(title: str) -> str:
-    """The title as the name of a file, without `.md`."""
     ascii_title = unicodedata.normalize("NFKD", title.casefold()).encode("ascii", "ignore").decode()
     named = names.slug(f"{(ascii_title if _normalize(ascii_title) else title).replace('/', ' ')}.md")
     return f"{named}-plan" if f"{named}.md" == names.PLAN_FILE else named

@@ -91,7 +91,6 @@ class Place(Struct, frozen=True, kw_only=True):
 
     @property
     def is_bare(self) -> bool:
-        """Whether the plan states no status for it."""
         return not self.spots and not self.entries and self.mark.status is Status.TODO
 
 

@@ -128,12 +128,10 @@ class Lines(Struct, frozen=True, kw_only=True):
         return next((field for field in self.fields if field.key == key), None)
 
     def front_value(self, key: str) -> str:
-        """The value in the front matter; "" for none."""
         field = self.find_field(key)
         return field.value if field else ""
 
     def text_between(self, first: int, end: int) -> str:
-        """The text of lines first to end - 1, byte for byte."""
         return self.raw[self.line_start(first) : self.line_start(end)].decode()
 
 

@@ -1,7 +1,4 @@
-"""The parts of attempts: the dispatches, the delivery of a candidate, and the proof. Each has its fold.
-
-And the facts of a planning run.
-"""
+"""The parts of attempts, each with its fold: dispatches, delivery of a candidate, proof; and facts of planning."""
 
 from __future__ import annotations
 
@@ -257,7 +254,6 @@ class Delivery(Struct, frozen=True, kw_only=True):
 
     @property
     def is_approved(self) -> bool:
-        """Whether a person approved the candidate, or the same patch before a landing of runplan moved the target."""
         built = self.candidate
         return built is not None and (built.tree == self.approved or bool(self.carried and built.patch == self.carried))
 
@@ -308,7 +304,6 @@ class TrialJudged(e.Event, frozen=True, kw_only=True):
 
     @property
     def kept(self) -> tuple[str, ...]:
-        """The names of the files that are there to be shown."""
         return tuple(made.path for made in self.files if re.fullmatch(r"trial-\d\d-[\w.-]+", made.path))
 
     def describe(self) -> list[str]:
@@ -383,15 +378,14 @@ class Proof(Struct, frozen=True, kw_only=True):
                 return replace(self, baselines={}, gates=())
             case e.RulesBroken() | e.BranchRebuilt(tree=""):
                 return replace(self, gates=(), verdicts=(), trial=None)
-            case e.CandidateBuilt():
-                doubted = self.doubted
+            case e.CandidateBuilt(tree=tree, patch=patch):
                 return Proof(
                     baselines={name: known for name, known in self.baselines.items() if known.tree == event.onto_tree},
-                    gates=tuple(gate for gate in self.gates if gate.tree == event.tree),
-                    runs=tuple(run for run in self.runs if run.tree == event.tree),
-                    verdicts=tuple(verdict for verdict in self.verdicts if verdict.patch == event.patch),
-                    doubted=doubted if doubted and doubted.patch == event.patch else None,
-                    trial=self.trial if self.trial and self.trial.patch == event.patch else None,
+                    gates=tuple(gate for gate in self.gates if gate.tree == tree),
+                    runs=tuple(run for run in self.runs if run.tree == tree),
+                    verdicts=tuple(verdict for verdict in self.verdicts if verdict.patch == patch),
+                    doubted=self.doubted if self.doubted and self.doubted.patch == patch else None,
+                    trial=self.trial if self.trial and self.trial.patch == patch else None,
                 )
             case _:
                 return self

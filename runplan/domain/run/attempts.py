@@ -92,8 +92,6 @@ class Attempt(Struct, frozen=True, kw_only=True):
 
 
 class WorkAttempt(Attempt, frozen=True, kw_only=True):
-    """An attempt in which agents, a command or another plan write, and what they wrote is proven."""
-
     chosen: e.PhaseChosen | e.RepairChosen | e.MergeChosen | e.DelegateChosen | e.SubplanChosen
     lease: e.Leased | None = None
     base: str = ""  #: start of the branch; moves when the branch is rebuilt
@@ -184,7 +182,6 @@ class WorkAttempt(Attempt, frozen=True, kw_only=True):
 
     @property
     def review(self) -> tuple[str, ...]:
-        """The references of the review comments that it handles."""
         return self.chosen.review if isinstance(self.chosen, e.RepairChosen) else ()
 
     @property

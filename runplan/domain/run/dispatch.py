@@ -114,9 +114,7 @@ class Context(Struct, frozen=True, kw_only=True):
 
 
 class Quota(Struct, frozen=True, kw_only=True):
-    """How much of a usage window of its account is used."""
-
-    percent: int
+    percent: int  #: of a usage window of its account that is used
     resets: float | None = None  #: end of the window, in seconds since the epoch
 
 

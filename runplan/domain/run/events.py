@@ -49,13 +49,19 @@ class ReviewItem(Struct, frozen=True, array_like=True):
         return f"{self.author} on {place}" if place else self.author
 
 
-class RunStarted(Event, frozen=True, kw_only=True):
+class RunOptions(Event, frozen=True, kw_only=True):
     mode: kinds.Mode
     wanted: str  #: phase id for the modes phase and undo, else ""
     auto: bool
     daemon: bool = False  #: in the daemon, which resumes it after a restart
     needs: tuple[str, ...] = ()  #: names of the variables that the caller gave its agents
     review: tuple[ReviewItem, ...] = ()  #: comments that a person wants handled
+    memory: bool = True  #: its agents are told what earlier runs have taught, if plan.memory is set
+    model: str = ""  #: of the implementer, or the planner, in this run; "" for that of the settings
+    effort: str = ""  #: likewise
+
+
+class RunStarted(RunOptions, frozen=True, kw_only=True):
     anew: bool = False  #: without the kept work of failed attempts
     plan: str  #: repository-relative path
     title: str
@@ -74,9 +80,6 @@ class RunStarted(Event, frozen=True, kw_only=True):
     parent: str = ""  #: the run that has a phase done by this one
     parents: tuple[str, ...] = ()  #: the plans of that run and of those above it, the first one first
     planning: Planning | None = None  #: of the mode plan
-    memory: bool = True  #: its agents are told what earlier runs have taught, if plan.memory is set
-    model: str = ""  #: of the implementer, or the planner, in this run; "" for that of the settings
-    effort: str = ""  #: likewise
 
     @property
     def kept(self) -> Settings:  # whatever is committed later
@@ -118,18 +121,8 @@ class IssuesMarked(Event, frozen=True, kw_only=True):
     until: str = ""  #: the end of a rate limit of the forge, after which they are shown again
 
 
-class RunResumed(Event, frozen=True, kw_only=True):
+class RunResumed(RunOptions, frozen=True, kw_only=True):
     """A person resumed the run: every wait ends, and these options of the request hold from now on."""
-
-    mode: kinds.Mode
-    wanted: str
-    auto: bool
-    daemon: bool = False
-    needs: tuple[str, ...] = ()
-    review: tuple[ReviewItem, ...] = ()
-    memory: bool = True
-    model: str = ""
-    effort: str = ""
 
 
 class Chosen(Event, frozen=True, kw_only=True):
@@ -237,8 +230,6 @@ class Continued(Event, frozen=True, kw_only=True):
 
 
 class Told(Event, frozen=True, kw_only=True):
-    """Words of a person for the agents of this run; those that begin from now on read them first."""
-
     text: str
     by: str
     command: int = 0  #: its number; a command that is executed again after a crash adds nothing
@@ -547,8 +538,6 @@ class Answered(Event, frozen=True, kw_only=True):
 
 
 class LandingStarted(Event, frozen=True, kw_only=True):
-    """The intent, recorded before the ref moves."""
-
     id: str
     ref: str
     old: str

@@ -98,7 +98,6 @@ def describe_ending(ended: DispatchEnded) -> str:
 
 
 def describe_refused(ended: DispatchEnded) -> list[str]:
-    """A line for each host that a process asked for and may not reach."""
     who, section = (ended.agent, "agents") if ended.agent else (f"the {ended.role} command", "tests")
     return [f"{who} asked for {host}, refused: it is not in {section}.network" for host in ended.refused]
 

@@ -49,16 +49,12 @@ class QueueWork(WorkProgress, frozen=True, kw_only=True):
 
     @property
     def left(self) -> float:
-        """How many more plans it may begin."""
         most = self.started.plan.removeprefix(QUEUE)
         return (inf if most == "all" else int(most)) - len(self.begun)
 
 
 def read_comments(text: str, files: Collection[str], known: Iterable[str], *, by: str) -> tuple[ReviewItem, ...]:
-    """The comments on lines of these files, such as `src/app.py:12: use the parser`.
-
-    A comment ends at an empty line, or where the next one begins. Its id follows those of the known items.
-    """
+    """The comments on lines of these files, such as `src/app.py:12: use the parser`; the ids follow the known ones."""
     comments: list[ReviewItem] = []
     first = 1 + max((int(id_[1:]) for id_ in known if re.fullmatch(r"R[0-9]{1,9}", id_)), default=0)
     is_open = False

@@ -37,7 +37,6 @@ class Work(Struct, frozen=True, kw_only=True):
 
     @property
     def fill(self) -> tuple[str, ...]:
-        """How full the context of its agent is, and how often it has called a tool."""
         full = (f"context {self.context} % full",) if self.agent and self.context else ()
         return (*full, counted(self.tools, "tool call")) if self.agent and self.tools else full
 

@@ -75,11 +75,9 @@ class RunState(Struct, frozen=True, kw_only=True):
 
     @property
     def questions(self) -> tuple[e.QuestionAsked, ...]:
-        """The open ones of its agents."""
         return self.attempt.dispatches.open_questions if self.attempt is not None else ()
 
     def of_lane(self, name: str) -> RunState:
-        """The state of a lane, and of the run for ""."""
         return next(lane for lane in self.lanes if lane.lane == name) if name else self
 
     @property
@@ -236,7 +234,12 @@ def _update_followers(state: RunState, event: e.Event) -> RunState:
     """The lanes that began on a phase, when it lands or fails, or when its numbers correct their text."""
     match event:
         case e.Landed(phase=phase, code=code):
-            return _change_lanes(state, lambda lane: _follow_landing(lane, phase, code))
+            lanes = list(state.lanes)
+            for place, lane in enumerate(lanes):
+                if lane.after == phase:
+                    is_lost = lane.attempt is not None and lane.attempt.failure is not None and code != lane.base
+                    lanes[place] = replace(lane, after="", is_dropped=lane.is_dropped or is_lost)
+            return replace(state, lanes=tuple(lanes))
         case e.PhaseFailed(phase=phase):
             by = f"the failure of phase {phase}, on which it began"
             dropped = [lane.lane for lane in state.lanes if lane.after == phase]
@@ -248,13 +251,6 @@ def _update_followers(state: RunState, event: e.Event) -> RunState:
             return state
     drop = {"stop": by, "pause": None, "is_dropped": True}
     return _change_lanes(state, lambda lane: replace(lane, **drop) if lane.lane in dropped else lane)
-
-
-def _follow_landing(state: RunState, phase: str, code: str) -> RunState:
-    if state.after != phase:
-        return state
-    has_failed = state.attempt is not None and state.attempt.failure is not None
-    return replace(state, after="", is_dropped=state.is_dropped or (has_failed and code != state.base))
 
 
 def _apply_to_run(state: RunState, event: e.Event) -> RunState:

@@ -1,8 +1,7 @@
 """Schedules: the words after `every`, read into values and written back; and the slots at which they fire.
 
-APScheduler's triggers compute the times. Intervals are elapsed time. A wall-clock time is computed without a zone and
-then resolved in the schedule's zone: a time in a gap of the clock fires at the end of the gap, a time that comes twice
-fires the first time only. The reason is in docs/dependencies.md. APScheduler is imported on first use.
+APScheduler's triggers compute the times. A wall-clock time is computed without a zone and then resolved in it: one in a
+gap of the clock fires at the end of the gap, one that comes twice the first time only (docs/dependencies.md).
 """
 
 import json

@@ -143,7 +143,6 @@ class RunSettings(Struct, frozen=True, kw_only=True):
 
     @property
     def concludes(self) -> bool:
-        """Whether something is left to do when every phase has landed."""
         return self.landing == "pr"
 
 
@@ -227,7 +226,6 @@ class AgentsSettings(Struct, frozen=True, kw_only=True):
 
     @property
     def sandboxes(self) -> dict[str, str]:
-        """The sandbox by each setting that names one."""
         by_agent = {f"agents.{table.name}.sandbox": table.sandbox for table in self.used if table.sandbox}
         return {"agents.sandbox": self.sandbox} | by_agent
 
@@ -242,8 +240,7 @@ class AgentsSettings(Struct, frozen=True, kw_only=True):
         return self.agent(name).account or name
 
     def agent(self, name: str) -> AgentTable:
-        """The agent of that name; a built-in kind needs no table."""
-        return self.tables.get(name) or AgentTable(name=name, kind=name)
+        return self.tables.get(name) or AgentTable(name=name, kind=name)  # a built-in kind needs no table
 
 
 class CheckSettings(Struct, frozen=True, kw_only=True):
@@ -519,7 +516,6 @@ class Key(Struct, frozen=True):
 
     @property
     def expected(self) -> str:
-        """The values that it takes, in words."""
         if self.is_duration:
             return 'a duration like "90s", "15m" or "1h30m"'
         is_either = self.type == OneOrMore and not self.is_network

@@ -81,8 +81,7 @@ def list_actions(
 ) -> tuple[NextAction, ...]:
     """What a person can do about a plan, the most useful first; nothing while a command is not executed yet.
 
-    `failed` are the phases that can be retried, `following` is the one that a start would work on, and a run that is
-    stuck needs a look. Nothing can begin on a plan that is gone.
+    `failed` are the phases that can be retried, `following` is the one that a start would work on.
     """
     run = facts.run
     if facts.queued:

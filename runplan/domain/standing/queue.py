@@ -32,17 +32,12 @@ class QueueEntry(Struct, frozen=True, kw_only=True):
 def order_queue(
     outlines: Mapping[str, PlanOutline], facts: Mapping[str, PlanFacts], places: Mapping[str, int]
 ) -> tuple[QueueEntry, ...]:
-    """The open plans: by priority, then by age, then by name, except those that persons have put elsewhere.
-
-    A plan with a schedule of its own, and one that a phase of another has done, is not in the queue.
-    """
-    within = {path for outline in outlines.values() if not outline.complete for path in outline.subplans}
-    listed = [
-        path
-        for path, outline in outlines.items()
-        if outline.status in ("", PlanStatus.ACTIVE)
-        and not (outline.error or outline.complete or path in within or facts.get(path, PlanFacts()).schedule)
-    ]
+    """The open plans: by priority, then by age, then by name, except those that persons have put elsewhere."""
+    # Nor are those listed that have a schedule of their own, or that a phase of another plan has done.
+    passed = {path for outline in outlines.values() if not outline.complete for path in outline.subplans}
+    passed.update(path for path, known in facts.items() if known.schedule)
+    open_plans = (path for path, outline in outlines.items() if not (outline.error or outline.complete))
+    listed = [path for path in open_plans if outlines[path].status in ("", PlanStatus.ACTIVE) and path not in passed]
     listed.sort(key=lambda path: (outlines[path].priority, outlines[path].created or "~", path))
     order = [path for path in listed if places.get(path) == PINNED]
     pinned = len(order)

@@ -25,7 +25,6 @@ class AgentUsage(Struct, frozen=True, kw_only=True):
 
     @property
     def words(self) -> str:
-        """The tokens and the cost; "" for neither."""
         cost = self.cost if self.usd else "cost -" if self.tokens else ""
         return ", ".join(filter(None, [f"{self.token_words} tokens" if self.tokens else "", cost]))
 

@@ -55,11 +55,10 @@ def list_bases(state: RunState) -> dict[str, str]:
 def list_ahead(
     plan: Plan, worked: Mapping[str, Sequence[str]], bases: Collection[str], below: Mapping[str, str], *, limit: int
 ) -> list[tuple[Phase, str]]:
-    """The phases to begin on one that is being proven, each with that one; at most `limit`.
+    """The phases to begin on one of `bases`, which are being proven, each with that one; at most `limit`.
 
-    `worked` maps the running phases to their touched paths; `bases` are those that are being proven. `below` maps the
-    phases ahead to the one that they began on. All that a phase waits for is in the one that it begins on, and no other
-    phase has begun on that one: phases land in the order in which they would be worked one after the other.
+    `worked` maps the running phases to their touched paths, `below` those ahead to the one that they began on. All that
+    a phase waits for is in its base, on which no other has begun: phases land as if worked one after the other.
     """
     chosen: list[tuple[Phase, str]] = []
     taken = dict(worked)

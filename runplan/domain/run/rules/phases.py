@@ -58,9 +58,8 @@ def _follow_command(started: e.RunStarted, phase: WorkAttempt) -> Decision:
     if phase.lease is None:
         return perform_action(a.LEASE, "the phase needs a worktree for its checks")
     if ended is not None and ended.role is Role.DELEGATE and not ended.succeeded:
-        return fail_phase(
-            shared.STOPPED_BY.get(ended.ending, Reason.AGENT_FAILED), PhaseStep.DELEGATE, describe_ending(ended)
-        )
+        reason = shared.STOPPED_BY.get(ended.ending, Reason.AGENT_FAILED)
+        return fail_phase(reason, PhaseStep.DELEGATE, describe_ending(ended))
     if ended is not None and ended.role is not Role.DELEGATE:
         return _judge_ended(phase, ended)
     has_landed = phase.is_last or (phase.work is not None and phase.work.commits)
@@ -137,12 +136,9 @@ def _set_up_agents(started: e.RunStarted, phase: WorkAttempt) -> Decision | None
 def _set_up_proof(
     started: e.RunStarted, phase: WorkAttempt, tree: str, red: str = "", *, agents: bool = False
 ) -> Decision | None:
-    """Run run.setup in the proof worktree, unless that is prepared for this tree; its step knows reusable products.
-
-    `red` says why the check that follows is repeated: what failed with products of an earlier tree counts only if it
-    fails with new ones, too.
-    """
+    """Run run.setup in the proof worktree, unless that is prepared for this tree; `red`: why a check is repeated."""
     setup = phase.setup
+    # What failed with products of an earlier tree counts only if it fails with new ones, too.
     doubt = setup.doubt or (red if setup.is_reused else "")
     if not started.kept.run.setup or (setup.tree == tree and not doubt):
         return None
@@ -268,11 +264,8 @@ def _run_gates(started: e.RunStarted, phase: WorkAttempt) -> Decision:
 
 
 def _count_runs(gate: e.GateJudged, phase: WorkAttempt) -> int:
-    """How often a gate, and those beside it, run before a red result counts.
-
-    With products of an earlier set-up, tests that failed are first repeated alone: a flaky one says nothing about
-    set-up. The last run is after a fresh set-up.
-    """
+    """How often a gate, and those beside it, run before a red result counts; the last time after a fresh set-up."""
+    # Before that, tests that failed are repeated alone: a flaky one says nothing about the set-up.
     return GATE_RUNS + (_is_doubtful(gate, phase) and any(run.rerun for run in phase.proof.gates))
 
 
@@ -284,7 +277,7 @@ def _prove_tests(started: e.RunStarted, phase: WorkAttempt) -> Decision:
     if due := _run_proofs(started, phase, phase.built.proofs):
         return due
     if phase.proof.questions and started.kept.tests.changed == "refuse":
-        detail = "; ".join(f"{test}" for _, test in phase.proof.questions)
+        detail = "; ".join(test for _, test in phase.proof.questions)
         return _fix_candidate(started, phase, Reason.TESTS_FAILED, detail)
     proven = phase.proof.newest_runs.get(ProofKind.EMPTIED)
     if proven is not None and proven.answer is NewTestsAnswer.HOLLOW and started.kept.tests.prove == "require":
@@ -310,10 +303,8 @@ def _prove_tests(started: e.RunStarted, phase: WorkAttempt) -> Decision:
         final = replace(verifier, agent=verifiers[0], scope="final")
         why = f"the plan ends with this phase; a verifier judges all phases together{again}"
         return _set_up_proof(started, phase, phase.built.tree) or start_dispatch(final, why)
-    sign_off = list_sign_off(started, phase)
-    return _try_work(started, phase, is_verified=is_verified) or shared.land_candidate(
-        started, phase, sign_off=sign_off
-    )
+    land = shared.land_candidate(started, phase, sign_off=list_sign_off(started, phase))
+    return _try_work(started, phase, is_verified=is_verified) or land
 
 
 def _try_work(started: e.RunStarted, phase: WorkAttempt, *, is_verified: bool) -> Decision | None:
