@@ -1,12 +1,10 @@
-"""The error tree and the exit codes."""
+"""The error tree and the exit codes (docs/reference.md)."""
 
 import errno
 from enum import IntEnum
 
 
 class Exit(IntEnum):
-    """The exit codes (docs/reference.md)."""
-
     DONE = 0
     FAILED = 1
     USAGE = 2
@@ -66,11 +64,9 @@ class Crashed(Unreachable):
 
 
 class RateLimited(Unreachable):
-    """A forge asks for a pause."""
-
     def __init__(self, text: str, *, until: float) -> None:
         super().__init__(text)
-        self.until = until  #: seconds since the epoch
+        self.until = until  #: a forge asks for a pause; seconds since the epoch
 
 
 class NotAllowed(Unreachable):
@@ -105,9 +101,7 @@ class HandOverRefused(ObjectsRefused):
     """The work of an agent cannot be read, or is larger than a limit."""
 
 
-class Interrupted(RunplanError):
-    """The person pressed Ctrl-C."""
-
+class Interrupted(RunplanError):  # by Ctrl-C
     exit = Exit.INTERRUPTED
 
 

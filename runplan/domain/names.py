@@ -40,7 +40,6 @@ _SPEC_FILES = (
 
 # Compiled on first use, which most commands do not make.
 _NOT_IN_REF = r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//"
-_NOT_UTF8 = "[\ud800-\udfff]"
 _LONGEST = 128  # bytes; a file name may have 255, and names are put together
 _LONGEST_SLUG = 80
 
@@ -88,7 +87,7 @@ def shown(path: str) -> str:
 
 
 def as_utf8(text: str) -> str:
-    return re.sub(_NOT_UTF8, lambda match: visible(match[0]), text)
+    return re.sub("[\ud800-\udfff]", lambda match: visible(match[0]), text)
 
 
 def require_plain(path: str) -> None:

@@ -14,11 +14,8 @@ from runplan.domain.globs import covers
 Read: TypeAlias = Callable[[str], str | None]
 
 _WORD = r"[^\s\"'`;&|(){}<>=,:@$]+"
-_PARAMETER = r"\$\w+"
 _FOLDER_FOLLOWS = ("cd", "-C", "--directory", "--prefix", "--dir", "--cwd")
 _SCRIPT = re.compile(r"(?:^|/)[^/.]+$|\.(?:sh|bash|zsh|ksh|py|[cm]?[jt]s|rb|pl|php)$")
-_SHELL = r"\.(?:sh|bash|zsh|ksh)$"
-_SHELL_SCRIPT = r"#!.*sh\b"
 #: Names of scripts that another script or a Makefile runs for the tests. Its other files are the product.
 _TEST_SCRIPTS = ("**/test*", "**/*[-_.]test*", "**/check*", "**/*[-_.]check*")
 #: The files that a program reads by itself.
@@ -173,7 +170,7 @@ def _read_sections(name: str, text: str, words: set[str]) -> dict[str, object]:
 
 
 def _split_words(text: str) -> list[str]:
-    return re.findall(_WORD, re.sub(_PARAMETER, " ", text))
+    return re.findall(_WORD, re.sub(r"\$\w+", " ", text))
 
 
 def _join_paths(folders: Iterable[str], names: Iterable[str]) -> dict[str, None]:
@@ -183,7 +180,7 @@ def _join_paths(folders: Iterable[str], names: Iterable[str]) -> dict[str, None]
 
 
 def _is_shell(path: str, text: str) -> bool:
-    return re.search(_SHELL, path) is not None or re.match(_SHELL_SCRIPT, text) is not None
+    return path.endswith((".sh", ".bash", ".zsh", ".ksh")) or re.match(r"#!.*sh\b", text) is not None
 
 
 def package_table(text: str, name: str) -> dict[str, str]:

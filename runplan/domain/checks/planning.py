@@ -26,7 +26,6 @@ MOST_ITEMS = 10  #: work items of a phase
 LEAST_PRINCIPLES = 8
 LEAST_PATHS = 2
 
-_VERDICTS = ("PASS", "FAIL")
 _OBJECTION = "OPEN"  #: the id of the finding that no principle asks for
 _POSITION = r"::|[:#@]L?\d"  #: begins what follows a path: `x.py:12`, `x.py#L12`, `x.py::test_y`
 _CODE = r"`[^`]*\w[^`]*`"
@@ -162,7 +161,7 @@ class _Critique(Struct):
             id_ = principle.id.strip()
             verdict = principle.verdict.strip()
             why = _one_line(principle.why)
-            if not re.fullmatch(r"P(?:[1-9]|1[0-2])", id_) or verdict not in _VERDICTS:
+            if not re.fullmatch(r"P(?:[1-9]|1[0-2])", id_) or verdict not in ("PASS", "FAIL"):
                 named = f"{id_[:NAME]!r} with the verdict {verdict[:NAME]!r}"
                 problems.append(f"{named}: write P1 to P12 with PASS or FAIL")
             elif why and not verdicts.get(id_, "").startswith("FAIL"):  # of two verdicts the worse counts

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Annotated, Any, TypeAlias, TypeVar
 
 from msgspec import Meta, Struct, ValidationError
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 from runplan.domain.decoding import convert
 from runplan.domain.run import dispatch
@@ -94,11 +94,21 @@ def parse_return(file_text: str | None, message: str) -> ReadReturn:
     usage = parsed.usage or _Usage()
     items = []
     for item in parsed.items or ():
+        references = []
         listed = item.evidence if isinstance(item.evidence, tuple) else (item.evidence,)
-        references = tuple(_read_reference(stated) for stated in listed[:MOST_EVIDENCE] if stated)
-        demanded_by = clean_text(item.demanded_by)
-        named = clean_text(item.item)
-        items.append(dispatch.ItemResult(item=named, answer=item.result, evidence=references, demanded_by=demanded_by))
+        for stated in (stated for stated in listed[:MOST_EVIDENCE] if stated):
+            cited = _Reference(ref=stated) if isinstance(stated, str) else stated
+            kinds = (kind for kind in dispatch.ReferenceKind if kind == (cited.kind or "").casefold())
+            reference = dispatch.Reference(
+                kind=next(kinds, dispatch.ReferenceKind.TEXT),
+                ref=clean_text(f"{cited.ref or ''}{f':{cited.line}' if cited.line else ''}")[:LONGEST_EVIDENCE],
+                gone=bool(cited.gone),
+                absent=bool(cited.absent),
+                unchanged=bool(cited.unchanged),
+            )
+            references.append(reference)
+        result = dispatch.ItemResult(item=clean_text(item.item), answer=item.result, evidence=tuple(references))
+        items.append(replace(result, demanded_by=clean_text(item.demanded_by)))
     return dispatch.Return(
         status=parsed.status,
         summary=clean_text(parsed.summary),
@@ -217,18 +227,6 @@ def _decode_text(text: str, where: str, shape: type[T]) -> T | Unusable:
         return Unusable(why=f"{where}: {clean_text(str(error))}")
     except (ValueError, OverflowError) as error:
         return Unusable(why=f"{where} is not JSON in UTF-8: {error}")
-
-
-def _read_reference(stated: str | _Reference) -> dispatch.Reference:
-    stated = _Reference(ref=stated) if isinstance(stated, str) else stated
-    kind = (stated.kind or "").casefold()
-    return dispatch.Reference(
-        kind=dispatch.ReferenceKind(kind) if kind in list(dispatch.ReferenceKind) else dispatch.ReferenceKind.TEXT,
-        ref=clean_text(f"{stated.ref or ''}{f':{stated.line}' if stated.line else ''}")[:LONGEST_EVIDENCE],
-        gone=bool(stated.gone),
-        absent=bool(stated.absent),
-        unchanged=bool(stated.unchanged),
-    )
 
 
 def _refuse_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:

@@ -3,7 +3,7 @@
 import posixpath
 import re
 from bisect import bisect
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from msgspec import Struct
 
@@ -150,11 +150,25 @@ def read_items(body: Body, *, title: str) -> tuple[tuple[Item, ...], tuple[str, 
     others = without.union(*(body.lines_inside(part) for part in parts)) if work else without
     work |= _list_boxes(body, body.whole, others, bullets=False)
     work = work or _headed_items(body, body.whole) or _list_paragraphs(body, body.whole, without)
-    work = work or _numbered_tasks(body, without) or list_task_rows(body.lines, body.whole)
-    work |= _headings_without_work(body, work, without)
+    entries = marks_within(body.lines.entries, body.whole.start, body.whole.stop)
+    if not work:  # numbered entries above the first heading, also behind bold lines, unless they are no work
+        stop = next((part.at for part in body.parts if part.level < LABEL), body.whole.stop)
+        aside = without.union(*(body.lines_inside(part) for part in body.parts if re.search(_NO_WORK, part.text)))
+        tops = (entry for entry in entries if not entry.indent and entry.at < stop and entry.at not in aside)
+        listed = [e for e in tops if body.lines.texts[e.at][0].isdigit() or re.match(_BOLD_ID, e.text)]
+        work = {e.at: entry_text(body, e) for e in listed} or list_task_rows(body.lines, body.whole)
+    # Sub-headings `### Task 2: Title` without work items that do not say done, beside others that have some, are work.
+    titles = _headed_items(body, body.whole)
+    headed = [part for part in body.parts if part.at in titles and part.at not in without]
+    lines = sorted(work)
+    holding = [h for h in headed if bisect(lines, h.at) < bisect(lines, body.lines_inside(h).stop - 1)]
+    kinds = {(part.level, part.name.unit) for part in holding}
+    passed = {part.at for part in holding}.union(work)
+    left = [h for h in headed if h.at not in passed and (h.level, h.name.unit) in kinds]
+    left = [h for h in left if not re.search(DONE_TITLE, h.text) and not re.search(f"{NOT_WORK}|~~", h.text)]
+    work |= {heading.at: heading.text for heading in left}
     items = [Item(f"W{n}", text, line + 1) for n, (line, text) in enumerate(sorted(work.items()), 1)]
     items += [Item(f"C{n}", text, line + 1) for n, (line, text) in enumerate(sorted(criteria.items()), 1)]
-    entries = marks_within(body.lines.entries, body.whole.start, body.whole.stop)
     sign_off = tuple(entry_text(body, entry) for entry in entries if entry.at in manual)
     demand = body.labels.get("sign-off", (0, ""))[1]
     if not re.match(_NO_SIGN_OFF, demand):
@@ -212,32 +226,9 @@ def _headed_items(body: Body, part: range) -> dict[int, str]:
     return {h.at: h.text for h in titled if re.fullmatch(ids, h.name.id) or (h.name.strong and h.name.id[0].isdigit())}
 
 
-def _headings_without_work(body: Body, work: Iterable[int], without: set[int]) -> dict[int, str]:
-    """The sub-headings `### Task 2: Title` without work items that do not say done, beside others that have some."""
-    titles = _headed_items(body, body.whole)
-    headed = [part for part in body.parts if part.at in titles and part.at not in without]
-    lines = sorted(work)
-    holding = [h for h in headed if bisect(lines, h.at) < bisect(lines, body.lines_inside(h).stop - 1)]
-    kinds = {(part.level, part.name.unit) for part in holding}
-    passed = {part.at for part in holding}.union(work)
-    left = [h for h in headed if h.at not in passed and (h.level, h.name.unit) in kinds]
-    left = [h for h in left if not re.search(DONE_TITLE, h.text) and not re.search(f"{NOT_WORK}|~~", h.text)]
-    return {heading.at: heading.text for heading in left}
-
-
 def _list_paragraphs(body: Body, part: range, without: set[int]) -> dict[int, str]:
     lines = ((i, body.lines.texts[i]) for i in part if i not in without and not body.lines.inert[i])
     return {i: text.strip() for i, text in lines if re.match(_PARAGRAPH, text)}
-
-
-def _numbered_tasks(body: Body, without: set[int]) -> dict[int, str]:
-    """The numbered entries above the first heading of a phase, also behind bold lines, unless they are no work."""
-    stop = next((part.at for part in body.parts if part.level < LABEL), body.whole.stop)
-    without = without.union(*(body.lines_inside(part) for part in body.parts if re.search(_NO_WORK, part.text)))
-    entries = marks_within(body.lines.entries, body.whole.start, stop)
-    tops = (e for e in entries if not e.indent and e.at not in without)
-    listed = [e for e in tops if body.lines.texts[e.at][0].isdigit() or re.match(_BOLD_ID, e.text)]
-    return {entry.at: entry_text(body, entry) for entry in listed}
 
 
 def list_task_rows(lines: Lines, span: range) -> dict[int, str]:
@@ -281,28 +272,22 @@ def read_execution(body: Body) -> Execution:
 def read_paths(body: Body, label: str) -> tuple[str, ...]:
     """The path patterns of a line `Touches:` or `Allows:`, of the list below it, or of a part with that heading."""
     index, value = body.labels.get(label, (-1, ""))
-    if value:
-        return _parse_paths(re.findall(_LISTED, value))
+    listed: list[str] = re.findall(_LISTED, value)
     parts = [range(index + 1, body.whole.stop)] if index >= 0 else body.find_parts(label)
-    listed: list[str] = []
-    for part in parts:
+    for part in parts if not value else ():
         for line in part:
             text = body.lines.texts[line]
             if text.startswith("#") or (listed and not text.strip()):
                 break
             listed += [entry.text for entry in marks_within(body.lines.entries, line, line + 1)]
-    return _parse_paths(listed)
+    paths: list[str] = []
+    for entry in listed:
+        named = re.findall(_CODE, entry) or [re.split(_REASON, entry.strip(), maxsplit=1)[0].strip().rstrip(".")]
+        paths += [path for path in named if path and path.lower() not in ("none", "-", "—")]
+    return tuple(dict.fromkeys(paths))
 
 
 def read_labels(body: Body) -> tuple[str, ...]:
     """The labels of a line `Host: gpu, docker`; of other words there, none."""
     words = [word.strip(" \t`*.").lower() for word in body.labels.get("host", (0, ""))[1].split(",")]
     return tuple(sorted(set(words))) if all(re.fullmatch(HOST_LABEL, word) for word in words) else ()
-
-
-def _parse_paths(entries: Iterable[str]) -> tuple[str, ...]:
-    paths: list[str] = []
-    for entry in entries:
-        named = re.findall(_CODE, entry) or [re.split(_REASON, entry.strip(), maxsplit=1)[0].strip().rstrip(".")]
-        paths += [path for path in named if path and path.lower() not in ("none", "-", "—")]
-    return tuple(dict.fromkeys(paths))

@@ -95,9 +95,12 @@ def _list_counted_on(lines: Lines, outside: list[Heading]) -> dict[str, int]:
     found = {}
     for (_, word), headings in counted_headings(outside).items():
         numbers = [heading.name.id for heading in headings]
-        pairs = ((chapter, heading) for heading in headings for chapter in lines.headings if chapter.level > 1)
-        nested = ((chapter, inner) for chapter, inner in pairs if chapter.level < inner.level)
-        above = {chapter.at for chapter, inner in nested if chapter.at < inner.at < chapter.end}
+        above = {
+            chapter.at
+            for heading in headings
+            for chapter in lines.headings
+            if 1 < chapter.level < heading.level and chapter.at < heading.at < chapter.end
+        }
         if not word and len(above) > 1 and len(numbers) > 2 and numbers == [str(n + 1) for n in range(len(numbers))]:
             found[f"the sections 1 to {len(numbers)}, which count across chapters"] = headings[0].at
     return found

@@ -109,8 +109,6 @@ def id_key(id_: str) -> str:
 
 
 class NoWorkKind(StrEnum):
-    """Why no phase of a plan is due."""
-
     ALL_DONE = "all-done"  #: every phase is done, and the plan is not marked as complete
     COMPLETE = "complete"
     PHASE_DONE = "phase-done"
@@ -243,9 +241,7 @@ class PhaseSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class PlanStatus(StrEnum):
-    """The status of a whole plan in its front matter; only an active plan is worked."""
-
-    ACTIVE = "active"
+    ACTIVE = "active"  #: the only one that is worked
     COMPLETE = "complete"
     PROPOSED = "proposed"
     DRAFT = "draft"

@@ -28,10 +28,8 @@ class PhaseSummary(Struct, frozen=True):
 
 
 class Summary(Struct, frozen=True, kw_only=True):
-    """What a person approves with a plan; phases that are done are left out."""
-
     title: str
-    phases: tuple[PhaseSummary, ...]
+    phases: tuple[PhaseSummary, ...]  #: without those that are done
     characters: int
     open_questions: tuple[str, ...]
     permissions: tuple[str, ...]  #: a sentence each

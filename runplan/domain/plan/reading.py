@@ -58,11 +58,9 @@ class Spot(Struct, frozen=True):
 
 
 class Remark(Struct, frozen=True, omit_defaults=True):
-    """A warning about a plan that can be used, or an error in a part of it that cannot."""
-
     line: int
     text: str
-    is_error: bool = False
+    is_error: bool = False  #: a part of the plan cannot be used
     document: str = ""  #: the path of a document about the plan's progress, as the plan names it
     landing: str = ""  #: the landing mode that the plan names, which the settings or the word after PLAN choose
 

@@ -157,24 +157,6 @@ def scan_lines(raw: bytes, *, path: str) -> Lines:
         front = next((i for i in range(1, len(texts)) if texts[i].rstrip() == "---"), 0)
     inert, open_fence = _inert_lines(texts, front)
     parts, entries = _find_structure(texts, inert)
-    return Lines(
-        path=path,
-        raw=raw,
-        texts=texts,
-        starts=starts[: len(texts)],
-        inert=inert,
-        headings=[part for part in parts if part.level < LABEL],
-        parts=parts,
-        entries=entries,
-        boxes=[entry for entry in entries if entry.sign],
-        front=front,
-        fields=_front_fields(texts, front),
-        open_fence=open_fence,
-        eol=b"\r\n" if raw.partition(b"\n")[0].endswith(b"\r") else b"\n",
-    )
-
-
-def _front_fields(texts: list[str], front: int) -> list[Field]:
     keys = [(i, key) for i in range(1, front) if (key := _KEY.match(texts[i]))]
     fields = []
     for (i, key), end in zip(keys, [*(i for i, _ in keys), front][1:], strict=True):
@@ -189,7 +171,21 @@ def _front_fields(texts: list[str], front: int) -> list[Field]:
         elif len(value) >= 2 and value[0] == value[-1] == "'":
             value = value[1:-1].replace("''", "'")
         fields.append(Field(key[1], value, *place))
-    return fields
+    return Lines(
+        path=path,
+        raw=raw,
+        texts=texts,
+        starts=starts[: len(texts)],
+        inert=inert,
+        headings=[part for part in parts if part.level < LABEL],
+        parts=parts,
+        entries=entries,
+        boxes=[entry for entry in entries if entry.sign],
+        front=front,
+        fields=fields,
+        open_fence=open_fence,
+        eol=b"\r\n" if raw.partition(b"\n")[0].endswith(b"\r") else b"\n",
+    )
 
 
 def _decode_text(raw: bytes, path: str) -> str:

@@ -230,6 +230,8 @@ class Continued(Event, frozen=True, kw_only=True):
 
 
 class Told(Event, frozen=True, kw_only=True):
+    """Words of a person for the agents of this run; those that begin from now on read them first."""
+
     text: str
     by: str
     command: int = 0  #: its number; a command that is executed again after a crash adds nothing
@@ -538,6 +540,8 @@ class Answered(Event, frozen=True, kw_only=True):
 
 
 class LandingStarted(Event, frozen=True, kw_only=True):
+    """The intent, recorded before the ref moves."""
+
     id: str
     ref: str
     old: str

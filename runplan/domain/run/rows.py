@@ -174,8 +174,6 @@ class WaitRow(Struct, frozen=True, kw_only=True):
 
 
 class WorkProgress(Struct, frozen=True, kw_only=True):
-    """How far a work on the queue is; a part of what its `WaitRow` is about."""
-
     begun: tuple[str, ...] = ()  #: its plans so far
     paused: str = ""  #: by whom; it begins no further plan
     trouble: str = ""  #: why it cannot begin the next plan

@@ -40,7 +40,6 @@ def read_configured(lines: list[str], pattern: str) -> Report | None:
     return Report(passed=numbers.get("passed"), failed=numbers.get("failed", 0), tests=failures)
 
 
-_NOT_RUN = ("disabled", "notrun")  # CTest
 MOST_REASONS = 200  #: failures whose first line is kept
 LONGEST_REASON = 300  #: characters
 
@@ -79,7 +78,8 @@ def _read_cases(root: ET.Element) -> Iterator[tuple[str, TestState, str]]:
             place = "::".join(filter(None, (file, *inner.split(".")))) if file else classname
         name = case.get("name", "")
         children = {child.tag.rpartition("}")[2]: child for child in case}
-        state = TestState.SKIPPED if "skipped" in children or case.get("status") in _NOT_RUN else TestState.PASSED
+        is_skipped = "skipped" in children or case.get("status") in ("disabled", "notrun")  # those are of CTest
+        state = TestState.SKIPPED if is_skipped else TestState.PASSED
         failed = children.get("failure", children.get("error"))
         told = "" if failed is None else failed.get("message") or failed.text or ""
         lines = (line.strip() for line in told.splitlines())

@@ -80,6 +80,11 @@ def read_counts(text: str) -> Counter[str]:
     return Counter({word: int(number) for number, word in re.findall(r"\b(\d{1,9}) ([a-z]+)", text)})
 
 
+_PYTEST_CLOSING = (
+    r"^=* ?((?:\d{1,9} (?:subtests )?"
+    r"(?:passed|failed|errors?|skipped|xfailed|xpassed|deselected|warnings?|rerun)(?:, )?)+"
+    r"|no tests ran) in [\d.]+s(?: \([\d:]+\))? ?=*$"
+)
 _BLOCK = re.compile(r"^=+ short test summary info =+$")
 _PYTEST_STATE = r"(PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS)"
 _PYTEST_LINE = re.compile(rf"^(\S+::.*?) {_PYTEST_STATE}(?: \(.*\))?(?: +\[ *\d{{1,3}}%\])?$")
@@ -92,13 +97,7 @@ _PYTEST_STATES = {
 }
 
 
-@reads(
-    "pytest",
-    r"^=* ?((?:\d{1,9} (?:subtests )?"
-    r"(?:passed|failed|errors?|skipped|xfailed|xpassed|deselected|warnings?|rerun)(?:, )?)+"
-    r"|no tests ran) in [\d.]+s(?: \([\d:]+\))? ?=*$",
-    begins=r"^=+ test session starts =+$",
-)
+@reads("pytest", _PYTEST_CLOSING, begins=r"^=+ test session starts =+$")
 def read_pytest(lines: list[str], end: int, closing: re.Match[str]) -> Report:
     numbers = read_counts(closing[1])
     block = find_last(lines[:end], _BLOCK)
@@ -217,15 +216,14 @@ def read_go(lines: list[str], end: int, _closing: re.Match[str]) -> Report:
     return replace(report, tests=list(tests.items()), is_named=True, stopped=why)
 
 
+_JEST_CLOSING = r"^Tests: +(.*\b\d{1,9} total)$|^No tests found, exiting"
 _FILE = re.compile(r"^ ?(PASS|FAIL) +(?:\./)?(\S+)")
 _JEST_LINE = re.compile(r"^( {2,})(?:([✓√✕×]|○ skipped|✎ todo) )?(\S.*?)(?: \([\d.,]+ m?s\))?$")
 _DETAIL = re.compile(r"^  ● (?!Console$)(.+)$")
 _JEST_STATES = {**dict.fromkeys("✓√", TestState.PASSED), **dict.fromkeys("✕×", TestState.FAILED)}
 
 
-@reads(
-    "jest", r"^Tests: +(.*\b\d{1,9} total)$|^No tests found, exiting", begins=r"^ ?(?:PASS|FAIL) +\S+\.[cm]?[jt]sx?\b"
-)
+@reads("jest", _JEST_CLOSING, begins=r"^ ?(?:PASS|FAIL) +\S+\.[cm]?[jt]sx?\b")
 def read_jest(lines: list[str], end: int, closing: re.Match[str]) -> Report:
     numbers = read_counts(closing[1] or "")
     suites = find_last(lines[:end], re.compile(r"^Test Suites: +(.*\b\d{1,9} total)$"))

@@ -157,10 +157,15 @@ _TASK = r"\**([0-9]{1,4})((?:\.[0-9]{1,4}){0,3})\.?\**(?:[ \t]+|\Z)"
 def read_phases(lines: Lines) -> Iterator[Reading]:
     """Phase sections, with a status line, ticked boxes, or a list of boxes that names the phases."""
     sections = find_sections(lines, "phase")
-    if not sections or _are_parts(lines, sections):
+    if not sections:
         return
-    places = section_places(lines, sections)
     count = len({id_key(section.name.id) for section in sections})
+    if count < len(sections):  # `#### Phase 1: Red` may repeat in each `## Task 2: Parser`
+        outer = [h for unit in marks.UNITS[1:] for h in find_sections(lines, unit) if h.level < sections[0].level]
+        inside = {i for h in outer for i in range(h.at, h.end)}
+        if all(section.at in inside for section in sections):
+            return
+    places = section_places(lines, sections)
     is_stated = [place.is_bare for place in places] == [number >= count for number in range(len(places))]
     if is_stated and count < len(places) and sections[count - 1].end < sections[count].at:
         # A later chapter without statuses describes the same phases once more.
@@ -185,15 +190,6 @@ def read_phases(lines: Lines) -> Iterator[Reading]:
             text = f"phase {place.id} states no status; {message}"
             remarks.append(Remark(place.first + 1, text, is_error=not is_clear))
     yield Reading("sections", "phase sections", places, sections[0].at, remarks=tuple(remarks))
-
-
-def _are_parts(lines: Lines, sections: Sequence[Heading]) -> bool:
-    """Whether the sections repeat inside sections of another word: `#### Phase 1: Red` in `## Task 2: Parser`."""
-    if len({id_key(section.name.id) for section in sections}) == len(sections):
-        return False
-    outer = [h for unit in marks.UNITS[1:] for h in find_sections(lines, unit) if h.level < sections[0].level]
-    inside = {i for h in outer for i in range(h.at, h.end)}
-    return all(section.at in inside for section in sections)
 
 
 def _read_list(lines: Lines, sections: Sequence[Heading], places: Sequence[Place], unit: str) -> Reading | None:

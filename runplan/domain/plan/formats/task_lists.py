@@ -18,9 +18,7 @@ _NOT_WORKED = {
 
 
 class Task(Struct, frozen=True):
-    """A phase without its dependencies and the words of its status."""
-
-    place: Place
+    place: Place  #: without its dependencies and the words of its status
     status: str
     waits: Sequence[str] | None  #: ids as written; None for all tasks before it
 

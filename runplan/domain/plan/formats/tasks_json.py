@@ -23,7 +23,6 @@ _LISTS = ("tasks", "userStories", "user_stories", "stories", "features")
 _PASSES = ("passes", "complete", "completed", "done")
 _WAITS = ("dependencies", "dependsOn", "depends_on", "blockedBy")
 _CRITERIA = ("acceptanceCriteria", "acceptance_criteria", "testStrategy", "test_strategy", "steps")
-_TITLES = ("title", "name", "description")
 #: Fields that have a place of their own in the text of a phase, or none.
 _NOT_TEXT = ("id", "title", "name", "status", "subtasks", "updatedAt", *_PASSES, *_WAITS, *_CRITERIA)
 
@@ -44,7 +43,7 @@ class Object(Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        return " ".join(str(self.get(*_TITLES) or "").strip().split("\n")[0].split())
+        return " ".join(str(self.get("title", "name", "description") or "").strip().split("\n")[0].split())
 
     @property
     def statuses(self) -> list[str]:

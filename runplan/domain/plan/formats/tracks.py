@@ -17,7 +17,6 @@ _TASK = r"(?i)\**task:\**[ \t]*"
 _VERIFICATION = r"(?i)(?:\**task:\**[ \t]*)?conductor[ \t]*[-–—:][ \t]*user manual verification"
 _CHECKPOINT = r"[ \t]*\[checkpoint:[^\]]*\]"
 _TASK_OPENED = r"(?m)^[ \t]*<task\b([^>\n]*)>"
-_PLANS_COLUMN = r"(?i)\|[ \t]*plans\b"
 _CRITERIA = r"\*\*Success Criteria\b"
 _ELEMENT = r"(?s)<{0}>(.*?)</{0}>"
 
@@ -62,7 +61,7 @@ def read_gsd(lines: Lines) -> Iterator[Reading]:
     sections = find_sections(lines, "phase")
     listed = {_key(name.id): (name, box) for box, name in named_boxes(lines, outside=sections)}
     table = find_table(lines, sections)
-    has_plans = table is not None and re.search(_PLANS_COLUMN, lines.texts[table[0]])
+    has_plans = table is not None and re.search(r"(?i)\|[ \t]*plans\b", lines.texts[table[0]])
     if listed and (has_plans or any(_find_criteria(lines, section.at, section.end) for section in sections)):
         places, remarks = _read_roadmap(lines, sections, listed, table[1] if table else ())
         yield Reading("gsd", "GSD roadmap", places, places[-1].first, remarks=remarks)
