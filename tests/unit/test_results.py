@@ -1,5 +1,6 @@
 """Test output is believed by its closing summary alone, and judged against the run before the work."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -152,6 +153,12 @@ def test_each_runner_is_read_by_its_closing_summary(
 @pytest.mark.parametrize(("name", "why"), STOPPED.items())
 def test_a_suite_that_stopped_early_is_unfinished(name: str, why: str) -> None:
     assert sample(name).unfinished == why
+
+
+def test_the_failures_of_a_quiet_cargo_are_those_that_it_lists() -> None:
+    quiet = re.sub("(?m)^test (?!result).*\n", "", CARGO)
+    results = read(quiet, exit_code=101)
+    assert (results.failed, results.failures) == (1, {"wrong"})
 
 
 def test_every_sample_is_read() -> None:
