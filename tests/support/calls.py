@@ -134,9 +134,14 @@ def _measure(files: Sequence[Path], tier: str) -> list[dict[str, Any]]:
         subprocess.run([sys.executable, "-m", "pytest", *words, *map(str, files)], cwd=ROOT, env=env, check=False)
         rows = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
     started: dict[str, set[str]] = defaultdict(set)
+    spent_s: dict[str, float] = defaultdict(float)
     for row in rows:
         if "cwd" in row:
             for directory in (row["cwd"], *map(str, Path(row["cwd"]).parents)):
                 started[directory].update(row["calls"])
-    passed = [row for row in rows if row.get("passed")]
-    return [{**row, "calls": sorted(started[row["place"]].union(row["calls"]))} for row in passed]
+                spent_s[directory] += row["took_s"]
+    passed = [(row, row["place"]) for row in rows if row.get("passed")]
+    return [
+        {**row, "took_s": row["took_s"] + spent_s[place], "calls": sorted(started[place].union(row["calls"]))}
+        for row, place in passed
+    ]

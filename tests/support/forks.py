@@ -249,7 +249,9 @@ def _become(request: dict[str, Any], given: Sequence[int], address: str) -> NoRe
     if "PYTEST_CALLS" in os.environ:
         from tests.support.calls import noted_calls
 
-        notes.enter_context(noted_calls(cwd=request["cwd"]))
+        # The daemon works in the root directory.
+        place = request["cwd"] if request["cwd"] != "/" else request["env"].get("HOME", "/")
+        notes.enter_context(noted_calls(cwd=place))
     try:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         if request.get("session"):
