@@ -62,6 +62,14 @@ def test_a_card_says_what_is_done_now_and_how_it_stands() -> None:
     assert a_card(refused).view.words == "The last start was refused: it is busy", "it is newer than the failure"
 
 
+def test_the_current_step_says_it_all_only_of_a_run_that_works() -> None:
+    assert a_card(at_work()).is_told
+    asked = [at_work(asked=verb) for verb in ("stop", "pause")]
+    lanes = at_work(Work(phase="2", since=SINCE, waiting_for=WaitKind.HOURS))
+    for facts in (*asked, lanes, *map(waits, (WaitKind.PAUSED, WaitKind.LIMIT, WaitKind.APPROVAL)), PlanFacts()):
+        assert not a_card(facts).is_told
+
+
 @pytest.mark.parametrize(
     ("phase", "facts", "state", "words"),
     [

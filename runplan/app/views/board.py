@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from runplan.app.operations.model import Caller
 from runplan.app.views.plans import PlanReader, read_plans
 from runplan.app.views.repositories import find_known, open_known
-from runplan.app.views.status import PlanState, PlanView, describe_put_off
+from runplan.app.views.status import Level, PlanState, PlanView, describe_put_off
 from runplan.domain.errors import NotFound, RunplanError
 from runplan.domain.names import QUEUE, digest_of
 from runplan.domain.standing.actions import NextAction
@@ -85,6 +85,14 @@ class Card(Struct, frozen=True, kw_only=True):
     def level(self) -> str:
         """How much its run needs a person; "" without an unfinished run."""
         return self.view.run.stuck.level if self.view.run and self.view.run.stuck else ""
+
+    @property
+    def is_told(self) -> bool:
+        """Whether the current step says it all: the run works, and waits for nothing."""
+        run = self.view.run
+        if run is None or run.asked or self.level != Level.FINE:
+            return False
+        return not any(work.waiting_for for work in (run, *run.lanes))
 
     @property
     def done(self) -> int:
