@@ -202,17 +202,10 @@ def family(dispatch: str, *, shim: int = 0, leader: int = -1) -> Iterator[Proces
 
 def send(known: Process, number: signal.Signals) -> bool:
     """Signal this process, never another one with the same pid; False when it is gone or not ours."""
-    with contextlib.ExitStack() as stack, contextlib.suppress(ProcessLookupError, PermissionError):
-        handle = _pidfd(known.pid)
-        if handle is not None:
-            stack.callback(os.close, handle)
-        if not lives(known):
-            return False
-        if handle is not None:
-            signal.pidfd_send_signal(handle, number)
-        else:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if lives(known):
             os.kill(known.pid, number)
-        return True
+            return True
     return False
 
 
@@ -254,13 +247,9 @@ def await_gone(ended: Collection[Process], *, timeout_s: float) -> list[Process]
 
 def descriptor(known: Process) -> int | None:
     """A descriptor that becomes readable when the process ends; None when it is gone or the system has none."""
-    with contextlib.suppress(ProcessLookupError):
-        handle = _pidfd(known.pid)
-        if handle is None or lives(known):
+    with contextlib.suppress(AttributeError, ProcessLookupError):  # macOS has none
+        handle = os.pidfd_open(known.pid)
+        if lives(known):
             return handle
         os.close(handle)
     return None
-
-
-def _pidfd(pid: int) -> int | None:
-    return os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None

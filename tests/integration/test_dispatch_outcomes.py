@@ -311,18 +311,16 @@ def test_closing_the_runners_end_leaves_dispatches_running(tmp_path: Path) -> No
         assert on.outcome(dispatch).code == 7
 
 
-def test_a_killed_shim_loses_its_dispatch_and_the_sweep_ends_the_agent(on: Stage) -> None:
+def test_a_killed_shim_loses_its_dispatch_whose_end_ends_the_agent(on: Stage) -> None:
     dispatch = on.sh(WAITS)
     agent = pid_in(on.path / "agent")
-    assert on.dispatches.sweep([dispatch]) == 0
 
     os.kill(on.shim(dispatch), signal.SIGKILL)
 
     assert on.outcome(dispatch) == Outcome(ending=Ending.LOST, code=None, signal=None, message="")
     assert not gone(agent)
-    assert on.dispatches.sweep([dispatch]) >= 1
+    on.dispatches.end([dispatch], grace_s=0)
     assert gone(agent)
-    assert on.dispatches.sweep([dispatch]) == 0
 
 
 def test_a_dead_spawner_is_replaced_at_the_next_start(on: Stage) -> None:

@@ -29,7 +29,7 @@ PRINTED = "    phase 1: add file"
 def a_dispatch(place: Path, kind: str) -> DispatchFiles:
     place.mkdir(exist_ok=True)
     files = DispatchFiles(place)
-    files.write_shim(ShimRecord(identity="1:1:x", reader=kind))
+    files.shim_file.write_text(to_json(ShimRecord(identity="1:1:x", reader=kind)))
     return files
 
 

@@ -281,7 +281,8 @@ class Dispatches:
         self._signal_shims(ids, signal.SIGTERM, within_s=grace_s)
         self._signal_shims(ids, signal.SIGTERM, within_s=FORCED_S)
         self._signal_shims(ids, signal.SIGKILL, within_s=processes.KILLED_S)
-        self.sweep(ids)
+        left = [dispatch for dispatch in ids if not self._is_running(dispatch)]
+        processes.end_all(lambda: chain.from_iterable(map(processes.family, left)), grace_s=SWEEP_GRACE_S)
 
     def _signal_shims(self, ids: Collection[str], number: signal.Signals, *, within_s: float) -> None:
         deadline = time.monotonic() + within_s
@@ -296,12 +297,6 @@ class Dispatches:
             processes.send(shim, number)
             processes.send(shim, signal.SIGCONT)  # it may be stopped
         processes.await_gone(shims, timeout_s=deadline - time.monotonic())
-
-    def sweep(self, ids: Collection[str]) -> int:
-        """End the processes of dispatches whose shim died; the number of processes ended."""
-        over = [dispatch for dispatch in ids if not self._is_running(dispatch)]
-        ended, _ = processes.end_all(lambda: chain.from_iterable(map(processes.family, over)), grace_s=SWEEP_GRACE_S)
-        return ended
 
     def _files(self, dispatch: str) -> DispatchFiles:
         return DispatchFiles(self._directory / dispatch)

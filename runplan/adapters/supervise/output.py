@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from runplan.adapters.agents.budgets import tokens_in
 from runplan.adapters.agents.clis import agent_of
-from runplan.adapters.store.files import is_held, open_untrusted, publish, read_bounded
+from runplan.adapters.store.files import is_held, open_untrusted, read_bounded
 from runplan.domain.checks.secrets import LONGEST, Redactor, byte_spans, redact_text, redacted_bytes
 from runplan.domain.decoding import decode_json
 from runplan.domain.run import dispatch as d
@@ -166,14 +166,15 @@ class DispatchFiles:
         self.lock = directory / "lock"
         self.out = directory / "out.log"
         self.err = directory / "err.log"
-        self._shim = directory / "shim.json"
-        self._exit = directory / "exit.json"
+        self.shim_file = directory / "shim.json"
+        self.exit_file = directory / "exit.json"
 
     def standing(self) -> d.Outcome | d.NeverStarted:
         """How the dispatch ended; for a caller that knows that no shim holds the lock."""
-        if outcome := _read(self._exit, d.Outcome):
+        if outcome := _read(self.exit_file, d.Outcome):
             return outcome
-        return self.lost() if os.path.lexists(self._shim) or os.path.lexists(self._exit) else d.NeverStarted()
+        has_begun = os.path.lexists(self.shim_file) or os.path.lexists(self.exit_file)
+        return self.lost() if has_begun else d.NeverStarted()
 
     def lost(self) -> d.Outcome:
         """The outcome of a dispatch whose shim died: its log shows what the agent used."""
@@ -190,7 +191,7 @@ class DispatchFiles:
         return is_held(self.lock)
 
     def shim(self) -> ShimRecord:
-        return _read(self._shim, ShimRecord) or ShimRecord()
+        return _read(self.shim_file, ShimRecord) or ShimRecord()
 
     def error(self) -> str:
         """The end of standard error, from its finished log; "" when an agent has left a pipe or a link there."""
@@ -198,19 +199,6 @@ class DispatchFiles:
             file.seek(-min(ERROR_TAIL, file.seek(0, os.SEEK_END)), os.SEEK_END)
             return file.read().decode(errors="replace")
         return ""
-
-    def write_shim(self, record: ShimRecord) -> None:
-        publish(self._shim, msgspec.json.encode(record), sync=False)
-
-    def write_exit(self, outcome: d.Outcome, *, held: int) -> None:
-        """Write the exit record durably; `held` is its directory, valid also after the repository was moved."""
-        with contextlib.suppress(OSError), open_untrusted(self.directory / d.RETURN, follow=True) as file:
-            os.fsync(file.fileno())
-        content = msgspec.json.encode(outcome)
-        try:
-            publish(self._exit, content, sync=True)
-        except FileNotFoundError:
-            publish(self._exit.relative_to(self.directory), content, sync=True, directory=held)
 
 
 def _read(path: Path, kind: type[T]) -> T | None:

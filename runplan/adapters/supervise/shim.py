@@ -24,6 +24,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -32,7 +33,7 @@ from runplan.adapters.agents.budgets import context_percent, has_reached, is_est
 from runplan.adapters.agents.clis import agent_of
 from runplan.adapters.processes import MARK, Process
 from runplan.adapters.sandbox.proxy import SOCKET, Proxy
-from runplan.adapters.store.files import make_below, read_file, remove_directory
+from runplan.adapters.store.files import make_below, open_untrusted, publish, read_file, remove_directory
 from runplan.adapters.supervise.output import MISREAD, CappedLog, DispatchFiles, EventCollector, ShimRecord, reader_of
 from runplan.domain.checks.secrets import secret_values
 from runplan.domain.decoding import parse_json
@@ -116,7 +117,8 @@ def supervise(launch: d.Launch, files: DispatchFiles, *, me: str) -> None:
             make_below(files.directory, top / folder)
     held = os.open(files.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     with _Signals() as signals:
-        files.write_shim(ShimRecord(identity=me, reader=launch.reader))
+        record = ShimRecord(identity=me, reader=launch.reader)
+        publish(files.shim_file, msgspec.json.encode(record), sync=False)
         proxy: Proxy | None = None
         try:
             proxy = Proxy(scratch / d.TEMPORARY["/run"], launch.hosts, launch.env) if launch.hosts else None
@@ -133,7 +135,13 @@ def supervise(launch: d.Launch, files: DispatchFiles, *, me: str) -> None:
             outcome = replace(supervision.run(), refused=tuple(proxy.refused) if proxy else ())
         with contextlib.suppress(OSError):  # `gc` removes the rest with the logs
             remove_directory(scratch)
-        files.write_exit(outcome, held=held)
+        with contextlib.suppress(OSError), open_untrusted(files.directory / d.RETURN, follow=True) as file:
+            os.fsync(file.fileno())
+        content = msgspec.json.encode(outcome)
+        try:
+            publish(files.exit_file, content, sync=True)
+        except FileNotFoundError:  # the repository was moved
+            publish(files.exit_file.relative_to(files.directory), content, sync=True, directory=held)
     os.close(held)
 
 
