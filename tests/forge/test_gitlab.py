@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from runplan.adapters.forge.access import find_forge, forge_kind, parse_remote
-from runplan.adapters.forge.gitlab import GitLab, find_token, server_address
+from runplan.adapters.forge.gitlab import GitLab, find_token, open_forge
 from runplan.adapters.forge.protocol import Address, CheckState, Merge, MergeState, NotMerged, PullRequest
 from runplan.adapters.git.command import Git
 from runplan.domain.errors import NotAllowed, RateLimited, RefusedEarly, Unreachable
@@ -87,8 +87,11 @@ def test_a_token_is_found_by_variable_program_and_credential_helper(
 
 def test_the_server_is_that_of_the_remote_unless_its_api_is_named() -> None:
     address = Address(host="gitlab.corp", owner="o", repository="r")
-    assert server_address(address, {}) == "https://gitlab.corp"
-    assert server_address(address, {"GITLAB_API_URL": "https://corp/gitlab/api/v4/"}) == "https://corp/gitlab"
+    token = {"GITLAB_TOKEN": "t"}
+    git = Git(Path(), {})  # it is not asked
+    assert open_forge(git, address, token).file_url("a", "b") == "https://gitlab.corp/o/r/-/blob/b/a"
+    named = open_forge(git, address, {**token, "GITLAB_API_URL": "https://corp/gitlab/api/v4/"})
+    assert named.file_url("a", "b") == "https://corp/gitlab/o/r/-/blob/b/a"
 
 
 def test_a_remote_on_gitlab_is_opened_or_refused_with_what_is_missing(

@@ -5,25 +5,23 @@ import os
 import shutil
 import subprocess
 import sys
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec import convert
 
 from runplan.adapters.agents.adapter import Task
 from runplan.adapters.agents.clis import agent_of
-from runplan.adapters.agents.clis.script import FAILED, MODIFIERS, STEPS, ScriptFile, steps_for
-from runplan.adapters.agents.environment import agent_environment, task_environment
+from runplan.adapters.agents.clis.script import FAILED, MODIFIERS, STEPS
+from runplan.adapters.agents.environment import agent_environment
 from runplan.adapters.agents.invocation import Agents
 from runplan.adapters.configuration.load import Layer
 from runplan.domain.errors import SettingsError
 from runplan.domain.run.dispatch import OWN, Ending, Launch, Outcome, Tally, ToolUsed
 from runplan.domain.run.events import DispatchStarted
 from runplan.domain.run.kinds import Role
-from runplan.domain.settings.schema import AgentTable
+from runplan.domain.settings.schema import AgentsSettings, AgentTable
 from tests.support import samples
 from tests.support.builders import settle
 from tests.support.dispatching import Stage, shared_stage
@@ -157,7 +155,7 @@ class Theatre:
         prompt.write_text(PROMPT)
         argv = agent_of("script").build_argv(task(self.main, directory, role=role, phase=phase, cycle=cycle))
         env = agent_environment(isolated_env(), keep=("GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM"), settings={})
-        env |= task_environment(dispatch=launch.id, role=role, plan="plans/x.md", phase=phase, run="r1")
+        env |= Agents(AgentsSettings(), self.main, "plans/x.md", "r1", {})._variables(launch.id, role, phase)
         env |= {"RUNPLAN_PROMPT": str(prompt), "RUNPLAN_RETURN": str(directory / "return.json")}
         return self.on.start(*argv, **{**changes, "id": launch.id, "cwd": launch.cwd, "reader": "script", "env": env})
 
@@ -367,10 +365,16 @@ pass_all = true
         (Role.VERIFY, "2", 1, {"pass_all": True}),
     ],
 )
-def test_steps_are_chosen_by_phase_role_and_cycle(role: Role, phase: str, cycle: int, step: dict[str, Any]) -> None:
-    asked = task(Path(), Path(), role=role, phase=phase, cycle=cycle)
+def test_steps_are_chosen_by_phase_role_and_cycle(
+    tmp_path: Path, role: Role, phase: str, cycle: int, step: dict[str, Any] | None
+) -> None:
+    (tmp_path / "script.toml").write_text(ROLES)
+    asked = task(tmp_path, tmp_path, role=role, phase=phase, cycle=cycle)
+    _, script = agent_of("script").build_argv(asked)
 
-    assert steps_for(convert(tomllib.loads(ROLES), ScriptFile), asked) == ([step] if step else [])
+    steps = [STEPS[name](value, {}, asked) for name, value in (step or {}).items()]
+    commands = [line for line in Path(script).read_text().splitlines() if line.startswith("{ ")]
+    assert [line.removeprefix("{ ") for line in commands] == [step.partition("\n")[0] for step in steps]
 
 
 @pytest.mark.parametrize(

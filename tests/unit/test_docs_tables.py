@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from runplan.adapters.agents.environment import ALLOWED, ALLOWED_PREFIXES, task_environment
+from runplan.adapters.agents.environment import ALLOWED, ALLOWED_PREFIXES
+from runplan.adapters.agents.invocation import Agents
 from runplan.domain.errors import Exit
+from runplan.domain.run.events import DispatchStarted
 from runplan.domain.run.kinds import RESERVED, PhaseStep, Reason, Role, RunOutcome, RunStatus, WaitKind
+from runplan.domain.settings.schema import AgentsSettings
 from runplan.interfaces.cli.main import parser_of
 from runplan.interfaces.cli.verbs import VERBS
 from tests.corpus.play import load as load_corpus
@@ -128,7 +131,8 @@ def test_every_dependency_is_listed_with_its_purpose() -> None:
 
 def test_the_variables_of_an_agent_are_those_of_the_code() -> None:
     listed = {cells[0].strip("`") for cells in rows(read("docs/agents.md"), "### Environment")}
-    given = task_environment(dispatch="d", role=Role.FIX, plan="p", phase="1", run="r")
+    agents = Agents(AgentsSettings(), Path(), "p", "r", {})
+    _, given = agents.delegate("true", DispatchStarted(id="d", role=Role.FIX, cycle=1))
     more = ("ATTEMPT", "CYCLE", "PROMPT", "RETURN", "NOTES", "LANE", "PORT", "MODEL", "EFFORT")
     assert listed == {*given, *(f"RUNPLAN_{name}" for name in more)}
 

@@ -35,7 +35,8 @@ from runplan.domain.run.recorded import Recorded
 from runplan.domain.run.rows import FailureRow, PlanFacts, RunRow
 from runplan.domain.standing.phases import PhaseOutline, PlanOutline
 from runplan.engine.report.summary import PhaseRecord, PhaseSpending
-from runplan.interfaces.web.pages.plan import choose_phases, draw_plan, make_bars
+from runplan.interfaces.web.drawing import draw_graph, draw_timeline
+from runplan.interfaces.web.pages.plan import choose_phases, make_bars
 from runplan.interfaces.web.render import TEMPLATES
 
 NOW = datetime(2026, 3, 1, 12, 1, tzinfo=UTC)
@@ -271,5 +272,7 @@ def test_the_page_of_a_long_plan_stays_small() -> None:
     common |= {"count_waiting": int, "about": {"root": "/r", "notes": [], "effect": ""}}
     values = {**common, "version": "1", "now": NOW, "repo": "0" * 16, "plan": "plans/X.md"}
     shown = choose_phases(page.card.view.phases, page.selected, is_all=False)
-    text = TEMPLATES.get_template("plan.html").render(**values, page=page, shown=shown, drawn=draw_plan(page, shown))
+    titles = {phase.id: phase.title for phase in shown}
+    drawn = (draw_graph(shown, title="phases"), draw_timeline(make_bars(dispatches, titles), title="steps"))
+    text = TEMPLATES.get_template("plan.html").render(**values, page=page, shown=shown, drawn=drawn)
     assert 60_000 < len(text.encode()) < 95_000

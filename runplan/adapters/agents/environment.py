@@ -7,9 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 from runplan.adapters.agents.clis import agent_of
 from runplan.adapters.configuration.load import OURS
-from runplan.adapters.processes import AGENT_MARK, MARK
+from runplan.adapters.processes import MARK
 from runplan.domain.gitfacts import AGENT
-from runplan.domain.run.kinds import Role
 from runplan.domain.run.reasons import FORGE_TOKENS, describe_lost
 from runplan.domain.settings.schema import AgentsSettings
 from runplan.domain.text import command
@@ -80,18 +79,6 @@ def allowed_variables(caller: Mapping[str, str], *, keep: Sequence[str]) -> dict
     """The caller's variables that agents, tests and setup get; `keep` names further ones."""
     names = ALLOWED.union(name for name in keep if not name.startswith(_RESERVED)) - NEVER
     return {name: value for name, value in caller.items() if name in names or name.startswith(ALLOWED_PREFIXES)}
-
-
-def task_environment(*, dispatch: str, role: Role, plan: str, phase: str, run: str) -> dict[str, str]:
-    """The variables that describe the task to an agent or a check (docs/agents.md)."""
-    return {
-        MARK: dispatch,
-        AGENT_MARK: "1",
-        "RUNPLAN_ROLE": role.value,
-        "RUNPLAN_PLAN": plan,
-        "RUNPLAN_PHASE": phase,
-        "RUNPLAN_RUN": run,
-    }
 
 
 def for_a_run(

@@ -14,9 +14,9 @@ from msgspec.structs import replace
 
 from runplan.adapters.agents.adapter import Task, first_set
 from runplan.adapters.agents.clis import agent_of
-from runplan.adapters.agents.environment import agent_environment, allowed_variables, task_environment
+from runplan.adapters.agents.environment import agent_environment, allowed_variables
 from runplan.adapters.configuration.load import list_agent_kinds
-from runplan.adapters.processes import run_program
+from runplan.adapters.processes import AGENT_MARK, MARK, run_program
 from runplan.adapters.sandbox import serve
 from runplan.adapters.sandbox.engines import CONTAINER, Places, is_used, open_sandbox
 from runplan.adapters.sandbox.home import HomeMounts
@@ -207,7 +207,9 @@ class Agents(Struct, frozen=True, dict=True):
         return self._sandbox(self.settings.sandbox).wrap(argv, view)
 
     def _variables(self, dispatch: str, role: Role, phase: str) -> dict[str, str]:
-        return task_environment(dispatch=dispatch, role=role, plan=self.plan, phase=phase, run=self.run)
+        """Those that describe the task to an agent or a check (docs/agents.md)."""
+        names = {"ROLE": role.value, "PLAN": self.plan, "PHASE": phase, "RUN": self.run}
+        return {MARK: dispatch, AGENT_MARK: "1", **{f"RUNPLAN_{name}": value for name, value in names.items()}}
 
     def version(self, name: str) -> str:
         """The version of an agent's program on this machine; "" for one in an image."""

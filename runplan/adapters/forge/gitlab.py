@@ -39,13 +39,9 @@ def open_forge(git: Git, address: m.Address, env: Mapping[str, str]) -> "GitLab"
         job = ": CI_JOB_TOKEN may neither open merge requests nor read members" if env.get("CI_JOB_TOKEN") else ""
         needed = f"set {TOKENS[0]} to one with the scopes api and write_repository"
         raise RefusedEarly(f"there is no token for {address.host}{job}; {needed}")
-    return GitLab(address, token, url=server_address(address, env), verify=env.get(CERTIFICATES, "") or True)
-
-
-def server_address(address: m.Address, env: Mapping[str, str]) -> str:
-    """The address of the server; that of its API may be given instead, as CI of GitLab does."""
-    override = env.get("GITLAB_API_URL", "").strip().rstrip("/")
-    return override.removesuffix("/api/v4") or address.web or f"https://{address.host}"
+    api = env.get("GITLAB_API_URL", "").strip().rstrip("/")  # as CI of GitLab gives it
+    url = api.removesuffix("/api/v4") or address.web or f"https://{address.host}"
+    return GitLab(address, token, url=url, verify=env.get(CERTIFICATES, "") or True)
 
 
 def find_token(address: m.Address, env: Mapping[str, str], ask: Ask) -> Token | None:

@@ -133,20 +133,15 @@ HEADERS = {
 STATUSES = {Exit.NOT_FOUND: 404, Exit.WAITING: 409, Exit.UNREACHABLE: 503}
 
 
-def make_app(site: Site, entry: EntryToken) -> "AccessControl":
-    routes = [*ROUTES, Mount(STATIC.rstrip("/"), StaticFiles(directory=FOLDER / "static"))]
-    handlers = dict.fromkeys((HTTPException, RunplanError, OSError, Exception), show_error)
-    app = Starlette(routes=routes, exception_handlers=handlers)
-    app.state.site = site
-    app.state.watcher = Watcher(Caller(env=site.env))
-    return AccessControl(app, site, entry)
-
-
 class AccessControl:
-    """Refuses requests of others, and sets the headers of every response."""
+    """The application, behind what refuses requests of others and sets the headers of every response."""
 
-    def __init__(self, app: Starlette, site: Site, entry: EntryToken) -> None:
-        self.app = app
+    def __init__(self, site: Site, entry: EntryToken) -> None:
+        routes = [*ROUTES, Mount(STATIC.rstrip("/"), StaticFiles(directory=FOLDER / "static"))]
+        handlers = dict.fromkeys((HTTPException, RunplanError, OSError, Exception), show_error)
+        self.app = Starlette(routes=routes, exception_handlers=handlers)
+        self.app.state.site = site
+        self.app.state.watcher = Watcher(Caller(env=site.env))
         self._site = site
         self._entry = entry
 
@@ -239,7 +234,6 @@ def show_error(request: Request, error: Exception) -> Response:
 
 
 FINISH_S = 2  #: for requests that are being answered when a signal comes
-ENDING_S = 0.1  #: for a thread to end
 UVICORN: dict[str, object] = {"loop": "asyncio", "http": "h11", "ws": "none", "lifespan": "off", "log_config": None}
 UVICORN |= dict.fromkeys(("access_log", "proxy_headers", "server_header", "date_header"), False)  # a log has the token
 UVICORN["timeout_graceful_shutdown"] = FINISH_S
@@ -256,6 +250,7 @@ class WebServer(uvicorn.Server):
         self._end = asyncio.Event()
 
     def end(self) -> None:
+        logging.getLogger("uvicorn.error").disabled = True  # it would log each request that is broken off
         self.should_exit = True
         self._watcher.close()
         self._end.set()
@@ -263,27 +258,14 @@ class WebServer(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Both signals end the server in order. Uvicorn would raise them again after that."""
-
-        def end_quietly() -> None:
-            logging.getLogger("uvicorn.error").disabled = True  # it would log each request that is broken off
-            self.end()
-
         if threading.current_thread() is threading.main_thread():
             loop = asyncio.get_running_loop()
             for number in (signal.SIGINT, signal.SIGTERM):
-                loop.add_signal_handler(number, end_quietly)
+                loop.add_signal_handler(number, self.end)
         yield
 
     async def main_loop(self) -> None:
         await self._end.wait()
-
-    def run_until_signal(self) -> None:
-        self.run([self.listener])
-        threads = [thread for thread in threading.enumerate() if thread is not threading.current_thread()]
-        for thread in threads:
-            thread.join(ENDING_S)
-        if any(thread.is_alive() and not thread.daemon for thread in threads):
-            os._exit(Exit.DONE)  # Python would wait for a page that is being read; a command goes on by itself
 
 
 @contextlib.contextmanager
@@ -330,7 +312,7 @@ def open_server(
             is_read_only=is_read_only,
         )
         token = secrets.token_urlsafe(32)
-        app = make_app(site, EntryToken(token, time.monotonic()))
+        app = AccessControl(site, EntryToken(token, time.monotonic()))
         shown = settings.url.rstrip("/") if is_encrypted and settings.url else origin
         config = uvicorn.Config(app, **UVICORN, ssl_certfile=certificate, ssl_keyfile=key)  # type: ignore[arg-type]
         yield WebServer(config, app.app.state.watcher, listener, f"{shown}{ENTER}?token={token}")

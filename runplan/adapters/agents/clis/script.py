@@ -9,6 +9,7 @@ import posixpath
 import re
 import tomllib
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from shlex import join, quote
 from typing import Any, TypeAlias
@@ -56,7 +57,12 @@ class Script(Agent):
             f"main={quote(str(task.root))}",
             'tool() { printf \'runplan:tool %s %s\\n\' "$1" "$2"; }',
         ]
-        for step in steps_for(load_script(task.root / task.table.script), task):
+        played = load_script(task.root / task.table.script).phase
+        # `verify2` before `verify` in cycle 2, the phase before "*"; a verifier without any passes all.
+        roles = product((task.phase, "*"), (f"{task.role}{task.cycle}", str(task.role)))
+        given = (played[phase][role] for phase, role in roles if role in played.get(phase, {}))
+        passing: list[Step] = [{"pass_all": True}] if task.role is Role.VERIFY else []
+        for step in next(given, passing):
             in_main = [key for key in PATHS if str(step.get(key, "")).startswith("main:")]
             step |= {key: str(task.root / step[key].removeprefix("main:")) for key in in_main}
             name = next(key for key in step if key in STEPS)
@@ -169,16 +175,6 @@ def load_script(path: Path) -> ScriptFile:
                     known = f"exactly one of {', '.join(sorted(STEPS))}, and of {', '.join(sorted(MODIFIERS))}"
                     raise SettingsError(f"{origin}: step {number} ({', '.join(step)}): needs {known}")
     return script
-
-
-def steps_for(script: ScriptFile, task: Task) -> list[Step]:
-    """The steps: `verify2` before `verify` in cycle 2, the phase before "*"; a verifier without any passes all."""
-    for phase in (task.phase, "*"):
-        roles = script.phase.get(phase, {})
-        for role in (f"{task.role}{task.cycle}", str(task.role)):
-            if role in roles:
-                return roles[role]
-    return [{"pass_all": True}] if task.role is Role.VERIFY else []
 
 
 def _read_report(event: JsonObject) -> Iterator[AgentEvent]:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
-from runplan.app.views.plan_page import Dispatch, EventLine, PlanPage, read_journal, read_log, read_plan_page
+from runplan.app.views.plan_page import Dispatch, EventLine, read_journal, read_log, read_plan_page
 from runplan.app.views.repositories import find_known, open_by_key, open_known
 from runplan.app.views.status import PhaseView
 from runplan.domain.standing.actions import EFFECTS
@@ -32,22 +32,19 @@ def show_plan(request: Request) -> Response:
     notes: list[str] = []
     with open_known(known, warn=notes.append) as context:
         page = read_plan_page(context, repo, plan, query.get("phase", ""), now=datetime.now(UTC))
-    shown = choose_phases(page.card.view.phases, page.selected, is_all=query.get("phases") == "all")
-    drawn = draw_plan(page, shown)
+    view = page.card.view
+    shown = choose_phases(view.phases, page.selected, is_all=query.get("phases") == "all")
+    title = f"{len(shown)} phases of {view.title}, {page.card.done} done; the table below lists them"
+    graph = draw_graph(
+        shown,
+        title=title,
+        selected=page.selected,
+        address_of=lambda phase: f"{link('/plan', repo=page.card.repo, plan=view.plan, phase=phase)}#phase",
+    )
+    bars = make_bars(page.dispatches, {phase.id: phase.title for phase in view.phases})
+    drawn = (graph, draw_timeline(bars, title="Steps over time; the list below has their logs"))
     about = {"root": known.root, "notes": notes, "effect": EFFECTS.get(query.get("done", ""), "")}
     return render(request, "plan.html", live=True, about=about, page=page, shown=shown, drawn=drawn)
-
-
-def draw_plan(page: PlanPage, shown: Sequence[PhaseView]) -> tuple[str, str]:
-    view = page.card.view
-    title = f"{len(shown)} phases of {view.title}, {page.card.done} done; the table below lists them"
-
-    def address_of(phase: str) -> str:
-        return f"{link('/plan', repo=page.card.repo, plan=view.plan, phase=phase)}#phase"
-
-    bars = make_bars(page.dispatches, {phase.id: phase.title for phase in view.phases})
-    graph = draw_graph(shown, title=title, selected=page.selected, address_of=address_of)
-    return graph, draw_timeline(bars, title="Steps over time; the list below has their logs")
 
 
 def choose_phases(phases: Sequence[PhaseView], selected: str, *, is_all: bool) -> list[PhaseView]:
