@@ -1,10 +1,13 @@
 """Remote URLs and tokens."""
 
+from pathlib import Path
+
 import pytest
 
 from runplan.adapters.forge.access import parse_remote
-from runplan.adapters.forge.github_access import api_address, find_token
+from runplan.adapters.forge.github_access import find_token, open_forge
 from runplan.adapters.forge.protocol import Address, open_conflicts
+from runplan.adapters.git.command import Git
 
 REMOTES = {
     "https://github.com/o/r": ("github.com", "o", "r", "https://api.github.com"),
@@ -26,7 +29,9 @@ REMOTES = {
 def test_a_remote_names_host_owner_and_repository(url: str) -> None:
     found = parse_remote(url, resolve={"work": "github.com"}.get if url.startswith("git@work") else lambda host: host)  # type: ignore[arg-type]
     assert found is not None
-    assert (found.host, found.owner, found.repository, api_address(found.host)) == REMOTES[url]
+    env = {"GH_TOKEN": "t", "GH_ENTERPRISE_TOKEN": "t"}
+    api = open_forge(Git(Path(), env), found, env)._client.requester.base_url
+    assert (found.host, found.owner, found.repository, api) == REMOTES[url]
 
 
 @pytest.mark.parametrize(

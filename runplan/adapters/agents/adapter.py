@@ -218,15 +218,12 @@ class Agent:
         return HomeUse(private=(str(folder),), readable=readable, shared=shared, copied=copied)
 
     def keys_for(self, model: str) -> tuple[str, ...]:
-        """The variables with keys that it can use for this model."""
         return provider_keys(model) if self.names_provider else self.keys
 
     def list_variables(self, table: AgentTable, caller: Mapping[str, str]) -> tuple[str, ...]:  # noqa: ARG002
-        """The variables of the caller that it gets."""
         return (*self.keys_for(table.model), *self.addresses_for(table.model), *self.models, *self.passed)
 
     def build_environment(self, task: Task) -> dict[str, str]:  # noqa: ARG002
-        """The variables that are set for it."""
         return dict(self.fixed)
 
     def make_files(self, task: Task) -> dict[str, str]:  # noqa: ARG002

@@ -16,8 +16,6 @@ from runplan.domain.times import zone as zone_of
 
 _LONGEST = 4_000  #: only the end of an error is searched
 _LONGEST_WORDS = 600
-
-
 _STATUS = r"(?i)(?:\bstatus|\berror|\bcode|\brejected)\W{0,4}([45]\d\d)\b"
 
 #: The first match decides: patterns that name a cause come before general ones.
@@ -41,10 +39,8 @@ _WORDS = {
 }
 
 _BY_STATUS = {
-    401: EndingKind.AUTH,
-    402: EndingKind.SETUP,
-    403: EndingKind.AUTH,
-    404: EndingKind.SETUP,
+    **dict.fromkeys((401, 403), EndingKind.AUTH),
+    **dict.fromkeys((402, 404), EndingKind.SETUP),
     408: EndingKind.OVERLOADED,
     413: EndingKind.CONTEXT,
 }

@@ -24,7 +24,7 @@ OURS = frozenset(
     )
 )
 LARGEST = 1024 * 1024  #: bytes of a settings file
-_USER_PREFIXES = tuple(f"RUNPLAN_{section.upper()}_" for section in schema.USER_SECTIONS)
+USER_PREFIXES = tuple(f"RUNPLAN_{section.upper()}_" for section in schema.USER_SECTIONS)
 _VARIABLES = {f"RUNPLAN_{key.path.replace('.', '_')}".upper(): key for key in schema.KEYS}
 _AGENT_MODULES = os.path.join(os.path.dirname(os.path.dirname(__file__)), "agents", "clis")  # noqa: PTH120
 CONTAINER = "agents.container"  #: a table that is no agent
@@ -75,7 +75,7 @@ def load_settings(root: Path, *, env: Mapping[str, str], committed: tuple[str, b
 
 def load_user(env: Mapping[str, str]) -> schema.Settings:
     """The settings for all repositories: the user's file, and variables of the sections that only a user can set."""
-    of_user = {name: text for name, text in env.items() if name.startswith(_USER_PREFIXES)}
+    of_user = {name: text for name, text in env.items() if name.startswith(USER_PREFIXES)}
     return merge_layers([*_user_layers(env), *_from_environment(of_user)]).settings
 
 
@@ -111,11 +111,6 @@ def _parse_file(origin: str, content: bytes) -> Layer:
 def setting_variables(env: Mapping[str, str]) -> dict[str, str]:
     ours = (name for name in env if name.startswith("RUNPLAN_"))
     return {name: env[name] for name in sorted(ours) if name not in OURS}
-
-
-def run_variables(env: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """The variables that set something for a run, to be stored with its schedule."""
-    return tuple((name, text) for name, text in setting_variables(env).items() if not name.startswith(_USER_PREFIXES))
 
 
 def _from_environment(env: Mapping[str, str]) -> list[Layer]:

@@ -27,7 +27,8 @@ def open_forge(git: Git, address: m.Address, env: Mapping[str, str]) -> GitHub:
     if token is None:
         name = "GH_TOKEN" if _is_cloud(address.host) else "GH_ENTERPRISE_TOKEN"
         raise RefusedEarly(f"there is no token for {address.host}; set {name}, or run: gh auth login")
-    api = env.get("GITHUB_API_URL", "") or api_address(address.host)
+    usual = f"https://api.{address.host}" if _is_cloud(address.host) else f"https://{address.host}/api/v3"
+    api = env.get("GITHUB_API_URL", "") or usual
     verify = env.get(CERTIFICATES, "") or True
     auth = _find_installation(address, token.app, token.value, api, verify) if token.app else Auth.Token(token.value)
     return GitHub(address, auth, token, api=api, verify=verify)
@@ -53,12 +54,6 @@ def _find_installation(
 def _is_cloud(host: str) -> bool:
     """github.com or *.ghe.com, for which gh uses other variables than for a server of one's own."""
     return host == "github.com" or host.endswith(".ghe.com")
-
-
-def api_address(host: str) -> str:
-    if host == "github.com":
-        return "https://api.github.com"
-    return f"https://api.{host}" if _is_cloud(host) else f"https://{host}/api/v3"
 
 
 def find_token(address: m.Address, env: Mapping[str, str], ask: Ask) -> Token | None:

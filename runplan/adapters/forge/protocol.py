@@ -191,8 +191,13 @@ def open_conflicts(
     return {number: path for number, path in covered if path}
 
 
-class IssueTracker(Protocol):
-    """The issues of a forge, all that a watch of issues and a claim need; comments of pull requests are among them."""
+class Forge(Protocol):
+    """Every write may be repeated after a lost answer: it reads first what has happened.
+
+    A method raises NotAllowed, RateLimited or Unreachable.
+    """
+
+    # --- issues -----------------------------------------------------------------------------------------------
 
     def read_issue(self, number: int) -> Issue: ...
     def list_issues(self, label: str) -> tuple[Issue, ...]:
@@ -216,15 +221,7 @@ class IssueTracker(Protocol):
         GitLab counts the two apart. A comment of another account with this marker is not ours, and stays.
         """
 
-    def may_write(self, login: str) -> bool:
-        """Whether this account may push to the repository."""
-
-
-class Forge(IssueTracker, Protocol):
-    """Every write may be repeated after a lost answer: it reads first what has happened.
-
-    A method raises NotAllowed, RateLimited or Unreachable.
-    """
+    # --- the repository -----------------------------------------------------------------------------------
 
     @property
     def address(self) -> Address: ...
@@ -233,13 +230,10 @@ class Forge(IssueTracker, Protocol):
         """The variable or program that gave the token, for messages."""
 
     @property
-    def own_login(self) -> str:
-        """The account of the token."""
-
+    def own_login(self) -> str: ...
+    def may_write(self, login: str) -> bool: ...
     def git_settings(self) -> tuple[str, ...]:
         """Settings with which git signs in to this host alone; for its environment, never for its arguments."""
-
-    # --- the repository -----------------------------------------------------------------------------------
 
     def read_repository(self) -> ForgeRepository: ...
     def require_may_open(self, base: str) -> None:
@@ -272,18 +266,12 @@ class Forge(IssueTracker, Protocol):
 
     def read_pull_request(self, number: int) -> PullRequest: ...
     def edit_pull_request(self, number: int, *, body: str) -> None: ...
-    def retarget(self, number: int, base: str) -> None:
-        """Have an open pull request lead to another branch."""
-
-    def merge_pull_request(self, number: int, how: Merge) -> Oid | NotMerged:
-        """The merge commit, or why there is none."""
-
+    def retarget(self, number: int, base: str) -> None: ...
+    def merge_pull_request(self, number: int, how: Merge) -> Oid | NotMerged: ...
     def merge_later(self, number: int, how: Merge, *, queue: bool) -> NotMerged | None:
         """Ask the forge to merge as soon as its rules allow: auto-merge, or its merge queue."""
 
-    def cancel_merge(self, number: int) -> None:
-        """Take back the request for auto-merge."""
-
+    def cancel_merge(self, number: int) -> None: ...
     def list_open_files(self, base: str) -> dict[int, tuple[str, ...]]:
         """The files that each open pull request changes; of the newest ones, where there are very many."""
 

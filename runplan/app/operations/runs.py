@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from runplan.adapters.agents.clis import agent_of
 from runplan.adapters.agents.environment import for_a_run, needed_by_a_run
 from runplan.adapters.agents.invocation import home_use
-from runplan.adapters.configuration.load import list_secret_places, load_user, run_variables
+from runplan.adapters.configuration.load import USER_PREFIXES, list_secret_places, load_user, setting_variables
 from runplan.adapters.configuration.places import state_directory
 from runplan.adapters.git.command import ANY
 from runplan.adapters.sandbox.engines import is_used, require_sandbox
@@ -241,6 +241,7 @@ def run_started(
 ) -> RunStarted:
     """A run with these options and the landing of this context; `plan` may be a watch of issues."""
     run = context.settings.run
+    variables = setting_variables(context.env).items()
     return RunStarted(
         plan=plan,
         title=title,
@@ -254,7 +255,7 @@ def run_started(
         issues=issues,
         remote=run.remote if uses_remote(run.landing) else "",
         concludes=run.concludes,
-        given=run_variables(context.env),
+        given=tuple((name, text) for name, text in variables if not name.startswith(USER_PREFIXES)),
         memory=asked.memory,
         model=asked.model,
         effort=asked.effort,

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
-from runplan.adapters.forge.protocol import STATUS, CheckState, IssueTracker, MergeState, PullCheck, PullRequest, Target
+from runplan.adapters.forge.protocol import STATUS, CheckState, Forge, MergeState, PullCheck, PullRequest, Target
 from runplan.adapters.git.command import Git
 from runplan.domain.errors import NotAllowed, NotFound, RefusedEarly
 from runplan.domain.gitfacts import LANDING, PLAN, TAKEN_BY, Oid, read_trailers
@@ -114,7 +114,7 @@ def missing_checks(checks: Sequence[PullCheck], names: Iterable[str]) -> list[st
     return [name for name in dict.fromkeys(names) if name not in seen]
 
 
-def read_issues(tracker: IssueTracker, numbers: Iterable[int]) -> Iterator[IssueRead]:
+def read_issues(tracker: Forge, numbers: Iterable[int]) -> Iterator[IssueRead]:
     for number in numbers:
         try:
             issue = tracker.read_issue(number)

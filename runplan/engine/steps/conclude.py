@@ -8,7 +8,7 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from runplan.adapters.forge.protocol import IssueTracker
+from runplan.adapters.forge.protocol import Forge
 from runplan.adapters.store.claims import landing_lock
 from runplan.adapters.store.protocol import Store
 from runplan.domain.decoding import convert
@@ -326,7 +326,7 @@ def _mark_issues(state: RunState, context: RunContext, text: str, *, is_claimed:
     return tuple(notes)
 
 
-def foreign_claims(forge: IssueTracker, number: int, repository: str, *, now: datetime) -> list[str]:
+def foreign_claims(forge: Forge, number: int, repository: str, *, now: datetime) -> list[str]:
     """The plans for which other repositories work on the issue: fresh claims of accounts with write access."""
     fresh = [comment for comment in forge.list_comments(number) if now.timestamp() - comment.changed < CLAIM_S]
     claims = [(comment, re.search(_CLAIM, comment.text)) for comment in fresh if comment.text.startswith(WORKING)]
