@@ -10,8 +10,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from runplan.adapters.sandbox.engines import Places, is_used, open_sandbox
-from runplan.adapters.sandbox.view import View
+from runplan.adapters.sandbox.engines import is_used, open_sandbox
+from runplan.adapters.sandbox.view import Places, View
 from runplan.domain.run.dispatch import TEMPORARY
 from runplan.domain.settings.schema import ContainerSettings
 from tests.container.image import ENV, find_image, list_engines

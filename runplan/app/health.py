@@ -22,6 +22,7 @@ from runplan.adapters.notify.apprise_child import INSTALL
 from runplan.adapters.notify.channels import Channel, list_channels, list_failures
 from runplan.adapters.sandbox.container import Container, find_engine, try_image
 from runplan.adapters.sandbox.engines import CONTAINER, describe_view, require_sandbox
+from runplan.adapters.sandbox.view import Places
 from runplan.adapters.store.location import hide_password
 from runplan.adapters.store.protocol import load_postgres, open_store
 from runplan.app.operations import runs
@@ -191,7 +192,7 @@ def _check_sandbox(context: RepositoryContext) -> Look:
         engine = find_engine(settings, context.env)
         image = preflight.prepare_image(context)
         wanted = preflight.list_image_programs(context)
-        took_s, missing = try_image(Container(engine, image, settings, context.env), wanted)
+        took_s, missing = try_image(Container(engine, settings, context.env, Places(image=image)), wanted)
         name = settings.image or f"built from {settings.build}"
         about = f"{engine.name} works. The image {name} starts in {took_s:.1f} s"
         if not missing:

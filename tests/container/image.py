@@ -7,6 +7,7 @@ from pathlib import Path
 
 from runplan.adapters.configuration.load import environment
 from runplan.adapters.sandbox.container import Container, Engine, find_engine, try_image
+from runplan.adapters.sandbox.view import Places
 from runplan.domain.errors import RefusedEarly
 from runplan.domain.settings.schema import ContainerSettings
 
@@ -54,7 +55,7 @@ def main() -> None:
         if missing := [engine for engine in engines if not find_image(engine)]:
             make_image(missing)
         for engine in engines:
-            try_image(Container(engine, NAME, ContainerSettings(), ENV), ())
+            try_image(Container(engine, ContainerSettings(), ENV, Places(image=NAME)), ())
     except (OSError, subprocess.CalledProcessError, RefusedEarly) as why:
         sys.exit(f"no container can be started here: {why}")
     if not engines:

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from runplan.adapters import processes
-from runplan.adapters.sandbox.engines import Places, open_sandbox
-from runplan.adapters.sandbox.view import View
+from runplan.adapters.sandbox.engines import open_sandbox
+from runplan.adapters.sandbox.view import Places, View
 from runplan.domain.settings.schema import ContainerSettings
 from tests.container.conftest import IMAGES
 from tests.contract import test_sandbox as contract

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from runplan.adapters.sandbox.bubblewrap import find_obstacle
-from runplan.adapters.sandbox.engines import Places, open_sandbox
-from runplan.adapters.sandbox.view import Sandbox, View
+from runplan.adapters.sandbox.engines import open_sandbox
+from runplan.adapters.sandbox.view import Places, Sandbox, View
 from runplan.domain.run.dispatch import TEMPORARY
 from runplan.domain.settings.schema import ContainerSettings
 

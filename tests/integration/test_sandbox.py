@@ -18,7 +18,7 @@ from runplan.adapters.configuration.places import KEY_VARIABLES, key_directory, 
 from runplan.adapters.notify.links import load_key
 from runplan.adapters.sandbox.bubblewrap import Bubblewrap
 from runplan.adapters.sandbox.home import MOST, HomeMounts
-from runplan.adapters.sandbox.view import HomeUse, View
+from runplan.adapters.sandbox.view import HomeUse, Places, View
 from runplan.domain.run.dispatch import SCRATCH, TEMPORARY, Ending
 from runplan.domain.settings.schema import Network
 from tests.support.dispatching import PATIENCE_S, Stage, gone, stage, until
@@ -131,7 +131,8 @@ class Place:
     ) -> tuple[str, ...]:
         env = {"PATH": os.environ["PATH"], "HOME": str(self.home), **variables}
         needed = (self.linked, self.git, self.trees)
-        box = Bubblewrap(shutil.which("bwrap") or "", env, needed, self.shown, self.git / "runplan")
+        places = Places(needed=needed, shown=self.shown, state=self.git / "runplan")
+        box = Bubblewrap(shutil.which("bwrap") or "", env, places)
         scratch = self.own[2].parent / SCRATCH
         for folder in TEMPORARY.values():
             (scratch / folder).mkdir(parents=True, exist_ok=True)
@@ -511,7 +512,7 @@ def test_secrets_below_a_checkout_in_the_home_and_their_backups_are_absent(place
         ((place.home / ".config",), NOTHING, ""),
         ((place.home / ".config",), HomeUse(readable=(".config/gh",)), f"{hidden[0]}\n"),
     ):
-        box = Bubblewrap(shutil.which("bwrap") or "", env, needed)
+        box = Bubblewrap(shutil.which("bwrap") or "", env, Places(needed=needed))
         argv = box.wrap(("sh", "-c", look), View(cwd=Path("/"), uses=uses))
         ran = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
         assert ran.stdout == f"{also}.config/app\n.dockerignore\n", (needed, ran.stderr)

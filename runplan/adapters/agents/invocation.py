@@ -18,9 +18,9 @@ from runplan.adapters.agents.environment import agent_environment, allowed_varia
 from runplan.adapters.configuration.load import list_agent_kinds
 from runplan.adapters.processes import AGENT_MARK, MARK, run_program
 from runplan.adapters.sandbox import serve
-from runplan.adapters.sandbox.engines import CONTAINER, Places, is_used, open_sandbox
+from runplan.adapters.sandbox.engines import CONTAINER, is_used, open_sandbox
 from runplan.adapters.sandbox.home import HomeMounts
-from runplan.adapters.sandbox.view import HomeUse, Sandbox, View, is_below
+from runplan.adapters.sandbox.view import HomeUse, Places, Sandbox, View, is_below
 from runplan.domain.checks.guarded import INSTRUCTIONS, list_scripts
 from runplan.domain.checks.secrets import redact_text, secret_values
 from runplan.domain.errors import RefusedEarly

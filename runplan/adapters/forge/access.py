@@ -88,15 +88,11 @@ def parse_remote(url: str, *, resolve: Callable[[str], str] = lambda host: host)
     return Address(host=_ALIASES.get(host, host), owner=owner, repository=names[-1], password=password, web=web)
 
 
-def ask_with(git: Git, env: Mapping[str, str]) -> Ask:
-
-    def ask(argv: Sequence[str], stdin: str) -> str:
-        if argv[0] == "git":
-            return git.run(*argv[1:], stdin=stdin.encode(), env={"GIT_TERMINAL_PROMPT": "0"}, ok=ANY).text
-        code, output, _ = run_program(argv, env, within_s=PROGRAM_S)
-        return "" if code else output
-
-    return ask
+def ask_program(git: Git, env: Mapping[str, str], argv: Sequence[str], stdin: str) -> str:
+    if argv[0] == "git":
+        return git.run(*argv[1:], stdin=stdin.encode(), env={"GIT_TERMINAL_PROMPT": "0"}, ok=ANY).text
+    code, output, _ = run_program(argv, env, within_s=PROGRAM_S)
+    return "" if code else output
 
 
 def find_stored_token(address: Address, ask: Ask) -> Token | None:

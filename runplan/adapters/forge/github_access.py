@@ -9,7 +9,7 @@ from github import Auth, GithubIntegration
 from jwt import PyJWTError
 
 from runplan.adapters.forge import protocol as m
-from runplan.adapters.forge.access import Ask, Token, ask_with, find_stored_token
+from runplan.adapters.forge.access import Ask, Token, ask_program, find_stored_token
 from runplan.adapters.forge.github import GitHub
 from runplan.adapters.forge.github_calls import CLIENT, GitHubCalls
 from runplan.adapters.forge.retry import CERTIFICATES
@@ -23,7 +23,7 @@ APP_KEY = "GITHUB_APP_PRIVATE_KEY_FILE"
 def open_forge(git: Git, address: m.Address, env: Mapping[str, str]) -> GitHub:
     if "/" in address.owner:
         raise RefusedEarly(f"{address.full_name} is no repository on GitHub; for GitLab set GITLAB_HOST={address.host}")
-    token = find_token(address, env, ask_with(git, env))
+    token = find_token(address, env, functools.partial(ask_program, git, env))
     if token is None:
         name = "GH_TOKEN" if _is_cloud(address.host) else "GH_ENTERPRISE_TOKEN"
         raise RefusedEarly(f"there is no token for {address.host}; set {name}, or run: gh auth login")

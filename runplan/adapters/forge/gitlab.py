@@ -11,7 +11,7 @@ from gitlab import Gitlab
 from gitlab.exceptions import GitlabError
 
 from runplan.adapters.forge import gitlab_facts as f, protocol as m
-from runplan.adapters.forge.access import Ask, Token, ask_with, find_stored_token, header_settings
+from runplan.adapters.forge.access import Ask, Token, ask_program, find_stored_token, header_settings
 from runplan.adapters.forge.gitlab_calls import TIMEOUT_S, CheckedSession, GitLabCalls, describe_error
 from runplan.adapters.forge.gitlab_facts import Facts
 from runplan.adapters.forge.retry import CERTIFICATES, Calls, OwnComment, repeatable
@@ -34,7 +34,7 @@ query($path: ID!, $number: String!) {
 
 
 def open_forge(git: Git, address: m.Address, env: Mapping[str, str]) -> "GitLab":
-    token = find_token(address, env, ask_with(git, env))
+    token = find_token(address, env, partial(ask_program, git, env))
     if token is None:
         job = ": CI_JOB_TOKEN may neither open merge requests nor read members" if env.get("CI_JOB_TOKEN") else ""
         needed = f"set {TOKENS[0]} to one with the scopes api and write_repository"

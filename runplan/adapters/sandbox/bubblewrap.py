@@ -13,7 +13,7 @@ from runplan.adapters.processes import run_program
 from runplan.adapters.sandbox import forward
 from runplan.adapters.sandbox.home import HomeMounts, list_programs
 from runplan.adapters.sandbox.proxy import SOCKET
-from runplan.adapters.sandbox.view import Obstacle, Sandbox, View, is_below
+from runplan.adapters.sandbox.view import Obstacle, Places, Sandbox, View, is_below
 from runplan.adapters.store.files import make_below, read_file, remove_directory
 from runplan.domain.names import GIT_CONFIG
 from runplan.domain.run.dispatch import TEMPORARY
@@ -58,9 +58,7 @@ class Bubblewrap(Sandbox, frozen=True):
 
     program: str
     env: Mapping[str, str]
-    needed: tuple[Path, ...] = ()  #: places that stay readable wherever they lie: repository, checkouts, worktrees
-    shown: Mapping[Path, Path] = {}  #: files that hold a secret, with the copy without it that is shown instead
-    state: Path | None = None  #: runplan's own directory
+    places: Places = Places()
 
     def wrap(self, command: Sequence[str], view: View) -> tuple[str, ...]:
         program = str(view.cwd / command[0]) if "/" in command[0] else command[0]
@@ -84,7 +82,7 @@ class Bubblewrap(Sandbox, frozen=True):
         namespace = find_namespace()  # in which the layers are made; later mounts of the machine do not get into it
         # In a user namespace of its own the process would be root.
         ids = ("--unshare-user", "--uid", str(os.geteuid()), "--gid", str(os.getegid())) if "-r" in namespace else ()
-        shown = [os.path.realpath(place) for place in (entries.path, *self.needed)]
+        shown = [os.path.realpath(place) for place in (entries.path, *self.places.needed)]
         sockets = list_sockets(shown, view.uses.mounts) if namespace else ()
         how = "overlay" if namespace and not view.is_copy else "copy"
         pairs = (word for number, path in below.items() for word in (str(number), path))
@@ -124,7 +122,7 @@ class Bubblewrap(Sandbox, frozen=True):
         home = os.path.realpath(entries.path)
         programs = (path for path in list_programs(self.env) if not is_below(os.path.realpath(path), [home]))
         own = (sys.prefix, sys.base_prefix, str(Path(__file__).parents[3]))
-        named = resolve_paths((view.cwd, *self.needed, *map(Path, (*own, *programs))))
+        named = resolve_paths((view.cwd, *self.places.needed, *map(Path, (*own, *programs))))
         private = (*TEMPORARY, "/dev/shm", home)  # noqa: S108
         shown = [path for path in named if is_below(path, private) and not is_below(home, [path])]
         for path in shown:
@@ -144,7 +142,7 @@ class Bubblewrap(Sandbox, frozen=True):
             yield ("--bind", str(_layer(view, number)), place)
         for name in entries.shared:
             yield ("--bind-try", os.path.realpath(entries.path / name), str(Path(home) / name))
-        parts = dict(list_parts(self.shown, self.state, view))
+        parts = dict(list_parts(self.places, view))
         for path, source in parts.items():
             yield ("--ro-bind-try", source, path) if source else ("--tmpfs", path)
         for path in (*entries.hidden, *entries.list_below(shown)):
@@ -232,13 +230,14 @@ def find_namespace() -> tuple[str, ...]:
     return command if works else ()
 
 
-def list_parts(shown: Mapping[Path, Path], state: Path | None, view: View) -> Iterator[tuple[str, str]]:
+def list_parts(places: Places, view: View) -> Iterator[tuple[str, str]]:
     """Places in git's directory with what is mounted there, "" for memory: copies of `shown`; no journal, no locks.
 
     A mount over a file vanishes when a program outside replaces the file, so its folder is put together from its other
     entries. A process that reads the journal or a lock could lock it, and nobody else could.
     """
-    copies = {os.path.realpath(file): str(copy) for file, copy in shown.items()}
+    copies = {os.path.realpath(file): str(copy) for file, copy in places.shown.items()}
+    state = places.state
     if state is None or not state.is_dir():
         yield from copies.items()
         return

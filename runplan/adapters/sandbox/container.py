@@ -17,7 +17,7 @@ from runplan.adapters import processes
 from runplan.adapters.sandbox import bubblewrap, forward
 from runplan.adapters.sandbox.home import HomeMounts
 from runplan.adapters.sandbox.proxy import SOCKET
-from runplan.adapters.sandbox.view import Sandbox, View
+from runplan.adapters.sandbox.view import Places, Sandbox, View
 from runplan.adapters.store.files import make_below
 from runplan.domain.errors import RefusedEarly
 from runplan.domain.names import digest_of
@@ -81,18 +81,15 @@ class Engine(Struct, frozen=True):
 
 class Container(Sandbox, frozen=True):
     engine: Engine
-    image: str  #: its id
     settings: ContainerSettings
     env: Mapping[str, str]
-    owner: str = ""  #: of its containers: the directory of the private homes
-    needed: tuple[Path, ...] = ()  #: places that are readable: repository, checkouts, worktrees
-    shown: Mapping[Path, Path] = {}  #: files that hold a secret, with the copy without it that is shown instead
-    state: Path | None = None  #: runplan's own directory
+    places: Places  #: the directory of the private homes is the owner of its containers
 
     def wrap(self, command: Sequence[str], view: View) -> tuple[str, ...]:
-        if self.state and self.state.is_dir():
+        state = self.places.state
+        if state and state.is_dir():
             for name in bubblewrap.MADE:  # a container sees no place that is made after this
-                make_below(self.state, self.state / name)
+                make_below(state, state / name)
         entries = HomeMounts(self.env, view.uses)
         copies = dict[str, str]()  #: directories, with the places of their copies
         mounts = dict(self._list_mounts(entries, view, copies))  # a later one of a place counts
@@ -101,7 +98,7 @@ class Container(Sandbox, frozen=True):
         words = ["--rm", "--interactive", "--read-only", "--log-driver=none", f"--workdir={view.cwd}"]
         words += [
             f"--name=runplan-{name}",
-            f"--label={_LABEL}={self.owner}",
+            f"--label={_LABEL}={self.places.homes}",
             f"--label={_LABEL}.dispatch={view.dispatch}",
         ]
         words += ["--security-opt=no-new-privileges", "--security-opt=label=disable", "--cap-drop=ALL"]
@@ -129,14 +126,14 @@ class Container(Sandbox, frozen=True):
         folder = str(view.scratch) if view.scratch else ""
         pairs = (word for pair in copies.items() for word in pair)
         first = ("/bin/sh", "-c", _RUN, "sh", self.engine.program, self.engine.host, folder, *pairs, "--")
-        return (*first, *words, "--entrypoint=/bin/sh", self.image, "-c", _INIT, "sh", *inside)
+        return (*first, *words, "--entrypoint=/bin/sh", self.places.image, "-c", _INIT, "sh", *inside)
 
     def end(self, dispatch: str) -> tuple[str, ...]:
         label = f"label={_LABEL}.dispatch={dispatch}"
         return ("/bin/sh", "-c", _END, "sh", self.engine.program, self.engine.host, label)
 
     def remove_leftovers(self, list_live: Callable[[], Collection[str]]) -> None:
-        label = f"label={_LABEL}={self.owner}"
+        label = f"label={_LABEL}={self.places.homes}"
         listed = self.engine.run("ps", "-a", f"--filter={label}", "--format={{.Names}}", env=self.env)[1]
         live = list_live() if listed else ()
         for name in listed.split():
@@ -151,7 +148,7 @@ class Container(Sandbox, frozen=True):
         top = os.path.realpath(entries.path)
         for place, name in TEMPORARY.items():
             yield place, (str(view.scratch / name) if view.scratch else "", "")
-        needed = bubblewrap.resolve_paths((view.cwd, *self.needed))
+        needed = bubblewrap.resolve_paths((view.cwd, *self.places.needed))
         yield from ((path, (path, ":ro")) for path in needed if Path(path).exists())
         if view.home is None:
             yield top, ("", "")
@@ -180,7 +177,7 @@ class Container(Sandbox, frozen=True):
             yield target or source, (source, f":{mode or 'ro'}")
         for number, place in enumerate(bubblewrap.resolve_paths(view.layers), 1):
             yield place, self._drop(place, number, view, copies)
-        for place, source in bubblewrap.list_parts(self.shown, self.state, view):
+        for place, source in bubblewrap.list_parts(self.places, view):
             if not source or Path(source).exists():
                 yield place, (source, ":ro" if source else "")
         for path in entries.list_below(needed):

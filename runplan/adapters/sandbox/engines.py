@@ -1,14 +1,11 @@
 """Which engine makes the views of a run."""
 
 from collections.abc import Mapping
-from pathlib import Path
-
-from msgspec import Struct
 
 from runplan.adapters.sandbox.bubblewrap import Bubblewrap, find_namespace, find_obstacle, find_program
 from runplan.adapters.sandbox.container import Container, find_engine
 from runplan.adapters.sandbox.home import HomeMounts
-from runplan.adapters.sandbox.view import HomeUse, Obstacle, Sandbox
+from runplan.adapters.sandbox.view import HomeUse, Obstacle, Places, Sandbox
 from runplan.domain.errors import RefusedEarly
 from runplan.domain.run.dispatch import TEMPORARY
 from runplan.domain.settings.schema import AgentsSettings, CheckSettings, ContainerSettings
@@ -17,26 +14,14 @@ from runplan.domain.text import counted
 CONTAINER = "container"
 
 
-class Places(Struct, frozen=True):
-    homes: Path  #: directory of the private homes, one for each worktree
-    needed: tuple[Path, ...]  #: readable wherever they lie: repository, checkout, worktrees
-    shown: Mapping[Path, Path] = {}  #: files that hold a secret, with the copy without it that is shown instead
-    image: str = ""  #: the id of the image of containers
-    state: Path | None = None  #: runplan's own directory, whose journal and locks are absent
-
-
 def is_used(mode: str, env: Mapping[str, str]) -> bool:
     return mode in ("bwrap", CONTAINER) or (mode == "auto" and find_obstacle(env) is None)
 
 
 def open_sandbox(mode: str, env: Mapping[str, str], places: Places, settings: ContainerSettings) -> Sandbox:
     if mode == CONTAINER:
-        owner = str(places.homes)
-        own = (env, owner, places.needed, places.shown, places.state)
-        return Container(find_engine(settings, env), places.image, settings, *own)
-    if is_used(mode, env):
-        return Bubblewrap(find_program(env) or "bwrap", env, places.needed, places.shown, places.state)
-    return Sandbox()
+        return Container(find_engine(settings, env), settings, env, places)
+    return Bubblewrap(find_program(env) or "bwrap", env, places) if is_used(mode, env) else Sandbox()
 
 
 def require_sandbox(agents: AgentsSettings, tests: CheckSettings, env: Mapping[str, str]) -> Obstacle | None:

@@ -5,7 +5,7 @@ own. The entries of the user's home are readable there, except for secrets, whic
 which are private.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -38,6 +38,16 @@ class View(Struct, frozen=True, kw_only=True):
     scratch: Path | None = None  #: with a folder for each place of temporary files; None: they are in memory
     uses: HomeUse = HomeUse()
     network: Network = "all"
+
+
+class Places(Struct, frozen=True):
+    """The places of a repository that an engine knows."""
+
+    homes: Path = Path()  #: directory of the private homes, one for each worktree
+    needed: tuple[Path, ...] = ()  #: readable wherever they lie: repository, checkout, worktrees
+    shown: Mapping[Path, Path] = {}  #: files that hold a secret, with the copy without it that is shown instead
+    image: str = ""  #: the id of the image of containers
+    state: Path | None = None  #: runplan's own directory, whose journal and locks are absent
 
 
 class Obstacle(Struct, frozen=True):

@@ -13,7 +13,7 @@ from runplan.adapters.git.removal import Removal, remove_log
 from runplan.adapters.git.workspace import Workspace
 from runplan.adapters.git.zones import Zones
 from runplan.adapters.sandbox.container import find_engine, list_built_images
-from runplan.adapters.sandbox.engines import Places
+from runplan.adapters.sandbox.view import Places
 from runplan.adapters.store.files import is_held
 from runplan.adapters.store.journal import list_records
 from runplan.adapters.store.protocol import Store

@@ -22,6 +22,7 @@ from runplan.adapters.git.repository import pull_command
 from runplan.adapters.processes import marked_inside, run_program
 from runplan.adapters.sandbox.container import Container, find_engine, find_image, list_built_images, try_image
 from runplan.adapters.sandbox.engines import CONTAINER, require_sandbox
+from runplan.adapters.sandbox.view import Places
 from runplan.adapters.store.claims import landing_lock
 from runplan.domain import names
 from runplan.domain.checks import tamper
@@ -376,7 +377,8 @@ def require_agents(context: RepositoryContext) -> None:
     require_sandbox(agents, context.settings.tests, context.env)
     if image := prepare_image(context):
         engine = find_engine(agents.container, context.env)
-        if missing := try_image(Container(engine, image, agents.container, context.env), ("git", "python3"))[1]:
+        container = Container(engine, agents.container, context.env, Places(image=image))
+        if missing := try_image(container, ("git", "python3"))[1]:
             raise RefusedEarly(f"the image of agents.container lacks {' and '.join(missing)}; install it there")
     copied = {posixpath.normpath(name) for name in context.settings.run.copy}
     tree = context.git.commit(context.tip()).tree

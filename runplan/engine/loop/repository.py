@@ -14,7 +14,7 @@ from runplan.adapters.git.removal import Removal
 from runplan.adapters.git.repository import Fingerprints
 from runplan.adapters.git.workspace import Workspace
 from runplan.adapters.git.zones import Bounds, Zones
-from runplan.adapters.sandbox.engines import Places
+from runplan.adapters.sandbox.view import Places
 from runplan.adapters.store.claims import Claims
 from runplan.adapters.store.files import make_below
 from runplan.adapters.store.protocol import open_store

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from runplan.app.operations.model import Caller
 from runplan.app.views.plans import read_plans, read_schedules
-from runplan.app.views.status import HostView, Level, PlanState, PlanView, RunView, count_plans, describe_schedule
+from runplan.app.views.status import HostView, Level, PlanState, PlanView, count_plans, describe_schedule
 from runplan.domain.decoding import as_json
 from runplan.domain.errors import RefusedEarly, RunplanError
 from runplan.domain.run.kinds import WaitKind
@@ -161,10 +161,11 @@ class Page:
         run = view.run
         if run is None:
             return []
+        pulls = [f"Open: {pull}" for pull in run.pulls]
         used = [f"attempt {run.attempt}" if run.attempt > 1 else "", usage_of(run).words]
         if not run.is_active:
             ended = ", ".join(filter(None, [f"{self._age_words(run.since)} ago", *used]))
-            return [f"Last run {run.id}: {run.words} {ended}", *_list_pulls(run)]
+            return [f"Last run {run.id}: {run.words} {ended}", *pulls]
         lines = [run.words, *filter(None, [run.warning])]
         for lane in run.lanes:
             if lane.failed:
@@ -181,7 +182,7 @@ class Page:
         about = ", ".join(filter(None, [agent, *used]))
         host, slash, _ = view.claim.owner.partition("/") if view.claim and view.claim.alive else ("", "", "")
         lines.append(f"Run {run.id}{f' on {host}' if slash else ''}" + (f": {about}" if about else ""))
-        lines += _list_pulls(run)
+        lines += pulls
         return [*lines, f"The daemon waits: {run.about}"] if run.waiting_for is WaitKind.CLAIM else lines
 
     def _age_words(self, since: str) -> str:
@@ -189,10 +190,6 @@ class Page:
 
     def _local_time(self, moment: str) -> str:
         return clock(datetime.fromisoformat(moment), None, now=self._now)
-
-
-def _list_pulls(run: RunView) -> list[str]:
-    return [f"Open: {pull}" for pull in run.pulls]
 
 
 def run_next(args: argparse.Namespace) -> None:
