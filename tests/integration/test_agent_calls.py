@@ -38,7 +38,8 @@ def calls(name: str) -> dict[str, Any]:
 
 
 def settings(**agents: object) -> AgentsSettings:
-    return settle([Layer(origin="runplan.toml", values={"agents": agents})]).settings.agents
+    values = {"agents": {"sandbox": "none", **agents}}
+    return settle([Layer(origin="runplan.toml", values=values)]).settings.agents
 
 
 class Call:

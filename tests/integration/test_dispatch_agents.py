@@ -81,7 +81,7 @@ def test_an_agent_is_called_supervised_and_judged(on: Stage, tmp_path: Path) -> 
     """The whole way: settings, argv, environment, prompt on standard input, reading, judgement."""
     (tmp_path / "fake.py").write_text(FAKE, encoding="utf-8")
     table = {"kind": "claude", "argv": [sys.executable, str(tmp_path / "fake.py")]}
-    settings = settle([Layer(origin="x", values={"agents": {"deep": table}})]).settings.agents
+    settings = settle([Layer(origin="x", values={"agents": {"deep": table, "sandbox": "none"}})]).settings.agents
     caller = {"PATH": os.environ["PATH"], "ANTHROPIC_API_KEY": "a", "OPENAI_API_KEY": "o"}
     agents = Agents(settings, root=tmp_path, plan="plans/x.md", run="r1", caller=caller)
     dispatch = on.launch("unused").id

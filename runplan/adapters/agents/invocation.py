@@ -44,7 +44,7 @@ class Agents(Struct, frozen=True, dict=True):
     caller: Mapping[str, str]
     tests: CheckSettings = CheckSettings()
     trial: TrySettings = TrySettings()
-    places: Places | None = None  #: None: there is no sandbox
+    places: Places = Places()
     git_config: Mapping[str, str] = {}  #: variables that name the global configuration of git, without credentials
 
     def launch(
@@ -120,11 +120,11 @@ class Agents(Struct, frozen=True, dict=True):
 
     def is_sandboxed(self, agent: str) -> bool:
         """Whether the agent runs in the sandbox, where a verifier cannot change its worktree."""
-        return self.places is not None and is_used(self.settings.sandbox_of(agent), self.caller)
+        return is_used(self.settings.sandbox_of(agent), self.caller)
 
     @property
     def confines_checks(self) -> bool:
-        return self.places is not None and is_used(self.settings.sandbox, self.caller)
+        return is_used(self.settings.sandbox, self.caller)
 
     def describe_unseen(self, output: str, *, after_work: bool) -> str:
         """What checks that failed with this output do not see in the sandbox, with the settings; "" for nothing."""
@@ -142,7 +142,7 @@ class Agents(Struct, frozen=True, dict=True):
         return self.confines_checks and all(self.is_sandboxed(table.name) for table in self.settings.used)
 
     def _sandbox(self, mode: str) -> Sandbox:
-        return open_sandbox(mode, self.caller, self.places, self.settings.container) if self.places else Sandbox()
+        return open_sandbox(mode, self.caller, self.places, self.settings.container)
 
     def end(self, started: DispatchStarted) -> tuple[str, ...]:
         """The command that ends what the dispatch leaves outside its process tree; () for nothing."""
@@ -164,7 +164,7 @@ class Agents(Struct, frozen=True, dict=True):
             writable=(own / OWN, *(() if is_dropped else writable)),
             layers=tuple(writable) if is_dropped else (),
             is_copy=bool(started.again),
-            home=self.places.homes / cwd.name if self.places else None,
+            home=self.places.homes / cwd.name,
             drops_home=access in (Access.SCRATCH, Access.NOTHING),
             is_judge=access is Access.NOTHING,
             scratch=own / SCRATCH,
