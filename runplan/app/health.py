@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.adapters.agents import invocation
+from runplan.adapters.agents.adapter import first_set
 from runplan.adapters.agents.clis import agent_of
 from runplan.adapters.configuration.places import worktree_root
 from runplan.adapters.forge.access import find_forge, forge_kind, read_address
@@ -168,9 +169,12 @@ def _check_agent(context: RepositoryContext, role: str, name: str) -> str:
     agents = context.settings.agents
     invocation.require_agent(agents, table, role, root=context.root, caller=context.env, in_dollars=in_dollars)
     program = invocation.program_of(table)
-    if lacks := invocation.lacks_login(table, context.env):
-        raise RefusedEarly(f"{name}: {lacks}; run {program} once and sign in, or set its key in this terminal")
     agent = agent_of(table.kind)
+    keys = agent.keys_for(table.model)
+    if keys and not first_set(context.env, *keys, *table.env) and not agent.is_configured(context.env):
+        lacks = f"neither {' nor '.join(keys)} is set" if len(keys) > 1 else f"{keys[0]} is not set"
+        remedy = f"run {program} once and sign in, or set its key in this terminal"
+        raise RefusedEarly(f"{name}: {lacks}, and there is no login; {remedy}")
     is_inside = agents.sandbox_of(name) == CONTAINER
     version = "" if is_inside else invocation.version_of(table, context.env)
     account = f"; {redact_text(agent.describe_account(table, context.env))}" if agent.program else ""

@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 
 from runplan.adapters.agents.environment import FETCHING
-from runplan.adapters.agents.invocation import lacks_login
 from runplan.adapters.sandbox.bubblewrap import find_obstacle
 from runplan.app.health import UNCONFINED
 from runplan.app.operations.upkeep import describe_agents
 from runplan.domain.errors import Exit, RefusedEarly
-from runplan.domain.settings.schema import KEYS, AgentTable
+from runplan.domain.settings.schema import KEYS
 from runplan.interfaces.cli.main import run_verb
 from runplan.interfaces.cli.verbs import VERBS
 from tests.support.documents import verbs_named
@@ -281,18 +280,18 @@ def test_the_doctor_looks_for_a_command_where_the_agent_will_run(machine: Machin
 
 
 def test_the_doctor_finds_an_agent_without_key_and_login(machine: Machine) -> None:
-    machine.install("claude", "codex")
-    machine.enter()
+    machine.install("claude", "qwen")
+    machine.enter(**{"runplan.toml": '[agents]\nimplementer = "claude"\nverifier = "qwen"\n'})
     for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY"):
         machine.patch.delenv(name)
     assert call("doctor") is Exit.USAGE
     output = machine.out()
     assert "claude: neither ANTHROPIC_API_KEY nor " in output
-    one_key = lacks_login(AgentTable(name="qwen", kind="qwen"), {"HOME": str(machine.place)})
-    assert one_key == "OPENAI_API_KEY is not set, and there is no login"
-    for login in (".claude/.credentials.json", ".codex/auth.json"):
+    assert "qwen: OPENAI_API_KEY is not set, and there is no login" in output
+    qwen = '{"security": {"auth": {"selectedType": "qwen-oauth"}}}'
+    for login, text in {".claude/.credentials.json": "{}", ".qwen/settings.json": qwen}.items():
         (machine.place / "home" / login).parent.mkdir(parents=True)
-        (machine.place / "home" / login).write_text("{}", encoding="utf-8")
+        (machine.place / "home" / login).write_text(text, encoding="utf-8")
     assert call("doctor") is Exit.DONE
 
 

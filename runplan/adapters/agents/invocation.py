@@ -12,7 +12,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from runplan.adapters.agents.adapter import Task, first_set
+from runplan.adapters.agents.adapter import Task
 from runplan.adapters.agents.clis import agent_of
 from runplan.adapters.agents.environment import agent_environment, allowed_variables
 from runplan.adapters.configuration.load import list_agent_kinds
@@ -233,16 +233,6 @@ def home_use(settings: AgentsSettings | CheckSettings) -> HomeUse:
 
 def _digest(variables: Mapping[str, str]) -> str:
     return digest_of(repr(sorted(variables.items())).encode("utf-8", "surrogateescape"))[:16]
-
-
-def lacks_login(table: AgentTable, caller: Mapping[str, str]) -> str:
-    """Why the agent cannot reach its provider: no key and no login; "" when it can."""
-    agent = agent_of(table.kind)
-    keys = agent.keys_for(table.model)
-    if not keys or first_set(caller, *keys, *table.env) or agent.is_configured(caller):
-        return ""
-    unset = f"neither {' nor '.join(keys)} is set" if len(keys) > 1 else f"{keys[0]} is not set"
-    return f"{unset}, and there is no login"
 
 
 def version_of(table: AgentTable, caller: Mapping[str, str]) -> str:
