@@ -27,6 +27,7 @@ from runplan.adapters.store.claims import name_owner
 from runplan.adapters.store.heartbeat import WorkerRow
 from runplan.adapters.store.location import FleetLocation, normalize_url
 from runplan.adapters.store.postgres import PostgresStore, initialize
+from runplan.adapters.store.sql import Append
 from runplan.domain.run.kinds import RunOutcome, RunStatus
 from runplan.domain.run.rows import Acquired, Answer, Command, RunRow
 from runplan.hosts.fleet.worker import FleetWorker
@@ -68,13 +69,13 @@ class SleepingWorker(FleetWorker):
         row = RunRow(id=f"r {plan}", plan=plan, started=NOW, state=RunStatus.RUNNING, landing="direct")
         for _ in range(self.phases):
             for number, events in enumerate(TRANSACTIONS):
-                store.append([(NOW, "Leased", BODY)] * events, row, fence=fence)
+                store.append(Append([(NOW, "Leased", BODY)] * events, row, fence))
                 if number in (1, 2):  # the implementer, the verifier
                     time.sleep(self.pace_s / 2)
         ended = RunRow(
             id=row.id, plan=plan, started=NOW, state=RunStatus.DONE, landing="direct", outcome=RunOutcome.DONE
         )
-        store.append([(NOW, "RunEnded", BODY)], ended, fence=fence)
+        store.append(Append([(NOW, "RunEnded", BODY)], ended, fence))
 
     def _record(self, line: str) -> None:
         with self.log_path.open("a") as log:

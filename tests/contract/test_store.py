@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from runplan.adapters.processes import identity
 from runplan.adapters.store.protocol import Store, open_store
-from runplan.adapters.store.sql import KEPT
+from runplan.adapters.store.sql import KEPT, Append
 from runplan.domain.decoding import to_json
 from runplan.domain.errors import Fenced
 from runplan.domain.run import events as e
@@ -69,7 +69,8 @@ def begin(store: Store, run: str = "r1", *, plan: str = PLAN, owner: str = ME) -
 
 def append(store: Store, fence: int, after: RunRow, *events: e.Event, at: str = NOW, **how: Any) -> None:
     rows = [(at, type(event).__name__, to_json(event)) for event in events]
-    store.append(rows, after, fence=fence, **{"pauses": "", "waits": False, **how})
+    waits = how.pop("waits", False)
+    store.append(Append(rows, after, fence, **how), waits=waits)
 
 
 def kinds(store: Store, run: str = "r1") -> list[str]:

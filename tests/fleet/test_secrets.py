@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from runplan.adapters.store.location import FleetLocation, normalize_url
 from runplan.adapters.store.postgres import PostgresStore
+from runplan.adapters.store.sql import Append
 from runplan.domain.decoding import convert, to_json
 from runplan.domain.plan.marks import PhaseSettings
 from runplan.domain.plan.model import parse_plan
@@ -170,7 +171,7 @@ def record_run(store: PostgresStore, started: e.RunStarted, *events: e.Event) ->
     assert isinstance(claim, Acquired)
     row = RunRow(id=run, plan=started.plan, started=now, state=RunStatus.RUNNING, since=now, landing="direct")
     rows = [(now, type(event).__name__, to_json(event)) for event in (started, *events)]
-    store.append(rows, row, fence=claim.fence)
+    store.append(Append(rows, row, claim.fence))
     store.queue_plan(started.plan)
 
 

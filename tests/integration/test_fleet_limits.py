@@ -12,6 +12,7 @@ from procrastinate.worker import Worker
 
 from runplan.adapters.store.heartbeat import Heartbeat, WorkerRow
 from runplan.adapters.store.postgres import PostgresStore, connect, initialize
+from runplan.adapters.store.sql import Append
 from runplan.domain.decoding import to_json
 from runplan.domain.errors import Fenced
 from runplan.domain.run import events as e
@@ -46,7 +47,7 @@ def record(
     claim = store.claim_plan(PLAN, run="r", owner="a")
     row = RunRow(id="r", plan=PLAN, started=NOW, state=state, since=NOW, landing="direct")
     rows = [(at, type(event).__name__, to_json(event)) for event in events]
-    store.append(rows, row, fence=fence or getattr(claim, "fence", 0))
+    store.append(Append(rows, row, fence or getattr(claim, "fence", 0)))
 
 
 def limited(account: str, until: str) -> e.AgentLimited:

@@ -16,6 +16,7 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from runplan.adapters.store.protocol import open_store, store_exists
+from runplan.adapters.store.sql import Append
 from runplan.adapters.store.sqlite import SqliteStore
 from runplan.adapters.store.tables import SCHEMA_VERSION
 from runplan.domain.decoding import to_json
@@ -65,13 +66,13 @@ def facts(*kinds: str) -> list[tuple[str, str, str]]:
 
 def test_text_that_is_no_unicode_is_read_as_it_was_recorded(store: SqliteStore) -> None:
     begun = replace(row(), landing="pr", target="wörk-\udcff\udcfe", remote="fork")
-    store.append(facts("RunStarted", "PhaseChosen"), begun, fence=1)
+    store.append(Append(facts("RunStarted", "PhaseChosen"), begun, 1))
     assert store.get_newest_run(PLAN) == begun
 
 
 def test_facts_that_name_a_hash_are_found(store: SqliteStore) -> None:
     answers = [(NOW, "Answered", to_json(e.Answered(tree=tree, approved=False))) for tree in ("ab12", "cd34", "ef56")]
-    store.append(answers, row(), fence=1)
+    store.append(Append(answers, row(), 1))
     found = store.list_facts(e.Answered, naming=("cd34", "ef56"))
     assert [fact.event.tree for fact in found] == ["cd34", "ef56"]
 
@@ -79,7 +80,7 @@ def test_facts_that_name_a_hash_are_found(store: SqliteStore) -> None:
 def test_events_are_written_together_or_not_at_all(store: SqliteStore) -> None:
     broken = [*facts("RunStarted"), (NOW, "PhaseChosen", None)]
     with pytest.raises(Unreachable, match="nothing was recorded"):
-        store.append(broken, row(), fence=1)  # type: ignore[arg-type]
+        store.append(Append(broken, row(), 1))  # type: ignore[arg-type]
     assert (store.list_events("r1"), store.get_newest_run(PLAN)) == ([], None)
 
 
@@ -90,21 +91,21 @@ def written(store: SqliteStore) -> list[str]:
 
 
 def test_waiting_events_are_written_in_order_with_the_next(store: SqliteStore) -> None:
-    store.append(facts("First"), row(), fence=1, waits=True)
-    store.append(facts("Second"), row(state="waiting"), fence=1, waits=True)
+    store.append(Append(facts("First"), row(), 1), waits=True)
+    store.append(Append(facts("Second"), row(state="waiting"), 1), waits=True)
     assert written(store) == []
-    store.append(facts("Third"), row(), fence=1)
+    store.append(Append(facts("Third"), row(), 1))
     assert written(store) == ["First", "Second", "Third"]
     store.flush()
     assert written(store) == ["First", "Second", "Third"]
 
 
 def test_waiting_events_stay_when_a_write_fails(store: SqliteStore) -> None:
-    store.append(facts("First"), row(), fence=1, waits=True)
+    store.append(Append(facts("First"), row(), 1), waits=True)
     with pytest.raises(Unreachable):
-        store.append([(NOW, "Second", None)], row(), fence=1)  # type: ignore[list-item]
+        store.append(Append([(NOW, "Second", None)], row(), 1))  # type: ignore[list-item]
     assert written(store) == []
-    store.append(facts("Third"), row(), fence=1)
+    store.append(Append(facts("Third"), row(), 1))
     assert written(store) == ["First", "Third"]
 
 
@@ -115,7 +116,7 @@ from runplan.adapters.store.sqlite import SqliteStore
 from tests.integration.test_store import facts, row
 store = SqliteStore(Path(sys.argv[1]))
 for number in range(100_000):
-    store.append(facts("First", "Second", "Third"), row(), fence=1)
+    store.append(Append(facts("First", "Second", "Third"), row(), 1))
     print(number, flush=True)
 """
 
@@ -272,7 +273,7 @@ QUERIES: dict[str, Callable[[SqliteStore], object]] = {
     "leases": lambda store: store.count_leases("plans/7.md", "refs/heads/x"),
     "claim": lambda store: store.get_claim("plan", PLAN),
     "queued commands": lambda store: store.list_queued_commands(),
-    "append": lambda store: store.append(facts("PhaseChosen"), row("r-new"), fence=1),
+    "append": lambda store: store.append(Append(facts("PhaseChosen"), row("r-new"), 1)),
 }
 
 
@@ -299,7 +300,7 @@ def test_a_forecast_reads_the_newest_runs_alone(store: SqliteStore) -> None:
     for number in range(60):
         at = f"2026-03-01T12:{number:02}:00Z"
         events = [(at, type(event).__name__, to_json(event)) for event in (leased, landed)]
-        store.append(events, replace(row(f"r{number}", state="done"), started=at), fence=1)
+        store.append(Append(events, replace(row(f"r{number}", state="done"), started=at), 1))
     [phase] = list_landed(store)
     assert phase.attempts == len(store.list_runs()) == 50
 

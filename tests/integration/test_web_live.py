@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from runplan.adapters.store.protocol import Store, open_store
+from runplan.adapters.store.sql import Append
 from runplan.app.operations.model import Caller
 from runplan.app.watch import Topic, Watch
 from runplan.domain.run.kinds import RunStatus
@@ -63,7 +64,7 @@ def record_event(store: Store, *, dispatch: str | None = None) -> None:
     claim = store.claim_plan(PLAN, run="r1", owner="1:1:long-gone")
     assert not isinstance(claim, HeldByOther)
     row = RunRow(id="r1", plan=PLAN, started=NOW, state=RunStatus.RUNNING, since=NOW, landing="pr", dispatch=dispatch)
-    store.append([(NOW, "Woke", "{}")], row, fence=claim.fence, pauses="", waits=False)
+    store.append(Append([(NOW, "Woke", "{}")], row, claim.fence))
 
 
 @pytest.mark.parametrize("query", ["", "repo={key}", "repo={key}&plan=plans/X.md"])

@@ -9,6 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from runplan.adapters.configuration.load import Layer, LoadedSettings, merge_layers
+from runplan.adapters.store.sql import Append
 from runplan.adapters.store.sqlite import SqliteStore
 from runplan.domain.run import events as e
 from runplan.domain.run.kinds import GateAnswer, Mode
@@ -72,7 +73,7 @@ def record(
         (iso(now - timedelta(minutes=len(events) - number)), kind, json.dumps(body))
         for number, (kind, body) in enumerate(events)
     ]
-    store.append(rows, shown, fence=fence)
+    store.append(Append(rows, shown, fence))
 
 
 _NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from runplan.adapters.store.protocol import open_store
+from runplan.adapters.store.sql import Append
 from runplan.app.operations.model import Caller
 from runplan.app.views.journal import read_steps
 from runplan.app.views.plans import read_plans
@@ -36,7 +37,7 @@ def caller(tmp_path_factory: pytest.TempPathFactory, histories: dict[str, Histor
             events = [(line.at, type(event).__name__, to_json(event)) for line, event, _ in history.replay()]
             claim = store.claim_plan(plan, run=name, owner="1:1:boot")
             assert isinstance(claim, Acquired)
-            store.append(events, history.project(name, plan), fence=claim.fence)
+            store.append(Append(events, history.project(name, plan), claim.fence))
     return caller
 
 

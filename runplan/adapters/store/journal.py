@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from runplan.adapters.clock import SystemClock
 from runplan.adapters.store.protocol import Store
+from runplan.adapters.store.sql import Append
 from runplan.domain.decoding import to_json
 from runplan.domain.run.decide import pause_reason
 from runplan.domain.run.events import Event, RunStarted
@@ -53,7 +54,7 @@ class Journal(Struct, eq=False):
         row = project_run(state, run=self.run, plan=self.plan, started=self.started, since=step.since)
         rows = [(now, type(fact).__name__, to_json(fact)) for fact in facts]
         waits = all(map(may_wait, facts))
-        self.store.append(rows, row, fence=self.fence, pauses=pause_reason(state), waits=waits)
+        self.store.append(Append(rows, row, self.fence, pause_reason(state)), waits=waits)
         self.state = state
         self.current_step = step
         attempt = state.of_lane(lane).attempt

@@ -49,7 +49,7 @@ class Append(Struct, frozen=True):
     events: Sequence[tuple[str, str, str]]  #: (at, type, body) of a run
     row: r.RunRow  #: after them
     fence: int
-    pauses: str
+    pauses: str = ""  #: why the plan's schedule pauses
 
 
 class Store(ABC):
@@ -166,21 +166,11 @@ class Store(ABC):
 
     # --- runs and events -------------------------------------------------------------------------------
 
-    def append(
-        self,
-        events: Sequence[tuple[str, str, str]],
-        row: r.RunRow,
-        *,
-        fence: int,
-        pauses: str = "",
-        waits: bool = False,
-    ) -> None:
-        """Record (at, type, body) events of a run and its row, now or (`waits`) with the next write.
+    def append(self, append: Append, *, waits: bool = False) -> None:
+        """Record events of a run and its row, now or (`waits`) with the next write.
 
-        Fails when the plan was taken over. The claims of a run that has ended are dropped with it. `pauses` is the
-        reason why the plan's schedule pauses.
+        Fails when the plan was taken over. The claims of a run that has ended are dropped with it.
         """
-        append = Append(events, row, fence, pauses)
         if waits:
             self._waiting.append(append)
             return
