@@ -84,9 +84,8 @@ def read_tool(name: str, parameters: object, *, denied: bool = False) -> dispatc
 
 def end_tool(output: str, code: object) -> dispatch.ToolEnded:
     """The end of a command; an exit code that is none is not shown."""
-    return dispatch.ToolEnded(
-        output=output[-_LONGEST_OUTPUT:], ending=f"exit code {code}" if isinstance(code, int) else ""
-    )
+    ending = f"exit code {code}" if isinstance(code, int) else ""
+    return dispatch.ToolEnded(output=output[-_LONGEST_OUTPUT:], ending=ending)
 
 
 def estimate_context(message: str, output: str = "", *, resent: bool = False) -> dispatch.Context:

@@ -96,11 +96,8 @@ class Container(Sandbox, frozen=True):
         me = (processes.identity(os.getpid()) or "").replace(":", "_")
         name = f"{view.dispatch}--{view.cwd.name}" if view.dispatch else f"{me}--{secrets.token_hex(8)}"
         words = ["--rm", "--interactive", "--read-only", "--log-driver=none", f"--workdir={view.cwd}"]
-        words += [
-            f"--name=runplan-{name}",
-            f"--label={_LABEL}={self.places.homes}",
-            f"--label={_LABEL}.dispatch={view.dispatch}",
-        ]
+        words += [f"--name=runplan-{name}", f"--label={_LABEL}.dispatch={view.dispatch}"]
+        words.append(f"--label={_LABEL}={self.places.homes}")
         words += ["--security-opt=no-new-privileges", "--security-opt=label=disable", "--cap-drop=ALL"]
         words += ["--read-only-tmpfs=false"] if self.engine.name == "podman" else []
         is_mapped = self.engine.name == "podman" and os.geteuid() and not self.settings.user
@@ -168,9 +165,8 @@ class Container(Sandbox, frozen=True):
         for number, name in enumerate(entries.copied):
             if (entries.path / name).exists():
                 yield f"{bubblewrap.COPIED}{number}", (str(entries.path / name), ":ro")
-        yield from (
-            (place, (place, "")) for place in view.uses.mounts if Path(place).exists() and not _is_device(place)
-        )
+        named = (place for place in view.uses.mounts if Path(place).exists() and not _is_device(place))
+        yield from ((place, (place, "")) for place in named)
         for place in self.settings.mounts:
             source, _, rest = place.partition(":")
             target, _, mode = rest.partition(":")
@@ -257,11 +253,10 @@ def find_image(
             raise RefusedEarly(f"agents.container.build: the target has no {settings.build}; commit it")
         if not folder.is_relative_to(top) or not folder.is_dir():
             raise RefusedEarly(f"agents.container.context: the target has no folder {settings.context}")
-        words = ("build", f"--tag={name}", f"--label={_LABEL}.build={owner}", f"--file={file}")
-        network = ("--network=host",) if engine.is_local else ()
-        code, output, error = engine.run(
-            *words, *network, *_list_limits(engine), str(folder), env=env, within_s=BUILD_S
-        )
+        words = ["build", f"--tag={name}", f"--label={_LABEL}.build={owner}", f"--file={file}"]
+        words += ["--network=host"] if engine.is_local else []
+        words += [*_list_limits(engine), str(folder)]
+        code, output, error = engine.run(*words, env=env, within_s=BUILD_S)
     if code:
         last = " ".join(f"{output}\n{error}".split())[-600:]
         raise RefusedEarly(f"agents.container.build: {engine.name} cannot build {settings.build}: {last}")

@@ -126,9 +126,8 @@ def supervise(launch: d.Launch, files: DispatchFiles, *, me: str) -> None:
                 os.link(scratch / d.TEMPORARY["/run"] / SOCKET, beside / d.SCRATCH / d.TEMPORARY["/run"] / SOCKET)
             supervision = _Supervision(launch, files, signals)
         except (OSError, ValueError) as error:
-            ending, why = (
-                (d.Ending.REFUSED, refused_by_system(error)) if is_shortage(error) else (d.Ending.MISSING, error)
-            )
+            ending = d.Ending.REFUSED if is_shortage(error) else d.Ending.MISSING
+            why = refused_by_system(error) if is_shortage(error) else error
             message = f"cannot start {launch.argv[0]!r}: {why}"
             outcome = d.Outcome(ending=ending, code=None, signal=None, message=message, ended_at=time.time())
         else:

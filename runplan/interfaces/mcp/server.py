@@ -139,9 +139,8 @@ async def _list_tools(
     for name, tool in mcp_tools.TOOLS.items():
         reads = tool.kind is mcp_tools.ReadArguments
         hints = types.ToolAnnotations(read_only_hint=reads, destructive_hint=tool.is_destructive, open_world_hint=False)
-        tools.append(
-            types.Tool(name=name, description=tool.text, input_schema=mcp_tools.schema_of(tool), annotations=hints)
-        )
+        schema = mcp_tools.schema_of(tool)
+        tools.append(types.Tool(name=name, description=tool.text, input_schema=schema, annotations=hints))
     return types.ListToolsResult(tools=tools)
 
 
