@@ -248,19 +248,13 @@ CHART_HEIGHT = 150
 AXIS = 44  #: for the numbers at the left
 
 
-def find_ceiling(largest: float) -> float:
-    """The end of an axis: the first of 1, 2 and 5 times a power of ten that is not below the largest value."""
-    if largest <= 0:
-        return 1.0
-    power = 10.0 ** math.floor(math.log10(largest))
-    return next((power * step for step in (1, 2, 5) if power * step >= largest), power * 10)
-
-
 def draw_columns(columns: Sequence[tuple[str, float, str]], *, title: str, key: str, unit: str = "") -> Markup:
     """A chart of labels, values and their words; every seventh column has its label. `key` makes its ids unique."""
     if not columns:
         return Markup("")
-    ceiling = find_ceiling(max(value for _, value, _ in columns))
+    largest = max(value for _, value, _ in columns)
+    power = 10.0 ** math.floor(math.log10(largest)) if largest > 0 else 1.0
+    ceiling = next((power * step for step in (1, 2, 5) if power * step >= largest), power * 10)  # of the axis
     marks = [(share, _shorten(ceiling * share)) for share in (0.0, 0.5, 1.0)]
     size = {"axis": AXIS, "width": CHART_WIDTH - AXIS, "height": CHART_HEIGHT}
     return _draw("columns.svg", title=title, key=key, unit=unit, columns=columns, ceiling=ceiling, marks=marks, **size)

@@ -40,16 +40,13 @@ class Gemini(Agent):
     passed = ("GEMINI_CLI_HOME", "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION")
     instructions = ("**/.gemini",)
     closes = True
+    #: Its own, and from 145 on the provider's status modulo 256.
     codes: ClassVar = {
-        41: d.EndingKind.AUTH,
+        **dict.fromkeys((41, 145, 147), d.EndingKind.AUTH),
         53: d.EndingKind.MAX_TURNS,
         55: d.EndingKind.SETUP,
-        # The provider's status modulo 256.
-        145: d.EndingKind.AUTH,
-        147: d.EndingKind.AUTH,
         173: d.EndingKind.LIMIT,
-        244: d.EndingKind.OVERLOADED,
-        247: d.EndingKind.OVERLOADED,
+        **dict.fromkeys((244, 247), d.EndingKind.OVERLOADED),
     }
     reports_usd = False
     fixed: ClassVar = {"GEMINI_CLI_NO_RELAUNCH": "true"}
