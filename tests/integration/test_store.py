@@ -112,6 +112,7 @@ def test_waiting_events_stay_when_a_write_fails(store: SqliteStore) -> None:
 WRITER = """
 import sys
 from pathlib import Path
+from runplan.adapters.store.sql import Append
 from runplan.adapters.store.sqlite import SqliteStore
 from tests.integration.test_store import facts, row
 store = SqliteStore(Path(sys.argv[1]))
