@@ -373,8 +373,7 @@ class PullRequestLander(RemoteLander):
         try:
             pull = self.find_pull()
             numbers = self.stack.numbers() if self.stack else {pull.number} if pull else set[int]()
-            files = self.forge().list_open_files(self.target.branch)
-            conflicts = m.open_conflicts(files, touches, ours=numbers)
+            conflicts = m.open_conflicts(self.forge().list_open_files(self.target.branch), touches, ours=numbers)
         except Unreachable as error:
             return (f"other open pull requests were not compared: {error}",)
         name = f"{pull.noun} {pull.sign}" if pull else "pull request #"
