@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from runplan.domain.checks.evidence import Facts, resolve_evidence
+from runplan.domain.checks.evidence import Facts, judge_evidence
 from runplan.domain.checks.returns import parse_return
 from runplan.domain.run.dispatch import Reference, ReferenceKind, Return
 
@@ -44,25 +44,25 @@ def read(evidence: object) -> tuple[Reference, ...]:
 
 def test_evidence_as_agents_write_it_resolves() -> None:
     for project, evidence, says, agent in REAL:
-        resolved = resolve_evidence(read(evidence), facts_of(SAMPLES["project"][project]))
-        assert resolved.is_proven, f"{agent}, {project}, {evidence}: {resolved.unresolved}"
-        assert says in resolved.words
-        assert bool(says) == ("not seen" in resolved.words)
+        judged = judge_evidence("W1", read(evidence), facts_of(SAMPLES["project"][project]))
+        assert judged.passed, f"{agent}, {project}, {evidence}: {judged.missing}"
+        assert says in judged.evidence
+        assert bool(says) == ("not seen" in judged.evidence)
 
 
 def test_evidence_that_names_nothing_does_not_resolve() -> None:
     for project, evidence in EMPTY:
-        resolved = resolve_evidence(read(evidence), facts_of(SAMPLES["project"][project]))
-        assert not resolved.is_proven, (project, evidence, resolved.words)
+        judged = judge_evidence("W1", read(evidence), facts_of(SAMPLES["project"][project]))
+        assert not judged.passed, (project, evidence, judged.evidence)
 
 
-def test_only_references_that_do_not_resolve_are_named_with_their_reason() -> None:
-    references = [Reference(kind=ReferenceKind.FILE, ref=ref) for ref in ("a.py", "b.py")]
+def test_one_reference_that_resolves_is_enough_and_those_that_do_not_are_named_with_their_reason() -> None:
+    known, unknown = (Reference(kind=ReferenceKind.FILE, ref=ref) for ref in ("a.py", "b.py"))
     facts = Facts(count_lines={"a.py": 3}.get, is_in_base=lambda _: False, changed=("a.py",))
-    resolved = resolve_evidence(references, facts)
-    assert (resolved.is_proven, resolved.rests_on_work) == (True, True)
-    (unresolved,) = resolved.unresolved
-    assert unresolved.startswith("b.py: ")
+    judged = judge_evidence("W1", [known, unknown], facts)
+    assert (judged.passed, judged.rests_on_work) == (True, True)
+    assert judged.evidence == "a.py; b.py (is not a file of the tree)"
+    assert judge_evidence("W1", [unknown], facts).missing == "b.py: is not a file of the tree"
 
 
 def test_there_are_sixty_of_each_and_every_agent_is_among_them() -> None:
@@ -82,13 +82,12 @@ def test_there_are_sixty_of_each_and_every_agent_is_among_them() -> None:
 def test_a_command_counts_beside_a_file_when_the_stream_shows_it(shown: list[str] | None, words: str) -> None:
     command = Reference(kind=ReferenceKind.COMMAND, ref="make  lint")
     file = Reference(kind=ReferenceKind.FILE, ref="src/auth.js")
-    resolved = resolve_evidence([command, file], facts_of(SAMPLES["project"]["jest"], list_commands=lambda: shown))
-    assert (resolved.is_proven, resolved.words) == (True, words)
-    assert bool(resolved.unresolved) is ("is not among" in words)
+    judged = judge_evidence("W1", [command, file], facts_of(SAMPLES["project"]["jest"], list_commands=lambda: shown))
+    assert (judged.passed, judged.evidence) == (True, words)
 
 
 @pytest.mark.parametrize("patterns", [(), ("checks/*.sh",)])
 def test_a_file_of_tests_paths_is_a_test_file(patterns: tuple[str, ...]) -> None:
     project = {"files": {"checks/log.sh": 5}, "changed": ["bin/log"]}
     reference = read([{"kind": "test", "ref": "checks/log.sh::rotates"}])
-    assert resolve_evidence(reference, facts_of(project, test_paths=patterns)).is_proven is bool(patterns)
+    assert judge_evidence("W1", reference, facts_of(project, test_paths=patterns)).passed is bool(patterns)

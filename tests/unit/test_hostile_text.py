@@ -76,7 +76,7 @@ READERS: dict[str, tuple[Callable[[str], object], tuple[Text, ...]]] = {
         ),
     ),
     "evidence": (
-        lambda text: evidence.resolve_evidence([Reference(ref=text[: returns.LONGEST_EVIDENCE])], NO_FACTS),
+        lambda text: evidence.judge_evidence("W1", [Reference(ref=text[: returns.LONGEST_EVIDENCE])], NO_FACTS),
         (("", "a"), ("", "a/"), ("", "`a "), ("", "a:1"), ("", "“"), ("", "a:b"), ("", "a::"), ("", " > "), ("", "a[")),
     ),
     "stale dependencies": (drift.stale_phrase, (("### Dependencies\n", "based on "),)),

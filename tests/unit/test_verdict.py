@@ -3,9 +3,9 @@
 import pytest
 from msgspec.structs import replace
 
-from runplan.domain.checks.evidence import Facts
+from runplan.domain.checks.evidence import Facts, Judgement
 from runplan.domain.checks.returns import Unusable
-from runplan.domain.checks.verdict import Judgement, Verdict, judge_reply
+from runplan.domain.checks.verdict import Verdict, judge_reply
 from runplan.domain.run.dispatch import ItemAnswer, ItemResult, Reference, ReferenceKind, Return, ReturnStatus
 
 FACTS = Facts(count_lines={"x.py": 9, "y.py": 9}.get, is_in_base=lambda _: False, changed=["x.py"])

@@ -80,24 +80,26 @@ class Lookup(Struct, frozen=True):
     is_work: bool = False  #: it is a file that the work changed, or a test
 
 
-class Resolved(Struct, frozen=True, kw_only=True):
-    is_proven: bool  #: a file or a test resolves
-    rests_on_work: bool  #: one that the work changed, or a test
-    words: str  #: the references for people, each with a remark where it needs one
-    unresolved: tuple[str, ...]  #: the references that do not resolve, each with the reason
+class Judgement(Struct, frozen=True, kw_only=True):
+    item: str
+    passed: bool
+    evidence: str  #: the references in words, or what is against the item
+    missing: str = ""  #: what a pass lacks to count; the verifier is asked for it once more
+    rests_on_work: bool = False  #: its evidence is a file that the work changed, or a test
+    absent: tuple[str, ...] = ()  #: files that it names and passes without
 
 
-def resolve_evidence(evidence: Sequence[Reference], facts: Facts, missing: Sequence[str] = ()) -> Resolved:
-    """`missing` are the paths that the item names and that are not there."""
-    lookups = [(reference, look_up(reference, facts, missing)) for reference in evidence]
-    said = [f"{reference.ref} ({lookup.words})" if lookup.words else reference.ref for reference, lookup in lookups]
-    wrong = (f"{cited.ref}: {lookup.words}" for cited, lookup in lookups if lookup.words and not lookup.is_proof)
-    return Resolved(
-        is_proven=any(lookup.is_proof for _, lookup in lookups),
-        rests_on_work=any(lookup.is_work for _, lookup in lookups),
-        words="; ".join(said),
-        unresolved=tuple(wrong),
-    )
+def judge_evidence(item: str, evidence: Sequence[Reference], facts: Facts, absent: tuple[str, ...] = ()) -> Judgement:
+    """A pass counts if a file or a test resolves; `absent` are the paths that the item names and that are not there."""
+    lookups = [(reference, look_up(reference, facts, absent)) for reference in evidence]
+    if not any(lookup.is_proof for _, lookup in lookups):
+        wrong = "; ".join(f"{reference.ref}: {lookup.words}" for reference, lookup in lookups if lookup.words)
+        missing = wrong or "no file or test is named"
+        unproven = f"passed, but no reference resolves: {missing}"
+        return Judgement(item=item, passed=False, evidence=unproven, missing=missing)
+    said = (f"{reference.ref} ({lookup.words})" if lookup.words else reference.ref for reference, lookup in lookups)
+    is_work = any(lookup.is_work for _, lookup in lookups)
+    return Judgement(item=item, passed=True, evidence="; ".join(said), rests_on_work=is_work, absent=absent)
 
 
 def look_up(reference: Reference, facts: Facts, missing: Sequence[str] = ()) -> Lookup:

@@ -116,23 +116,22 @@ class _Alternatives(Struct):
         options = {_one_line(option.name): option for option in self.options[:MOST_ROWS]}
         choice = _one_line(self.choice)
         why = _one_line(self.why)
+        parts = []
         problems = []
         if len(options) < 2:
             problems.append(f"options has {len(options)} names that differ; at least two are needed")
         for name, option in options.items():
+            good = [f"+ {words}" for words in _lines(option.advantages)]
+            bad = [f"- {words}" for words in _lines(option.drawbacks)]
+            parts.append("\n".join((f"Option: {name}", *good, *bad)))
             if not name:
                 problems.append("an option has no name")
-            if not _lines(option.advantages) or not _lines(option.drawbacks):
+            if not good or not bad:
                 problems.append(f"the option {name[:NAME]!r} needs at least one advantage and one drawback")
         if choice not in options:
             problems.append(f"choice is {choice[:NAME]!r}, which is not the name of an option")
         if not why:
             problems.append("why is empty; give the reason of the choice")
-        parts = []
-        for name, option in options.items():
-            good = (f"+ {words}" for words in _lines(option.advantages))
-            bad = (f"- {words}" for words in _lines(option.drawbacks))
-            parts.append("\n".join((f"Option: {name}", *good, *bad)))
         text = _paragraphs(*parts, f"Choice: {choice}, because: {why}")
         return StepResult(text=text, problems=tuple(problems), questions=_lines(self.questions or ())[:MOST_QUESTIONS])
 

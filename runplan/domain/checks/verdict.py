@@ -5,22 +5,13 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from runplan.domain.checks.evidence import Facts, resolve_evidence
+from runplan.domain.checks.evidence import Facts, Judgement, judge_evidence
 from runplan.domain.checks.returns import NAME, ReadReturn, Unusable
 from runplan.domain.plan.body import WHOLE_PHASE
 from runplan.domain.run.dispatch import ItemAnswer, ItemResult, ReturnStatus
 from runplan.domain.run.events import Rows
 
 _NO_WORK = "no item rests on a file that the work changed, or on a test"
-
-
-class Judgement(Struct, frozen=True, kw_only=True):
-    item: str
-    passed: bool
-    evidence: str  #: the references in words, or what is against the item
-    missing: str = ""  #: what a pass lacks to count; the verifier is asked for it once more
-    rests_on_work: bool = False  #: its evidence is a file that the work changed, or a test
-    absent: tuple[str, ...] = ()  #: files that it names and passes without
 
 
 class Verdict(Struct, frozen=True):
@@ -85,9 +76,4 @@ def _judge_item(item: str, stated: Sequence[ItemResult], facts: Facts, *, demand
     lacking = [path for path in absent if not any(reference.absent and reference.ref == path for reference in evidence)]
     if missing := "; ".join(f"{path}, which the item names, is not there" for path in lacking):
         return Judgement(item=item, passed=False, evidence=f"passed, but {missing}", missing=missing)
-    proof = resolve_evidence(evidence, facts, absent)
-    if proof.is_proven:
-        is_work = proof.rests_on_work
-        return Judgement(item=item, passed=True, evidence=proof.words, rests_on_work=is_work, absent=absent)
-    missing = "; ".join(proof.unresolved) or "no file or test is named"
-    return Judgement(item=item, passed=False, evidence=f"passed, but no reference resolves: {missing}", missing=missing)
+    return judge_evidence(item, evidence, facts, absent)

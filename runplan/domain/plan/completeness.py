@@ -121,12 +121,10 @@ def is_told_elsewhere(lines: Lines, reading: Reading) -> bool:
     done = {entry.at for entry in lines.entries if re.match("[✅✔☑]", entry.text)} - inside
     if begun & {i + 1 for i in done}:
         return True
-    for heading in (heading for heading in lines.headings if re.match(_STATUS_PART, heading.text)):
-        text = "\n".join(lines.texts[heading.at + 1 : heading.end])
-        is_of_phases = re.search(rf"(?i)\b(?:{reading.unit}|{marks.PHASE})", text)
-        if is_of_phases and re.search(rf"(?i)✅|\b{marks.DONE_WORDS}\b", text):
-            return True
-    return False
+    parts = (heading for heading in lines.headings if re.match(_STATUS_PART, heading.text))
+    texts = ("\n".join(lines.texts[part.at + 1 : part.end]) for part in parts)
+    of_phases = (text for text in texts if re.search(rf"(?i)\b(?:{reading.unit}|{marks.PHASE})", text))
+    return any(re.search(rf"(?i)✅|\b{marks.DONE_WORDS}\b", text) for text in of_phases)
 
 
 class _Series:

@@ -60,12 +60,9 @@ def actions_of_wait(
         if verb == "reject":
             actions.append(NextAction(verb=verb, plan=plan, phase=phase, text="-m TEXT", label="Request changes"))
         for id_ in questions if verb == "answer" and len(questions) > 1 else [""]:
-            of_phase = phase if verb in _OF_PHASE else ""
-            text = "TEXT" if verb == "answer" else ""
-            label = "Resume from a shell that has it" if kind == WaitKind.KEY else _LABELS.get(verb, verb.capitalize())
-            confirm = "Reject it, and end the run? What was made is kept." if verb == "reject" else ""
-            action = NextAction(verb=verb, plan=plan, phase=of_phase, id=id_, text=text, label=label, confirm=confirm)
-            actions.append(action)
+            label = "Resume from a shell that has it" if kind == WaitKind.KEY else ""
+            action = make_action(verb, plan, label, phase if verb in _OF_PHASE else "")
+            actions.append(replace(action, id=id_, text="TEXT" if verb == "answer" else ""))
     return tuple(actions)
 
 
@@ -108,6 +105,7 @@ def make_action(
     verb: str, plan: str, label: str = "", phase: str = "", *, fresh: bool = False, is_usual: bool = False
 ) -> NextAction:
     confirm = f"Stop {plan}? Its work is kept." if verb == "stop" else ""
+    confirm = "Reject it, and end the run? What was made is kept." if verb == "reject" else confirm
     if fresh:
         label, confirm = "Retry from scratch", "Begin the phase anew? Its kept work is parked."
     is_usual = is_usual or fresh or verb in ("pause", "start", "stop")

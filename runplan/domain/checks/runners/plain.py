@@ -53,8 +53,7 @@ def read_junit(texts: Iterable[str]) -> Report | str:
         if "<!DOCTYPE" in text or "<!ENTITY" in text:
             return "a JUnit file declares entities"
         try:
-            cases = _read_examples(text) if text.startswith("{") else _read_cases(ET.fromstring(text))  # noqa: S314
-            for name, state, reason in cases:
+            for name, state, reason in _read_cases(text):
                 tests.append((name, state))
                 if reason and len(reasons) < MOST_REASONS:
                     reasons[name] = reason
@@ -63,8 +62,15 @@ def read_junit(texts: Iterable[str]) -> Report | str:
     return replace(count_states(tests), reasons=reasons) if text is not None else "no file matches tests.junit"
 
 
-def _read_cases(root: ET.Element) -> Iterator[tuple[str, TestState, str]]:
-    for case in root.iter("testcase"):
+def _read_cases(text: str) -> Iterator[tuple[str, TestState, str]]:
+    if text.startswith("{"):  # of RSpec
+        for example in json.loads(text)["examples"]:
+            state = TestState.SKIPPED if example["status"] == "pending" else TestState(example["status"])
+            reason = example.get("exception", {}).get("message", "").strip().partition("\n")[0]
+            name = f"{example['file_path'].removeprefix('./')}::{example['full_description']}"
+            yield name, state, reason[:LONGEST_REASON]
+        return
+    for case in ET.fromstring(text).iter("testcase"):  # noqa: S314
         file = case.get("file", "")
         classname = case.get("classname", "")
         module = file.rpartition(".")[0].replace("/", ".")
@@ -87,11 +93,3 @@ def _read_cases(root: ET.Element) -> Iterator[tuple[str, TestState, str]]:
         reason = next((line[:LONGEST_REASON] for line in lines if line and not line.endswith(f"::{name}")), "")
         full = f"{place}::{name}" if place not in ("", name) else name
         yield full, state if failed is None else TestState.FAILED, reason
-
-
-def _read_examples(text: str) -> Iterator[tuple[str, TestState, str]]:
-    for example in json.loads(text)["examples"]:
-        state = TestState.SKIPPED if example["status"] == "pending" else TestState(example["status"])
-        reason = example.get("exception", {}).get("message", "").strip().partition("\n")[0]
-        name = f"{example['file_path'].removeprefix('./')}::{example['full_description']}"
-        yield name, state, reason[:LONGEST_REASON]

@@ -173,11 +173,7 @@ def read_cargo(lines: list[str], end: int, closing: re.Match[str]) -> Report:
 _PACKAGE = re.compile(r"^(ok|FAIL|\?)\s+(\S+)\s+([\d.]+s|\(cached\)|\[.*?\])(.*)")
 _EVENT = r'\{"Time":.{0,80}?"Action":"(?:pass|fail|skip)","Package":"[^"]{1,500}"(?:,"Elapsed"|\})'
 _GO_TEST = re.compile(r"^\s*--- (PASS|FAIL|SKIP): (\S+)")
-_GO_STATES = {
-    **dict.fromkeys(("PASS", "pass"), TestState.PASSED),
-    **dict.fromkeys(("FAIL", "fail"), TestState.FAILED),
-    **dict.fromkeys(("SKIP", "skip"), TestState.SKIPPED),
-}
+_GO_STATES = {"PASS": TestState.PASSED, "FAIL": TestState.FAILED, "SKIP": TestState.SKIPPED}
 
 
 @reads("go", rf"{_PACKAGE.pattern}|^{_EVENT}", begins=r'^=== RUN   \S|^\{"Time":.{0,80}?"Action":"run"')
@@ -188,7 +184,7 @@ def read_go(lines: list[str], end: int, _closing: re.Match[str]) -> Report:
         if line.startswith('{"Time":'):
             with suppress(ValueError, KeyError, AttributeError, TypeError, RecursionError):
                 event = json.loads(line)
-                name, state = event["Package"], _GO_STATES.get(event["Action"])
+                name, state = event["Package"], _GO_STATES.get(event["Action"].upper())
                 bad = (known for known, how in tests.items() if how is TestState.FAILED)
                 if state is not None and event.get("Test"):
                     tests[f"{name}.{event['Test']}"] = state
