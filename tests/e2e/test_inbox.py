@@ -91,3 +91,16 @@ def test_a_failed_plan_that_was_moved_is_listed_until_its_absence_was_seen(proje
     project.repo.git("revert", "--no-edit", "HEAD")
     assert "runplan retry plans/X.md" in project.runplan("status").out
     assert "runplan retry plans/X.md" in project.runplan("inbox").out
+
+
+def test_a_failed_plan_that_was_put_off_is_not_offered_again_until_it_is_active(project: Project) -> None:
+    project.agent(steps('say = "nothing done"'))
+    assert project.start("1", "auto").code == 1
+    active = (project.path / "plans/X.md").read_text()
+    project.repo.commit("Do it later", **{"plans/X.md": f"---\nstatus: deferred\n---\n{active}"})
+    assert project.runplan("retry", "X").code == 2
+    assert "runplan retry" not in project.runplan("status").out
+    assert project.runplan("inbox").out == "Nothing waits for you.\n"
+    project.repo.commit("Do it now", **{"plans/X.md": active})
+    assert "runplan retry plans/X.md" in project.runplan("status").out
+    assert "runplan retry plans/X.md" in project.runplan("inbox").out

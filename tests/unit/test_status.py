@@ -18,7 +18,7 @@ from runplan.app.views.status import (
     view_schedule,
     view_work,
 )
-from runplan.domain.run.kinds import PhaseStep, WaitKind
+from runplan.domain.run.kinds import Mode, PhaseStep, WaitKind
 from runplan.domain.run.rows import FailureRow, PlanFacts, RunRow, ScheduleRow, Work, WorkProgress
 from runplan.domain.standing.phases import PhaseOutline, PlanOutline
 from runplan.domain.times import iso
@@ -255,6 +255,15 @@ def test_a_failed_run_of_a_plan_that_is_gone_offers_no_retry() -> None:
         facts = PlanFacts(run=a_run(state="failed"), schedule=schedule)
         shown = view_plan("plans/x.md", outline, facts, landing="direct", now=NOW)
         assert [action.verb for action in shown.actions] == [*(["stop"] if schedule else []), "report"]
+
+
+def test_a_failed_run_of_a_plan_that_was_put_off_offers_no_retry_unless_it_has_planned() -> None:
+    for status in ("deferred", "abandoned", "draft", "proposed"):
+        outline = PlanOutline(status=status, phases=(PhaseOutline("1", "", "todo", "", ()),))
+        for mode, verbs in (("finish", ["report"]), ("plan", ["retry", "retry", "report"])):
+            facts = PlanFacts(run=a_run(state="failed", mode=Mode(mode)))
+            shown = view_plan("plans/x.md", outline, facts, landing="direct", now=NOW)
+            assert [action.verb for action in shown.actions] == verbs
 
 
 def test_plans_are_listed_by_need_and_name() -> None:

@@ -8,7 +8,7 @@ from msgspec import UNSET, Struct, UnsetType, field
 from msgspec.structs import astuple, replace
 
 from runplan.domain.decoding import convert
-from runplan.domain.plan.marks import PlanStatus
+from runplan.domain.plan.marks import PUT_OFF
 from runplan.domain.run.kinds import PLANNING_STEPS, UNFINISHED, Mode, RunOutcome, RunStatus, WaitKind
 from runplan.domain.run.rows import PlanFacts, RunRow, ScheduleRow, Work, WorkProgress, wait_of
 from runplan.domain.settings.schedule import describe_delay, next_slot
@@ -122,9 +122,6 @@ class HostView(Struct, frozen=True, kw_only=True, omit_defaults=True):
     until: str = ""  #: the next try
 
 
-PUT_OFF = (PlanStatus.PROPOSED, PlanStatus.DRAFT, PlanStatus.DEFERRED, PlanStatus.ABANDONED)
-
-
 class PlanView(Struct, frozen=True, kw_only=True):
     """One plan (docs/reference.md); one that cannot be parsed, or is gone, has an error and no phases."""
 
@@ -233,6 +230,7 @@ def view_plan(
             run = replace(run, waiting_for=facts.wait.kind, about=facts.wait.about, wake=facts.wait.wake)
         facts = replace(facts, run=run)
     is_active = run is not None and run.is_active
+    is_planning = run is not None and run.mode is Mode.PLAN  # which can be retried for a plan that was abandoned
     free = (phase.id for phase in plan.phases if phase.status != "done" and not phase.hindrance)
     following = None if plan.complete or plan.status not in ("", "active") else next(free, None)
     refused_at, verb, refused = facts.refused
@@ -263,7 +261,7 @@ def view_plan(
         following=following,
         is_complete=view.is_complete,
         is_stuck=is_stuck,
-        is_gone=plan.is_gone,
+        is_shelved=plan.is_gone or (plan.status in PUT_OFF and not is_planning),
     )
     return replace(view, state=judge_state(view), words=describe_standing(view), actions=actions)
 

@@ -249,6 +249,9 @@ class PlanStatus(StrEnum):
     ABANDONED = "abandoned"
 
 
+PUT_OFF = (PlanStatus.PROPOSED, PlanStatus.DRAFT, PlanStatus.DEFERRED, PlanStatus.ABANDONED)  #: not to be worked
+
+
 def read_plan_status(text: str) -> PlanStatus | None:
     """The status that a front matter names, active when it names none; None for an unknown one, or for more words."""
     word = "proposed" if _strip_marks(text) == "proposal" else _strip_marks(text)

@@ -74,11 +74,12 @@ def list_actions(
     following: str | None,
     is_complete: bool,
     is_stuck: bool,
-    is_gone: bool = False,
+    is_shelved: bool = False,
 ) -> tuple[NextAction, ...]:
     """What a person can do about a plan, the most useful first; nothing while a command is not executed yet.
 
-    `failed` are the phases that can be retried, `following` is the one that a start would work on.
+    `failed` are the phases that can be retried, `following` is the one that a start would work on. Nothing can begin on
+    a plan that is shelved: it is gone, or its own status says that it is not to be worked.
     """
     run = facts.run
     if facts.queued:
@@ -98,7 +99,7 @@ def list_actions(
         actions.append(make_action("report", plan, is_usual=not has_ended_badly))
     if following and facts.schedule is None:
         actions.append(make_action("start", plan))
-    return tuple(action for action in actions if not is_gone or action.verb in ("stop", "report"))
+    return tuple(action for action in actions if not is_shelved or action.verb in ("stop", "report"))
 
 
 def make_action(

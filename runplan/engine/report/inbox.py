@@ -13,6 +13,7 @@ from runplan.adapters.store.journal import list_records
 from runplan.adapters.store.location import Location
 from runplan.adapters.store.protocol import Store, open_store
 from runplan.domain.errors import RunplanError
+from runplan.domain.plan.marks import PUT_OFF
 from runplan.domain.run import events as e
 from runplan.domain.run.attempts import PlanningAttempt
 from runplan.domain.run.decide import actions_of_state, decide
@@ -85,7 +86,7 @@ def _list_entries(store: Store, root: str) -> Iterator[InboxEntry]:
                 yield from _entries_of(lane, row, root, asked)
     for plan, facts in store.read_plan_facts().items():
         seen = json.loads(facts.outline[1] or "{}")  # what a person did meanwhile
-        is_over = facts.queued or seen.get("complete") or seen.get("is_gone")
+        is_over = facts.queued or seen.get("complete") or seen.get("is_gone") or seen.get("status") in PUT_OFF
         if facts.run is not None and facts.run.state is RunStatus.FAILED and not is_over:
             failures = store.list_failures(plan)
             whys = [f"phase {failure.phase}: {failure.reason}: {failure.detail}" for failure in failures]
