@@ -2,11 +2,10 @@
 
 import os
 import re
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from enum import StrEnum
 from importlib.util import find_spec
-from typing import TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -20,7 +19,7 @@ from runplan.adapters.git.command import PARTIAL_CLONE
 from runplan.adapters.git.config import is_partial_clone, read_listing
 from runplan.adapters.git.repository import NO_IDENTITY, require_git, require_target, require_workable
 from runplan.adapters.notify.apprise_child import INSTALL
-from runplan.adapters.notify.channels import Channel, list_channels, list_failures
+from runplan.adapters.notify.channels import list_channels, list_failures
 from runplan.adapters.sandbox.container import Container, find_engine, try_image
 from runplan.adapters.sandbox.engines import CONTAINER, describe_view, require_sandbox
 from runplan.adapters.sandbox.view import Places
@@ -28,7 +27,7 @@ from runplan.adapters.store.location import hide_password
 from runplan.adapters.store.protocol import load_postgres, open_store
 from runplan.app.operations import runs
 from runplan.app.operations.model import Caller
-from runplan.app.views.inspection import RepositoryFacts, inspect_repository
+from runplan.app.views.inspection import inspect_repository
 from runplan.app.views.journal import LINES_SHOWN
 from runplan.domain.checks.results import from_text
 from runplan.domain.checks.secrets import redact_text
@@ -65,62 +64,23 @@ class SetupCheck(Struct, frozen=True):
         return self.state is not State.FAIL
 
 
-#: The detail of a check that is ok; or that of a warning, and its remedy.
-Look: TypeAlias = str | tuple[str, str]
+class Look(Struct):
+    """What a check has found; with a remedy it is a warning."""
+
+    detail: str = ""
+    remedy: str = ""
 
 
-def examine(caller: Caller, *, runs_once: bool = False) -> list[SetupCheck]:
-    """Every check of the repository; `runs_once`: also set-up and tests, in a fresh worktree."""
-    with context_at(caller.cwd, caller.env, lambda _root, _env: Settings()) as context:
-        checks = _run_checks(context)
-        return [*checks, _rehearse(caller, context, checks)] if runs_once else checks
-
-
-def _run_checks(context: RepositoryContext) -> list[SetupCheck]:
-    """Every check, in the order in which a run would fail; those that need settings or a target only with them."""
-    facts = inspect_repository(context)
-    git = _run_check("git", _check_git, facts, context)
-    person = _failed_check("identity", RefusedEarly(NO_IDENTITY))
-    if facts.identity is not None:
-        person = SetupCheck("identity", State.OK, f"{facts.identity.name} <{facts.identity.email}>")
+@contextmanager
+def _check(name: str, checks: list[SetupCheck]) -> Iterator[Look]:
+    """Add the check that the block makes; a refusal is its failure."""
+    look = Look()
     try:
-        context = runs.with_target_settings(context.with_settings(), "")
-        note, _, remedy = settings_note(context).partition(". ")
+        yield look
     except RunplanError as error:
-        return [git, _failed_check("settings", error), person]
-    target = _run_check("target", _check_target, context)
-    worktrees = _run_check("worktrees", _check_worktrees, context)
-    settings = SetupCheck("settings", State.WARN if remedy else State.OK, note or "every key is valid", remedy)
-    checks = [git, settings, person, target, worktrees]
-    if context.settings.fleet.dsn:
-        context = replace(context, fleet=find_fleet(context.repository, context.settings))
-        checks.append(_run_check("fleet", _check_fleet, context))
-    checks += [_run_check(role, _check_agent, context, role, name) for role, name in context.settings.agents.dispatched]
-    planner = _run_check("planner", _check_agent, context, "planner", context.settings.agents.planner)
-    words = f"`runplan plan` cannot work: {planner.detail}"
-    checks.append(planner if planner.ok else replace(planner, state=State.WARN, detail=words))
-    checks.append(_run_check("sandbox", _check_sandbox, context))
-    if channels := list_channels(context.settings.notify, context.env):
-        checks.append(_run_check("notify", _check_channels, context, channels))
-    if target.ok:
-        local = context.with_landing("cherry-pick")  # the remote of others is asked last
-        for name, look in (("prompts", _check_prompts), ("tests", _check_tests), ("setup", _check_setup)):
-            checks.append(_run_check(name, look, local))
-        if context.settings.trial != TrySettings():
-            checks.append(_run_check("trial", _check_trial, local))
-    if context.settings.run.concludes:
-        checks += _check_forge(context)
-    return [*checks, _run_check("start", _check_start, context)] if all(check.ok for check in checks) else checks
-
-
-def _run_check(name: str, look: Callable[..., Look], *about: object) -> SetupCheck:
-    try:
-        answer = look(*about)
-    except RunplanError as error:
-        return _failed_check(name, error)
-    if isinstance(answer, str):
-        return SetupCheck(name, State.OK, answer)
-    return SetupCheck(name, State.WARN, *answer)
+        checks.append(_failed_check(name, error))
+    else:
+        checks.append(SetupCheck(name, State.WARN if look.remedy else State.OK, look.detail, look.remedy))
 
 
 def _failed_check(name: str, error: RunplanError) -> SetupCheck:
@@ -131,65 +91,115 @@ def _failed_check(name: str, error: RunplanError) -> SetupCheck:
     return SetupCheck(name, State.FAIL, parts[1], parts[2] or "correct it; see runplan config")
 
 
-def _check_git(facts: RepositoryFacts, context: RepositoryContext) -> Look:
-    require_git(facts.git_version)
-    version = f"version {facts.git_version.removeprefix('git version ')}"
-    if left_out := context.repository.left_out:
-        return "\n".join((version, *left_out)), "move the included file out of the checkout if runplan's git needs it"
-    return version
+def examine(caller: Caller, *, runs_once: bool = False) -> list[SetupCheck]:
+    """Every check, in the order in which a run would fail; `runs_once`: also set-up and tests, in a fresh worktree."""
+    checks: list[SetupCheck] = []
+    with context_at(caller.cwd, caller.env, lambda _root, _env: Settings()) as context:
+        settled = _check_repository(context, checks)
+        if settled is not None:
+            _check_agents(settled, checks)
+            if all(check.ok for check in checks if check.name == "target"):
+                _check_project(settled.with_landing("cherry-pick"), checks)  # the remote of others is asked last
+            if settled.settings.run.concludes:
+                checks += _check_forge(settled)
+            if all(check.ok for check in checks):
+                _check_start(settled, checks)
+        if runs_once:
+            checks.append(_rehearse(caller, context, checks))
+    return checks
 
 
-def _check_target(context: RepositoryContext) -> str:
-    require_target(context.repository, context.local_target)
-    return f"branch {context.settings.run.target}"
+def _check_repository(context: RepositoryContext, checks: list[SetupCheck]) -> RepositoryContext | None:
+    """The context with the settings of the target; None when they cannot be read."""
+    facts = inspect_repository(context)
+    with _check("git", checks) as look:
+        require_git(facts.git_version)
+        look.detail = f"version {facts.git_version.removeprefix('git version ')}"
+        if left_out := context.repository.left_out:
+            look.detail = "\n".join((look.detail, *left_out))
+            look.remedy = "move the included file out of the checkout if runplan's git needs it"
+    with _check("settings", checks) as look:
+        context = runs.with_target_settings(context.with_settings(), "")
+        note, _, look.remedy = settings_note(context).partition(". ")
+        look.detail = note or "every key is valid"
+    is_settled = checks[-1].ok
+    with _check("identity", checks) as look:
+        if facts.identity is None:
+            raise RefusedEarly(NO_IDENTITY)
+        look.detail = f"{facts.identity.name} <{facts.identity.email}>"
+    if not is_settled:
+        return None
+    with _check("target", checks) as look:
+        require_target(context.repository, context.local_target)
+        look.detail = f"branch {context.settings.run.target}"
+    with _check("worktrees", checks) as look:
+        place = worktree_root(context.root, context.settings, context.env)
+        nearest = next(directory for directory in (place, *place.parents) if directory.exists())
+        if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
+            raise RefusedEarly(f"{place} is not writable; set run.worktrees to a writable directory")
+        look.detail = str(place)
+    fleet = find_fleet(context.repository, context.settings) if context.settings.fleet.dsn else None
+    if fleet is not None:
+        with _check("fleet", checks) as look:
+            with closing(open_store(fleet)) as store:
+                count = len(store.list_host_labels())
+            workers = counted(count, "living worker") if count else "no worker takes plans"
+            look.detail = f"{hide_password(fleet.dsn)}, version {load_postgres().SCHEMA_VERSION}; {workers}"
+            look.remedy = "" if count else "start one on a host: runplan worker"
+    return replace(context, fleet=fleet)
 
 
-def _check_worktrees(context: RepositoryContext) -> str:
-    place = worktree_root(context.root, context.settings, context.env)
-    nearest = next(directory for directory in (place, *place.parents) if directory.exists())
-    if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
-        raise RefusedEarly(f"{place} is not writable; set run.worktrees to a writable directory")
-    return str(place)
-
-
-def _check_fleet(context: RepositoryContext) -> Look:
-    """The database answers, has this version and knows the repository; a worker takes plans."""
-    assert context.fleet is not None
-    with closing(open_store(context.fleet)) as store:
-        count = len(store.list_host_labels())
-    about = f"{hide_password(context.fleet.dsn)}, version {load_postgres().SCHEMA_VERSION}"
-    if count:
-        return f"{about}; {counted(count, 'living worker')}"
-    return f"{about}; no worker takes plans", "start one on a host: runplan worker"
-
-
-def _check_agent(context: RepositoryContext, role: str, name: str) -> str:
-    table = context.settings.agents.agent(name)
-    in_dollars = context.settings.limits.in_dollars
+def _check_agents(context: RepositoryContext, checks: list[SetupCheck]) -> None:
+    """The agents and where they work, and the channels of notifications."""
     agents = context.settings.agents
-    invocation.require_agent(agents, table, role, root=context.root, caller=context.env, in_dollars=in_dollars)
-    program = invocation.program_of(table)
-    agent = agent_of(table.kind)
-    keys = agent.keys_for(table.model)
-    if keys and not first_set(context.env, *keys, *table.env) and not agent.is_configured(context.env):
-        lacks = f"neither {' nor '.join(keys)} is set" if len(keys) > 1 else f"{keys[0]} is not set"
-        remedy = f"run {program} once and sign in, or set its key in this terminal"
-        raise RefusedEarly(f"{name}: {lacks}, and there is no login; {remedy}")
-    is_inside = agents.sandbox_of(name) == CONTAINER
-    version = "" if is_inside else invocation.version_of(table, context.env)
-    account = f"; {redact_text(agent.describe_account(table, context.env))}" if agent.program else ""
-    return f"{name} ({f'{program} {version}'.rstrip()}){account}"
+    in_dollars = context.settings.limits.in_dollars
+    for role, name in (*agents.dispatched, ("planner", agents.planner)):
+        with _check(role, checks) as look:
+            table = agents.agent(name)
+            invocation.require_agent(agents, table, role, root=context.root, caller=context.env, in_dollars=in_dollars)
+            program = invocation.program_of(table)
+            agent = agent_of(table.kind)
+            keys = agent.keys_for(table.model)
+            if keys and not first_set(context.env, *keys, *table.env) and not agent.is_configured(context.env):
+                lacks = f"neither {' nor '.join(keys)} is set" if len(keys) > 1 else f"{keys[0]} is not set"
+                remedy = f"run {program} once and sign in, or set its key in this terminal"
+                raise RefusedEarly(f"{name}: {lacks}, and there is no login; {remedy}")
+            is_inside = agents.sandbox_of(name) == CONTAINER
+            version = "" if is_inside else invocation.version_of(table, context.env)
+            account = f"; {redact_text(agent.describe_account(table, context.env))}" if agent.program else ""
+            look.detail = f"{name} ({f'{program} {version}'.rstrip()}){account}"
+    planner = checks[-1]
+    if not planner.ok:
+        words = f"`runplan plan` cannot work: {planner.detail}"
+        checks[-1] = replace(planner, state=State.WARN, detail=words)
+    with _check("sandbox", checks) as look:
+        look.detail, look.remedy = _describe_sandbox(context)
+    channels = list_channels(context.settings.notify, context.env)
+    if not channels:
+        return
+    with _check("notify", checks) as look:
+        look.detail = ", ".join(channel.name for channel in channels)
+        if context.settings.notify.urls and find_spec("apprise") is None:
+            look.detail, look.remedy = "Apprise is not installed", INSTALL
+        elif failures := list_failures(context.env, channels):  # of each channel that has not worked since
+            lines = (f"{failure.channel} failed at {failure.at}: {plain(failure.why)}" for failure in failures)
+            look.detail = "\n".join(lines)
+            look.remedy = "correct it in your settings, then run: runplan notify --test"
 
 
 def check_sandbox(context: RepositoryContext) -> SetupCheck:
     """What the processes of a run see and may write on this machine, with the settings of the checkout."""
-    return _run_check("sandbox", lambda: _check_sandbox(context.with_settings()))
+    checks: list[SetupCheck] = []
+    with _check("sandbox", checks) as look:
+        look.detail, look.remedy = _describe_sandbox(context.with_settings())
+    return checks[0]
 
 
-def _check_sandbox(context: RepositoryContext) -> Look:
+def _describe_sandbox(context: RepositoryContext) -> tuple[str, str]:
+    """The detail and the remedy."""
     agents = context.settings.agents
     if set(agents.sandboxes.values()) == {"none"}:
-        return f'off: agents.sandbox = "none". {UNCONFINED}'
+        return f'off: agents.sandbox = "none". {UNCONFINED}', ""
     obstacle = require_sandbox(agents, context.settings.tests, context.env)
     if agents.has_containers:
         settings = agents.container
@@ -200,69 +210,64 @@ def _check_sandbox(context: RepositoryContext) -> Look:
         name = settings.image or f"built from {settings.build}"
         about = f"{engine.name} works. The image {name} starts in {took_s:.1f} s"
         if not missing:
-            return f"{about} and has {', '.join(wanted)}"
+            return f"{about} and has {', '.join(wanted)}", ""
         return f"{about} and lacks {', '.join(missing)}", "install them in the image"
     if obstacle is None:
-        return "\n".join(describe_view(context.env, tests=invocation.home_use(context.settings.tests)))
+        return "\n".join(describe_view(context.env, tests=invocation.home_use(context.settings.tests))), ""
     remedy = f'{obstacle.remedy}, or turn this off: agents.sandbox = "none"'
     return f"{obstacle.problem}. {UNCONFINED}", remedy
 
 
-def _check_channels(context: RepositoryContext, channels: Sequence[Channel]) -> Look:
-    """The channels of notifications, and the last failure of each that has not worked since."""
-    if context.settings.notify.urls and find_spec("apprise") is None:
-        return "Apprise is not installed", INSTALL
-    if failures := list_failures(context.env, channels):
-        lines = (f"{failure.channel} failed at {failure.at}: {plain(failure.why)}" for failure in failures)
-        return "\n".join(lines), "correct it in your settings, then run: runplan notify --test"
-    return ", ".join(channel.name for channel in channels)
-
-
-def _check_prompts(context: RepositoryContext) -> str:
-    places: dict[str, list[str]] = {}
-    for role, prompt in preflight.require_prompts(context).items():
-        places.setdefault(prompt.origin.replace(f"{role}.md", "*.md"), []).append(role)
-    return "; ".join(f"{place}: {', '.join(roles)}" for place, roles in places.items())
-
-
-def _check_tests(context: RepositoryContext) -> Look:
-    unnamed = preflight.require_test_command(context)
-    line = context.settings.tests.command
-    other = "or set tests.command to another command"
-    if file := toolchain.missing_file(line, preflight.project_files(context)[0]):
-        target = context.target_name
-        raise RefusedEarly(f"`{line}` needs {file}, which {target} does not have; commit {file} on {target}, {other}")
-    _require_programs(context, line, other)
-    if unnamed:
-        return f"{line}\n{unnamed}", "name JUnit files that it writes in tests.junit"
-    if line or context.settings.gates.tables:
-        return line or f"none; gates: {', '.join(context.settings.gates.tables)}"
-    return "no tests are run, and every report says so", "set tests.command in runplan.toml"
-
-
-def _check_setup(context: RepositoryContext) -> Look:
-    line = context.settings.run.setup
-    _require_programs(context, line, "or set run.setup to another command")
-    if line:
-        return line
-    files, texts = preflight.project_files(context)
-    need = toolchain.needed_setup([*files, *context.settings.run.copy], texts, context.settings.tests.command)
-    if need is None:
-        return "none, and none seems to be needed"
-    remedy = f"add to runplan.toml, under [run]: setup = {toml_value(need.setup)}"
-    if need.is_certain:
-        raise RefusedEarly(f"a fresh worktree has no {need.what}, and run.setup is empty; {remedy}")
-    return f"run.setup is empty, so tests use the {need.what} that are installed here", remedy
-
-
-def _check_trial(context: RepositoryContext) -> Look:
-    trial = context.settings.trial
-    if not trial.serve or not trial.paths:
-        lacking = "serve" if not trial.serve else "paths"
-        return f"try.{lacking} is empty, so nothing is tried", f"set try.{lacking} in runplan.toml"
-    _require_programs(context, trial.serve, "or set try.serve to another command")
-    agent = context.settings.agents.trial or context.settings.agents.judges[0]
-    return f"{agent} tries changes of {', '.join(trial.paths)}; served by: {trial.serve}"
+def _check_project(context: RepositoryContext, checks: list[SetupCheck]) -> None:
+    """What the target has for a run: prompts, tests, set-up, and a command that serves its interface."""
+    settings = context.settings
+    with _check("prompts", checks) as look:
+        places: dict[str, list[str]] = {}
+        for role, prompt in preflight.require_prompts(context).items():
+            places.setdefault(prompt.origin.replace(f"{role}.md", "*.md"), []).append(role)
+        look.detail = "; ".join(f"{place}: {', '.join(roles)}" for place, roles in places.items())
+    with _check("tests", checks) as look:
+        unnamed = preflight.require_test_command(context)
+        line = settings.tests.command
+        other = "or set tests.command to another command"
+        if file := toolchain.missing_file(line, preflight.project_files(context)[0]):
+            target = context.target_name
+            raise RefusedEarly(
+                f"`{line}` needs {file}, which {target} does not have; commit {file} on {target}, {other}"
+            )
+        _require_programs(context, line, other)
+        look.detail = line
+        if unnamed:
+            look.detail = f"{line}\n{unnamed}"
+            look.remedy = "name JUnit files that it writes in tests.junit"
+        elif not line and settings.gates.tables:
+            look.detail = f"none; gates: {', '.join(settings.gates.tables)}"
+        elif not line:
+            look.detail = "no tests are run, and every report says so"
+            look.remedy = "set tests.command in runplan.toml"
+    with _check("setup", checks) as look:
+        line = settings.run.setup
+        _require_programs(context, line, "or set run.setup to another command")
+        files, texts = preflight.project_files(context)
+        need = toolchain.needed_setup([*files, *settings.run.copy], texts, settings.tests.command)
+        look.detail = line or "none, and none seems to be needed"
+        if need is not None and not line:
+            look.detail = f"run.setup is empty, so tests use the {need.what} that are installed here"
+            look.remedy = f"add to runplan.toml, under [run]: setup = {toml_value(need.setup)}"
+            if need.is_certain:
+                raise RefusedEarly(f"a fresh worktree has no {need.what}, and run.setup is empty; {look.remedy}")
+    trial = settings.trial
+    if trial == TrySettings():
+        return
+    with _check("trial", checks) as look:
+        if not trial.serve or not trial.paths:
+            lacking = "serve" if not trial.serve else "paths"
+            look.detail = f"try.{lacking} is empty, so nothing is tried"
+            look.remedy = f"set try.{lacking} in runplan.toml"
+            return
+        _require_programs(context, trial.serve, "or set try.serve to another command")
+        agent = settings.agents.trial or settings.agents.judges[0]
+        look.detail = f"{agent} tries changes of {', '.join(trial.paths)}; served by: {trial.serve}"
 
 
 def _require_programs(context: RepositoryContext, line: str, other: str) -> None:
@@ -332,13 +337,14 @@ def _check_forge(context: RepositoryContext) -> list[SetupCheck]:
     ]
 
 
-def _check_start(context: RepositoryContext) -> str:
+def _check_start(context: RepositoryContext, checks: list[SetupCheck]) -> None:
     """The refusals of `start` that no other check has found."""
-    if is_partial_clone(read_listing(context.git.text("config", "--list", "-z"))):
-        raise RefusedEarly(PARTIAL_CLONE)
-    modes.require_ready(context.repository, context.settings, context.env)
-    require_workable(context.repository, target=context.target, prefix=context.settings.run.branch_prefix)
-    preflight.require_agents(context)
-    if context.fleet is not None and not uses_remote(context.settings.run.landing):
-        return "no further obstacle for direct and pr; a fleet needs one of these words, or run.landing"
-    return "no further obstacle"
+    with _check("start", checks) as look:
+        if is_partial_clone(read_listing(context.git.text("config", "--list", "-z"))):
+            raise RefusedEarly(PARTIAL_CLONE)
+        modes.require_ready(context.repository, context.settings, context.env)
+        require_workable(context.repository, target=context.target, prefix=context.settings.run.branch_prefix)
+        preflight.require_agents(context)
+        look.detail = "no further obstacle"
+        if context.fleet is not None and not uses_remote(context.settings.run.landing):
+            look.detail += " for direct and pr; a fleet needs one of these words, or run.landing"
