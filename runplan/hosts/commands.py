@@ -21,7 +21,7 @@ from runplan.domain.run.decide import pending_answer, rejected_phase
 from runplan.domain.run.kinds import WaitKind
 from runplan.domain.run.requests import QueueWork, RunRequest, Timing, refused, unexpected
 from runplan.domain.run.rows import Answer, Command, FiringRow, ScheduleRow, WaitRow
-from runplan.domain.settings.schedule import Slot, parse_schedule, what_is_due
+from runplan.domain.settings.schedule import parse_schedule, what_is_due
 from runplan.domain.standing.queue import holds_up
 from runplan.domain.text import command
 from runplan.domain.times import iso, parse_iso
@@ -340,16 +340,17 @@ def _answer_slots(
     """Record the answers to all due slots; `newest` gives the answer to the newest."""
     due = what_is_due(row, now)
     recorded: list[FiringRow] = []
-
-    def answer(slot: Slot, result: str, why: str) -> None:
-        firing = FiringRow(plan=row.plan, slot=_slot_key(slot), at=iso(now), answer=result, why=why)
+    for slot in filter(None, (due.missed, due.fire)):
+        key = json.dumps([iso(slot.at), slot.key])
+        if slot is due.missed:
+            answer, why = "missed", "it was not fired in time, nor those before it"
+        elif store.is_slot_answered(row.plan, key, before=iso(now)):
+            continue
+        else:
+            answer, why = newest()
+        firing = FiringRow(plan=row.plan, slot=key, at=iso(now), answer=answer, why=why)
         if store.answer_slot(firing):
             recorded.append(firing)
-
-    if due.missed is not None:
-        answer(due.missed, "missed", "it was not fired in time, nor those before it")
-    if due.fire is not None and not store.is_slot_answered(row.plan, _slot_key(due.fire), before=iso(now)):
-        answer(due.fire, *newest())
     return recorded
 
 
@@ -407,10 +408,6 @@ def _firing_answer(answer: Answer | None) -> tuple[str, str]:
 
 def request_of(row: ScheduleRow) -> RunRequest:
     return RunRequest(started=parse_json(row.request, e.RunStarted), fired=True)
-
-
-def _slot_key(slot: Slot) -> str:
-    return json.dumps([iso(slot.at), slot.key])
 
 
 # --- the queue: a work is a row that becomes a start of the next ready plan whenever none of its plans works -------

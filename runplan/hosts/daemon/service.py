@@ -72,11 +72,13 @@ class Manager(Struct, frozen=True, kw_only=True):
 
 def find_manager(env: Mapping[str, str]) -> Manager:
     """The service manager of this machine; refused where no known one is."""
+    umask = os.umask(0o077)
+    os.umask(umask)
     if shutil.which("systemctl", path=env.get("PATH")):
         user = ("systemctl", "--user")
         return Manager(
             file=base_directory(env, "XDG_CONFIG_HOME", ".config") / "systemd" / "user" / UNIT,
-            text=systemd_unit(env, umask=_read_umask()),
+            text=systemd_unit(env, umask=umask),
             asks=(*user, "show-environment"),
             enables=((*user, "daemon-reload"), (*user, "enable", "--now", UNIT)),
             disables=((*user, "disable", "--now", UNIT), (*user, "daemon-reload")),
@@ -88,7 +90,7 @@ def find_manager(env: Mapping[str, str]) -> Manager:
         file = home(env) / "Library" / "LaunchAgents" / f"{LABEL}.plist"
         return Manager(
             file=file,
-            text=launchd_list(env, umask=_read_umask()),
+            text=launchd_list(env, umask=umask),
             asks=("launchctl", "print", domain),
             enables=(("launchctl", "bootstrap", domain, str(file)),),
             disables=(("launchctl", "bootout", f"{domain}/{LABEL}"),),
@@ -96,12 +98,6 @@ def find_manager(env: Mapping[str, str]) -> Manager:
             is_active=("launchctl", "print", f"{domain}/{LABEL}"),
         )
     raise RefusedEarly("neither systemd nor launchd is here; start the daemon another way: runplan daemon")
-
-
-def _read_umask() -> int:
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
 
 
 def systemd_unit(env: Mapping[str, str], *, umask: int, argv: Sequence[str] = DAEMON) -> str:
