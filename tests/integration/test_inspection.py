@@ -14,7 +14,6 @@ from runplan.app.views.inspection import (
     compare_commits,
     describe_commits,
     inspect_repository,
-    read_messages,
     read_short_diffs,
 )
 from runplan.domain.gitfacts import Identity
@@ -116,7 +115,7 @@ def test_the_messages_of_all_commits_are_read_whole(tmp_path: Path) -> None:
     for number in (1, 2):
         repo.commit(f"Write {number}\n\nSigned-off-by: Mallory", **{"a.txt": str(number)})
     with opened(repo.path) as context:
-        shown = read_messages(context, old, repo.head())
+        shown, _ = compare_commits(context, old, repo.head())
     assert shown.split() == ["Write", "1", "Signed-off-by:", "Mallory", "Write", "2", "Signed-off-by:", "Mallory"]
 
 
@@ -129,7 +128,7 @@ def test_no_setting_hides_a_submodule_that_moved(tmp_path: Path) -> None:
         places.append(repo.head())
     repo.git("config", "diff.ignoreSubmodules", "all")
     with opened(repo.path) as context:
-        assert "+Subproject commit " in compare_commits(context, *places)
+        assert "+Subproject commit " in compare_commits(context, *places)[1]
 
 
 def test_neither_odd_bytes_nor_an_attribute_nor_a_setting_hide_a_text(tmp_path: Path) -> None:
@@ -142,7 +141,7 @@ def test_neither_odd_bytes_nor_an_attribute_nor_a_setting_hide_a_text(tmp_path: 
     repo.git("add", "-A")
     repo.git("commit", "-qm", "Change")
     with opened(repo.path) as context:
-        shown = compare_commits(context, old, repo.head())
+        _, shown = compare_commits(context, old, repo.head())
         (in_report,) = read_short_diffs(context, [repo.head()]).values()
     assert "+print('seen')\n" in shown
     assert "+print('seen')\n" in in_report
@@ -177,7 +176,7 @@ def test_no_configured_program_runs(tmp_path: Path) -> None:
         inspect_repository(context)
         assert describe_commits(context, [new])[new].endswith(" Change")
         assert "\n-a\n+b" in read_short_diffs(context, [new])[new]
-        assert "\n-a\n+b\n" in compare_commits(context, f"{new}^", new)
+        assert "\n-a\n+b\n" in compare_commits(context, f"{new}^", new)[1]
     assert not (tmp_path / "ran").exists()
 
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 from msgspec import Struct, field
 
 from runplan.adapters.store.journal import list_records
-from runplan.app.views.inspection import compare_commits, read_messages
+from runplan.app.views.inspection import compare_commits
 from runplan.domain.decoding import convert
 from runplan.domain.errors import NotFound
 from runplan.domain.names import HEADS, wip_ref
@@ -274,6 +274,7 @@ def view_change(context: RepositoryContext, change: PhaseChange) -> ChangeView |
     settings = set_for_phase(context.for_run(started).settings, attempt.chosen.own, is_last=is_last)
     commands = {name: check.command for name, check in settings.checks.items()}
     gates = [GateView(gate.name, commands.get(gate.name, ""), gate.code, gate.tree, gate.line) for gate in proof.gates]
+    messages, diff = compare_commits(context, *shown)
     verdict = None
     if (newest := proof.verdict) is not None:
         items = tuple(item for item in judge_items(attempt) if item.result)
@@ -295,8 +296,8 @@ def view_change(context: RepositoryContext, change: PhaseChange) -> ChangeView |
         trial=proof.trial,
         findings=(*attempt.warnings, *attempt.words, *proof.exceptions),
         remarks=attempt.work.remarks if isinstance(attempt, WorkAttempt) and attempt.work else Remarks(),
-        messages=read_messages(context, *shown),
-        diff=compare_commits(context, *shown),
+        messages=messages,
+        diff=diff,
     )
 
 

@@ -104,21 +104,15 @@ def read_short_diffs(context: RepositoryContext, shorts: Iterable[str]) -> dict[
     return {short: diffs[oid] for short, oid in known.items() if oid in diffs}
 
 
-def read_messages(context: RepositoryContext, old: Oid, new: Oid) -> str:
-    """The messages of the commits that would land, oldest first."""
+def compare_commits(context: RepositoryContext, old: Oid, new: Oid) -> tuple[str, str]:
+    """The messages of the commits between two, oldest first, and the diff. `new` may not be in the repository yet."""
     flags = ("--no-show-signature", "--encoding=UTF-8", "--reverse", "--format=%B")
     with _open_with_gitpython(context) as git:
-        output: bytes = git.log(*flags, f"{old}..{new}", "--", stdout_as_string=False)
-    return output.decode("utf-8", "backslashreplace").strip()
-
-
-def compare_commits(context: RepositoryContext, old: Oid, new: Oid) -> str:
-    """The diff of two commits; `new` may not be in the user's repository yet."""
-    with _open_with_gitpython(context) as git:
-        output: bytes = git.diff(
+        messages: bytes = git.log(*flags, f"{old}..{new}", "--", stdout_as_string=False)
+        diff: bytes = git.diff(
             "--stat", "--text", *_PLAIN_DIFF, old, new, "--", stdout_as_string=False, strip_newline_in_stdout=False
         )
-    return _decode_diff(output)
+    return messages.decode("utf-8", "backslashreplace").strip(), _decode_diff(diff)
 
 
 def _decode_diff(output: bytes) -> str:

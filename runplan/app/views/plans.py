@@ -129,7 +129,16 @@ class PlanReader:
         context = self._context if facts.run is None else self._context.with_landing_of(facts.run)
         if facts.run is None and (link := contexts.describe_link(context.root / path, path, "status")):
             return PlanOutline(error=link, is_page=True)
-        if blob := self._find_blob(context, path):
+        if context.target not in self._blobs:
+            try:
+                context.tip()
+            except RefusedEarly as error:  # the branch is gone
+                self._warn(f"{error}; plans are shown as in the checkout")
+            self._blobs[context.target] = contexts.plans_on_target(context)
+        blob = self._blobs[context.target].get(path)
+        if not blob and (stored := context.git.object(f"{context.target}:{path}")) is not None:
+            blob = stored.oid if stored.kind in ("blob", "tree") else ""  # outside the directory of plans
+        if blob:
             branch = context.is_on_branch
             return contexts.read_outline(context.git, blob, path, facts.outline, self._new, is_on_branch=branch)
         if facts.run is not None and facts.run.mode is Mode.PLAN:  # its plan is not in the repository yet
@@ -150,19 +159,6 @@ class PlanReader:
             if facts.run is not None and facts.outline[0] != GONE:
                 self._new.append((path, GONE, to_json(outline)))
             return outline
-
-    def _find_blob(self, context: RepositoryContext, path: str) -> str:
-        """The id of the plan's blob on the target; "" for none."""
-        if context.target not in self._blobs:
-            try:
-                context.tip()
-            except RefusedEarly as error:  # the branch is gone
-                self._warn(f"{error}; plans are shown as in the checkout")
-            self._blobs[context.target] = contexts.plans_on_target(context)
-        if blob := self._blobs[context.target].get(path):
-            return blob
-        stored = context.git.object(f"{context.target}:{path}")  # outside the directory of plans
-        return stored.oid if stored is not None and stored.kind in ("blob", "tree") else ""
 
 
 def list_paths(caller: Caller) -> list[str]:
