@@ -403,6 +403,14 @@ def test_next_without_schedules_creates_no_files(project: Project) -> None:
     assert not (project.path / ".git/runplan").exists()
 
 
+def test_a_work_on_the_queue_lands_as_the_settings_say_also_beside_a_watch_of_issues(project: Project) -> None:
+    with journal(project) as store:
+        for name in ("issues:bug", "queue:1"):
+            plan_every(store, "4h", name, since=datetime.now(UTC))
+    landings = {view["plan"]: view["landing"] for view in project.runplan("status", "--json").json}
+    assert (landings["issues:bug"], landings["queue:1"]) == ("pr", "cherry-pick")
+
+
 def test_a_look_at_the_remote_leaves_no_directory(project: Project, tmp_path: Path) -> None:
     with_remote(project, tmp_path / "origin.git")
     project.settings('[run]\nlanding = "direct"\n')

@@ -78,8 +78,8 @@ class PlanReader:
             facts = PlanFacts(schedule=self._facts[path].schedule, wait=self._facts[path].wait)
             last = self._store.list_firings(path, limit=1)
             answered = status.Look(last[0].at, last[0].answer, last[0].why) if last else None
-            landing = landing if path.startswith(QUEUE) else "pr"
-            view = status.view_plan(path, outline, facts, landing=landing, now=self._now, answered=answered)
+            lands = landing if path.startswith(QUEUE) else "pr"
+            view = status.view_plan(path, outline, facts, landing=lands, now=self._now, answered=answered)
             views.append(self._view_work(view, facts.wait) if facts.wait is not None else view)
         if self._new:
             journal = self._context.journal
