@@ -65,14 +65,21 @@ class PlanReader:
         scheduled += [path for path, facts in self._facts.items() if facts.wait and facts.wait.kind == WaitKind.QUEUE]
         watches = {path for path in ([self._plan] if self._plan else scheduled) if path.startswith(WATCHES)}
         plans = [(path, *self._read_plan(path)) for path in sorted({*known, *ran}.difference(watches))]
-        closed = _ask_for_closed_repository(self._context) if any(_is_idle(facts) for _, _, facts in plans) else None
+        running = [(path, facts.run) for path, _, facts in plans if facts.run and facts.run.state == RunStatus.RUNNING]
+        idle = {path for path, run in running if not any(work.dispatched for work in (run, *run.lanes))}
+        closed = None
+        if idle and not isinstance(hello := ask_daemon(self._context.env, answer_s=ANSWER_S), str):
+            for trouble in hello.closed:
+                if trouble.root == str(self._context.root):
+                    times = {"since": trouble.since, "until": trouble.again}
+                    about = {"error": trouble.error, "version": hello.version, **times}
+                    closed = status.HostView(state="closed", pid=hello.pid, **about)
         landing = self._context.settings.run.landing
         views = []
         for path, outline, facts in plans:
-            stands_still = closed is not None and _is_idle(facts)
-            views.append(
-                status.view_plan(path, outline, facts, landing=landing, now=self._now, stands_still=stands_still)
-            )
+            is_still = closed is not None and path in idle
+            view = status.view_plan(path, outline, facts, landing=landing, now=self._now, stands_still=is_still)
+            views.append(view)
         for path in sorted(watches):  # in the form of a plan, with the answer to the last slot
             outline = PlanOutline(title=describe_watch(path), status="watching")
             facts = PlanFacts(schedule=self._facts[path].schedule, wait=self._facts[path].wait)
@@ -216,12 +223,6 @@ def find_missing_host(
     return status.HostView(state="absent", error=ABSENT) if read_holder(state_directory(context.env)) is None else None
 
 
-def _is_idle(facts: PlanFacts) -> bool:
-    """Whether the run should go on but has no process."""
-    run = facts.run
-    return run is not None and run.state == RunStatus.RUNNING and not any(w.dispatched for w in (run, *run.lanes))
-
-
 def ask_daemon(env: Mapping[str, str], *, answer_s: float) -> "Hello | str":
     """The greeting of the daemon, or why there is none."""
     from runplan.hosts.daemon.client import Client  # 20 ms, and most runs have a process
@@ -231,14 +232,3 @@ def ask_daemon(env: Mapping[str, str], *, answer_s: float) -> "Hello | str":
             return client.hello
     except RunplanError as error:
         return str(error)
-
-
-def _ask_for_closed_repository(context: RepositoryContext) -> status.HostView | None:
-    hello = ask_daemon(context.env, answer_s=ANSWER_S)
-    if isinstance(hello, str):  # no daemon, or a busy one
-        return None
-    closed = next((repository for repository in hello.closed if repository.root == str(context.root)), None)
-    if closed is None:
-        return None
-    times = {"since": closed.since, "until": closed.again}
-    return status.HostView(state="closed", error=closed.error, pid=hello.pid, version=hello.version, **times)
