@@ -3,7 +3,7 @@
 from datetime import date
 from pathlib import Path
 
-from runplan.app.views.costs import DAYS, MOST_PLANS, read_costs, sum_costs
+from runplan.app.views.reports import DAYS, MOST_PLANS, read_costs, sum_costs
 from runplan.domain.run.rows import UsageTotal
 
 TODAY = date(2026, 3, 2)

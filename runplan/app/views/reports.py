@@ -1,26 +1,33 @@
-"""The report of a plan, and the news of all repositories, as Markdown with their figures."""
+"""The report of a plan, and the news of all repositories, as Markdown with their figures; and what agents have cost."""
 
 import re
-from collections.abc import Mapping
-from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing, suppress
+from datetime import UTC, date, datetime, timedelta
 
 from msgspec import Struct, field
 
 from runplan.adapters.git.objects import read_plan
+from runplan.adapters.store.location import Location
+from runplan.adapters.store.protocol import open_store
 from runplan.app.operations.model import Caller
 from runplan.app.views.inspection import read_short_diffs
 from runplan.app.views.repositories import list_journals
 from runplan.domain import names
-from runplan.domain.errors import NotFound, PlanUnreadable, UsageError
+from runplan.domain.errors import NotFound, PlanUnreadable, RunplanError, UsageError
 from runplan.domain.plan.model import parse_plan
+from runplan.domain.run.rows import UsageTotal
 from runplan.domain.settings.schema import parse_duration
+from runplan.domain.standing.usage import AgentUsage, sum_usage
 from runplan.domain.text import command, dated
 from runplan.domain.times import iso
 from runplan.engine.loop.context import newest_run, plan_path, slug_of
 from runplan.engine.report import summary, text as report
 from runplan.engine.report.html import commits_in, read_title, render_body, render_inline as render_inline, render_page
 from runplan.engine.report.sections import failure_sections, newest_pull_request, planning_report
+
+DAYS = 30  #: of costs
+MOST_PLANS = 30  #: with a row of their own; the others are summed
 
 
 class PlanReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -118,3 +125,57 @@ def moment_of(word: str, *, now: datetime) -> datetime:
         if re.match(r"\d{4}-\d\d-\d\d", word):
             return datetime.fromisoformat(word).astimezone()
     raise UsageError(f"report: --since {word}: unknown moment; use today, yesterday, 8h, 2d or 2026-11-15")
+
+
+class CostRow(AgentUsage, frozen=True, kw_only=True):
+    name: str
+    repository: str = ""  #: the root of the plan's
+    count: int = 0
+
+
+class Costs(Struct, frozen=True, kw_only=True):
+    total: CostRow
+    days: tuple[CostRow, ...]  #: the oldest first, with those without use
+    plans: tuple[CostRow, ...]  #: these and the next have the most expensive first
+    agents: tuple[CostRow, ...]
+    roles: tuple[CostRow, ...]
+    unreadable: tuple[str, ...] = ()  #: the repositories whose journal cannot be read, each with the reason
+
+
+def read_costs(journals: Mapping[str, Location], *, today: date) -> Costs:
+    since = (today - timedelta(days=DAYS - 1)).isoformat()
+    totals: list[tuple[str, UsageTotal]] = []
+    unreadable = []
+    for root, journal in sorted(journals.items()):
+        try:
+            with closing(open_store(journal, writable=False, missing_ok=True)) as store:
+                totals += [(root, total) for total in store.sum_usage(since)]
+        except (RunplanError, OSError) as error:
+            unreadable.append(f"{root}: {error}")
+    return sum_costs(totals, today=today, unreadable=unreadable)
+
+
+def sum_costs(totals: Iterable[tuple[str, UsageTotal]], *, today: date, unreadable: Iterable[str] = ()) -> Costs:
+    """The sums of (repository, usage) pairs of the last days."""
+    pairs = list(totals)
+    by_day = {usage.name: usage for usage in _group(pairs, lambda _, total: (total.day, ""))}
+    days = [(today - timedelta(days=ago)).isoformat() for ago in reversed(range(DAYS))]
+    plans = _group(pairs, lambda root, total: (total.plan, root))
+    others = sum_usage(CostRow, plans[MOST_PLANS:], name="", repository="")
+    return Costs(
+        total=sum_usage(CostRow, by_day.values(), name="", repository=""),
+        days=tuple(by_day.get(day, CostRow(name=day)) for day in days),
+        plans=(*plans[:MOST_PLANS], *([others] if others.count else [])),
+        agents=tuple(_group(pairs, lambda _, total: (total.agent, ""))),
+        roles=tuple(_group(pairs, lambda _, total: (total.role, ""))),
+        unreadable=tuple(unreadable),
+    )
+
+
+def _group(pairs: list[tuple[str, UsageTotal]], key: Callable[[str, UsageTotal], tuple[str, str]]) -> list[CostRow]:
+    """The sums by name and repository, the most expensive first."""
+    groups: dict[tuple[str, str], list[UsageTotal]] = {}
+    for root, total in pairs:
+        groups.setdefault(key(root, total), []).append(total)
+    usages = (sum_usage(CostRow, members, name=name, repository=root) for (name, root), members in groups.items())
+    return sorted(usages, key=lambda usage: (-usage.usd, -usage.tokens, usage.name, usage.repository))

@@ -14,9 +14,8 @@ from runplan.app.operations.start import forecast_start
 from runplan.app.operations.upkeep import list_lessons
 from runplan.app.views.board import GROUPS, find_card, read_board, shorten_roots
 from runplan.app.views.checks import examine_repository, list_disks, read_plan_file, view_plan_file
-from runplan.app.views.costs import read_costs
 from runplan.app.views.plans import ask_daemon
-from runplan.app.views.reports import read_news, read_report, render_html
+from runplan.app.views.reports import read_costs, read_news, read_report, render_html
 from runplan.app.views.repositories import find_known, label_of, list_known, list_with_current, read_all_inboxes
 from runplan.domain.errors import RunplanError, UsageError
 from runplan.domain.plan.marks import Status
