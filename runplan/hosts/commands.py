@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 from msgspec import to_builtins
 from msgspec.structs import replace
@@ -42,6 +42,15 @@ MOST_REASONS = 3  #: why no plan of the queue is ready
 IN_FLIGHT = "the plan is in flight"
 MOST_REFUSALS = 5  #: of issues that the answer to a watch names
 KEEP_SCHEDULE = "keep_schedule"  #: the argument of a stop that ends the run only
+
+
+Execution: TypeAlias = Callable[["Executor", Command], Answer | None]  #: None: the command has to wait for a run's end
+VERBS: dict[str, Execution] = {}
+
+
+def _verb(execute: Execution) -> Execution:
+    VERBS[execute.__name__.strip("_")] = execute
+    return execute
 
 
 class Executor:
@@ -100,18 +109,10 @@ class Executor:
         return command, answer
 
     def _execute_command(self, command: Command) -> Answer | None:
-        verbs = {
-            "start": self._execute_start,
-            "now": self._execute_now,
-            "stop": self._execute_stop,
-            "pause": self._execute_pause,
-            "resume": self._execute_resume,
-            "tell": self._execute_tell,
-        }
-        if command.verb not in verbs:
+        if command.verb not in VERBS:
             return refused(RefusedEarly("the command cannot be read; give it again with the runplan of this host"))
         try:
-            return verbs[command.verb](command)
+            return VERBS[command.verb](self, command)
         except RunplanError as error:
             if command.verb == "stop" and isinstance(error, Unreachable) and not isinstance(error, Fenced):
                 raise  # not recorded: the repository is closed, and the command is tried again
@@ -119,9 +120,8 @@ class Executor:
         except Exception as error:  # noqa: BLE001 - the edge of a command: it is answered, not retried for ever
             return unexpected(error)
 
-    # --- runs -------------------------------------------------------------------------------------------
-
-    def _execute_start(self, command: Command) -> Answer | None:
+    @_verb
+    def _start(self, command: Command) -> Answer | None:
         request = convert(command.arguments, RunRequest)
         timing = request.timing
         if timing is None and command.plan.startswith(QUEUE):
@@ -134,7 +134,7 @@ class Executor:
             if not timing.now:
                 return made
             try:
-                begun = self._execute_now(command)
+                begun = self._now(command)
             except RunplanError as error:  # the watch tries again at its first slot
                 begun = Answer(declined=True, why=str(error))
             return replace(begun, scheduled=made.scheduled, instead=made.instead) if begun is not None else None
@@ -171,7 +171,8 @@ class Executor:
             self._store.pause_schedule(plan, None)
         return begun
 
-    def _execute_stop(self, command: Command) -> Answer | None:
+    @_verb
+    def _stop(self, command: Command) -> Answer | None:
         """Cancel the schedule, unless it is to be kept, and end the run."""
         plan = command.plan
         lines = []
@@ -191,7 +192,8 @@ class Executor:
             lines.append(f"Stopping {plan}; {kept}")
         return Answer(lines=tuple(lines))
 
-    def _execute_pause(self, command: Command) -> Answer | None:
+    @_verb
+    def _pause(self, command: Command) -> Answer | None:
         plan = command.plan
         rests = self._store.pause_schedule(plan, f"paused by {command.by}")
         if (work := self._find_work(plan)) is not None:
@@ -202,7 +204,8 @@ class Executor:
         halts = self._owner.record(plan, e.Halted(by=command.by))
         return Answer(lines=(f"Paused {plan}",) if rests or halts else ())
 
-    def _execute_tell(self, command: Command) -> Answer | None:
+    @_verb
+    def _tell(self, command: Command) -> Answer | None:
         if self._owner.adopt(command.plan) is not None and not self._begins:
             return None
         told = e.Told(**command.arguments, command=command.seq)
@@ -212,7 +215,8 @@ class Executor:
         reads = "its agent reads it now" if is_read else "the next agent of its run reads it first"
         return Answer(lines=(f"Told {command.plan}: {reads}",))
 
-    def _execute_resume(self, command: Command) -> Answer:
+    @_verb
+    def _resume(self, command: Command) -> Answer:
         """Resume the plan and its schedule; a run that lost its keys needs them from this caller."""
         plan = command.plan
         self._environments.use(plan, command, anew=False)
@@ -233,8 +237,6 @@ class Executor:
     def _find_work(self, plan: str) -> WaitRow | None:
         """The work on the queue that has this name."""
         return next((row for row in self._store.list_waits() if (row.plan, row.kind) == (plan, WaitKind.QUEUE)), None)
-
-    # --- schedules --------------------------------------------------------------------------------------
 
     def _make_schedule(self, request: RunRequest, timing: Timing, command: Command) -> Answer:
         plan = request.started.plan
@@ -259,7 +261,8 @@ class Executor:
         instead = before.spec if before is not None and before.spec != row.spec else ""
         return Answer(scheduled=first, instead=instead)
 
-    def _execute_now(self, command: Command) -> Answer | None:
+    @_verb
+    def _now(self, command: Command) -> Answer | None:
         plan = command.plan
         row = self._store.get_schedule(plan)
         if row is None:
@@ -269,8 +272,6 @@ class Executor:
         if fired is not None and not fired.declined:
             self.halt_without_keys(request_of(row).started)
         return fired
-
-    # --- keys -------------------------------------------------------------------------------------------
 
     def halt_without_keys(self, started: e.RunStarted) -> None:
         """Pause a run whose keys are lost, until a caller has sent all of them."""

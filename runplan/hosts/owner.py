@@ -179,8 +179,6 @@ class RunOwner:
             if not self.host.wait(ids, wake):
                 return wake
 
-    # --- steps ------------------------------------------------------------------------------------------
-
     def step(self, plan: str) -> Decision | None:
         """Take the due steps, again after an error under a limit; None when the run has ended, or is left to others."""
         if self.host.limit is None:
@@ -360,8 +358,6 @@ class RunOwner:
         for active in self.runs.values():
             with suppress(RunplanError):  # the next worker sees that they have ended
                 record_ends(active.journal, active.context)
-
-    # --- requests ---------------------------------------------------------------------------------------
 
     def is_at_work(self, plan: str) -> bool:
         """Whether this worker owns a run of the plan that does not wait."""

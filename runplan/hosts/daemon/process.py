@@ -205,8 +205,6 @@ class DaemonProcess:
     def _log_failure(self, error: Exception) -> None:
         self._log.error("failed", error=str(error), trace=traceback.format_exc(limit=-TRACED))
 
-    # --- hosts --------------------------------------------------------------------------------------------
-
     def _recall_repositories(self) -> None:
         """Resume the unfinished runs and schedules of the known repositories; a missing one is tried again later."""
         for known in state.list_repositories(self._state):
@@ -268,8 +266,6 @@ class DaemonProcess:
     def _list_journals(self) -> dict[str, Path]:
         return {known.root: known.state for known in state.list_repositories(self._state)}
 
-    # --- shutdown -----------------------------------------------------------------------------------------
-
     def _set_signal_handlers(self) -> None:
         """Python writes the number of each signal into the pipe, whichever thread the kernel delivers it to."""
         signals, write = os.pipe()
@@ -317,8 +313,6 @@ class DaemonProcess:
         if not self._end_requests:
             return False
         return _are_idle(self._all_hosts()) or self._end_requests > 2 or time.monotonic() >= self._deadline
-
-    # --- settings -------------------------------------------------------------------------------------------
 
     def _reload_settings(self) -> None:
         try:
