@@ -41,7 +41,6 @@ from runplan.hosts.daemon.state import Known
 from runplan.hosts.owner import Limit, RunOwner, RunRules
 
 PIPE_BYTES = 1 << 20  #: more than a pipe holds
-FIRST_RETRY_S = 2.0  #: after a slot could not be answered
 
 
 class Services(Struct, frozen=True, kw_only=True):
@@ -305,23 +304,9 @@ class BackgroundHost:
             if self.is_mine(schedule.plan):
                 self._fire_schedule(schedule)
         for row in [row for row in store.list_waits() if row.kind == WaitKind.QUEUE]:
-            self._continue_work(row)
-
-    def _continue_work(self, row: WaitRow) -> None:
-        """Begin the next plan of the queue; after an error at each look, and at least with growing delays."""
-        now = self.services.clock.now()
-        try:
-            has_begun = commands.continue_work(row, self.owner, now)
-        except RunplanError as error:  # the settings or the target
-            if row.wake is None or now >= parse_iso(row.wake):
-                again = iso(now + timedelta(seconds=delay_s(row.times, first_s=FIRST_RETRY_S)))
-                changed = replace(commands.change_work(row, trouble=str(error)), wake=again, times=row.times + 1)
-                self.owner.repository.store.put_wait(changed)
-                self.reporter.log.warning("trouble", plan=row.plan, error=str(error), again=again)
-            return
-        if has_begun:
-            self._execute_queued()
-            self._asked = True  # a start that is refused makes place for the next
+            if commands.continue_work(row, self.owner, self.services.clock.now()):
+                self._execute_queued()
+                self._asked = True  # a start that is refused makes place for the next
 
     def _execute_queued(self) -> None:
         for command, answer in self.executor.execute_queued(begins=self.may_begin()):
@@ -407,7 +392,7 @@ class BackgroundHost:
                 if firing.answer == "fired":
                     self.executor.halt_without_keys(commands.request_of(row).started)
         except RunplanError as error:
-            again = now + timedelta(seconds=delay_s(failures + 1, first_s=FIRST_RETRY_S))
+            again = now + timedelta(seconds=delay_s(failures + 1, first_s=commands.FIRST_RETRY_S))
             self._retries[row.plan] = (failures + 1, again)
             self.reporter.log.warning("trouble", plan=row.plan, error=str(error), again=iso(again))
             return

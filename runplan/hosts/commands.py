@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 
 from msgspec import to_builtins
@@ -24,7 +24,7 @@ from runplan.domain.run.rows import Answer, Command, FiringRow, ScheduleRow, Wai
 from runplan.domain.settings.schedule import parse_schedule, what_is_due
 from runplan.domain.standing.queue import holds_up
 from runplan.domain.text import command
-from runplan.domain.times import iso, parse_iso
+from runplan.domain.times import delay_s, iso, parse_iso
 from runplan.engine.landing import modes
 from runplan.engine.landing.conversation import find_due
 from runplan.engine.landing.lander import DueMessages
@@ -35,6 +35,7 @@ from runplan.engine.steps.conclude import answer_command, list_answers
 from runplan.hosts.owner import RunOwner
 
 RETRY_S = 7 * 24 * 3600.0  #: after which a failed run is not retried by a comment
+FIRST_RETRY_S = 2.0  #: after a slot could not be answered, or a plan of the queue not be begun
 LOCK_S = 5.0  #: for another process that executes commands
 #: Verbs that begin something; a later stop of the plan refuses them while they wait.
 BEGINNING = ("start", "now", "resume")
@@ -436,7 +437,8 @@ def begin_work(asked: e.RunStarted, owner: RunOwner) -> Answer:
 def continue_work(row: WaitRow, owner: RunOwner, now: datetime) -> bool:
     """Queue the start of the next ready plan, unless a plan of the work is at work; whether it did.
 
-    The start and the plan's place in the row are recorded together. The row goes when nothing is left to begin.
+    The start and the plan's place in the row are recorded together. The row goes when nothing is left to begin. After
+    an error it is tried at each look, and at least with growing delays.
     """
     store = owner.repository.store
     work = parse_json(row.about, QueueWork)
@@ -446,8 +448,15 @@ def continue_work(row: WaitRow, owner: RunOwner, now: datetime) -> bool:
         if row.wake:
             store.put_wait(change_work(row, trouble=""))
         return False
-    context = owner.context_for(work.started)
-    entries = read_queue(context, store) if work.left > 0 else ()
+    try:
+        context = owner.context_for(work.started)
+        entries = read_queue(context, store) if work.left > 0 else ()
+    except RunplanError as error:  # the settings or the target
+        if row.wake is None or now >= parse_iso(row.wake):
+            again = iso(now + timedelta(seconds=delay_s(row.times, first_s=FIRST_RETRY_S)))
+            store.put_wait(replace(change_work(row, trouble=str(error)), wake=again, times=row.times + 1))
+            owner.host.tell_trouble(row.plan, error)
+        return False
     chosen = next((entry for entry in entries if not entry.why and entry.plan not in work.begun), None)
     if chosen is None:
         store.drop_wait(row.plan)
