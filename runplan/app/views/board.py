@@ -171,43 +171,32 @@ def read_board(known: Sequence[Known], now: datetime) -> Board:
     missing: list[tuple[Known, str]] = []
     notes: list[str] = []
     for repository in known:
+        name = names[repository.root]
+        warnings: list[str] = []
         try:
-            new_cards, new_queues, new_notes = read_repository(repository, names[repository.root], now, has_queue=True)
-            cards += new_cards
-            queues += new_queues
-            notes += new_notes
+            with open_known(repository, warn=warnings.append) as context:
+                views, host = PlanReader(context, "", now, warn=warnings.append).read()
+                plans = [view for view in views if view.state is not PlanState.PAGE]
+                new_cards = [make_card(context, view, repository.key, name) for view in plans]
+                queue = read_queue_view(context, views, now)
         except (RunplanError, OSError) as error:
             missing.append((repository, str(error)))
+            continue
+        cards += new_cards
+        queues += [replace(queue, repo=repository.key, repository=name)] if len(queue.plans) > 1 else []
+        notes += [f"{name}: {text}" for text in warnings]
+        if host is not None:
+            notes.append(host.error if host.state == "absent" else f"{name}: {host.error}")
     return Board(cards=tuple(cards), queues=tuple(queues), missing=tuple(missing), notes=tuple(dict.fromkeys(notes)))
 
 
 def find_card(env: Mapping[str, str], key: str, plan: str, now: datetime) -> tuple[Known, Card]:
     repository = find_known(env, key)
-    cards, _, _ = read_repository(repository, PurePath(repository.root).name, now, has_queue=False)
-    card = next((card for card in cards if card.view.plan == plan), None)
-    if card is None:
-        raise NotFound(f"{plan}: no such plan in {repository.root}")
-    return repository, card
-
-
-def read_repository(
-    repository: Known, name: str, now: datetime, *, has_queue: bool
-) -> tuple[list[Card], list[QueueView], list[str]]:
-    """The cards of a repository, its queue if it has one of several plans, and what a person should know about it."""
-    notes: list[str] = []
-
-    def warn(text: str) -> None:
-        notes.append(f"{name}: {text}")
-
-    with open_known(repository, warn=warn) as context:
-        views, host = PlanReader(context, "", now, warn=warn).read()
-        plans = [view for view in views if view.state is not PlanState.PAGE]
-        cards = [make_card(context, view, repository.key, name) for view in plans]
-        queue = read_queue_view(context, views, now) if has_queue else QueueView()
-    if host is not None:
-        notes.append(host.error if host.state == "absent" else f"{name}: {host.error}")
-    queues = [replace(queue, repo=repository.key, repository=name)] if len(queue.plans) > 1 else []
-    return cards, queues, notes
+    with open_known(repository, warn=lambda _: None) as context:
+        for view in PlanReader(context, "", now).read()[0]:
+            if view.plan == plan and view.state is not PlanState.PAGE:
+                return repository, make_card(context, view, repository.key, PurePath(repository.root).name)
+    raise NotFound(f"{plan}: no such plan in {repository.root}")
 
 
 def make_card(context: RepositoryContext, view: PlanView, repo: str, name: str = "") -> Card:
