@@ -389,7 +389,7 @@ class RunOwner:
         if runs.requested_revision(state, request.started):
             return None
         why = pending_answer(state, plan) if request.fired else runs.needed_answer(state, request.started)
-        return Answer(declined=True, why=why, exit=int(Exit.WAITING)) if why else None
+        return _decline(why) if why else None
 
     def record(self, plan: str, event: e.StopRequested | e.Halted | e.Continued | e.Told) -> bool:
         """Record a person's request for the plan's run; False when this worker owns none."""
@@ -446,7 +446,7 @@ class RunOwner:
                 active.journal.append(e.Woke(kind=active.state.pause.kind))
             return None
         elif not request.fired and is_busy:
-            return _decline_busy(plan, active.id, active.state)
+            return _decline(runs.describe_busy(plan, active.id, active.state))
         elif at_work and not request.started.review:
             return Answer(run=active.id)
         elif not _resume_run(active, request.started):
@@ -485,7 +485,7 @@ class RunOwner:
                 if request.reply is not None and not runs.is_current(state, request.reply):
                     return Answer(declined=True, why=runs.describe_late(row.plan, request.reply))
                 if request.reply is not None or not runs.does_what_is_asked(state, request.started):
-                    return _decline_busy(row.plan, row.id, state)
+                    return _decline(runs.describe_busy(plan, row.id, state))
             return Answer(declined=True, owner=claim.owner)
         if run.is_new and (request.reply is not None or request.again):
             last = self.repository.store.get_newest_run(plan)
@@ -574,8 +574,8 @@ class RunOwner:
         return active
 
 
-def _decline_busy(plan: str, run: str, state: RunState) -> Answer:
-    return Answer(declined=True, why=runs.describe_busy(plan, run, state), exit=int(Exit.WAITING))
+def _decline(why: str) -> Answer:
+    return Answer(declined=True, why=why, exit=int(Exit.WAITING))
 
 
 def _resume_run(active: ActiveRun, asked: e.RunStarted) -> bool:

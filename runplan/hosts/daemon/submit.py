@@ -90,28 +90,26 @@ def _await_answers(
     context: RepositoryContext, commands: Sequence[Command], say: Callable[[str], None] | None, limit_s: float
 ) -> list[Answer | None]:
     """The answers of the daemon or a worker; with `say` until the limit."""
+    deadline = time.monotonic() + BUSY_S
+    is_told = False
     with closing(open_store(context.journal, writable=False)) as store:
-
-        def answers() -> list[Answer | None]:
-            return [store.get_answer(command.seq) for command in commands]
-
-        def is_answered(within_s: float) -> bool:
-            deadline = time.monotonic() + within_s
-            while True:
-                is_alive = context.fleet is not None or read_holder(state_directory(context.env)) is not None
-                if None not in answers():
-                    return True
-                if not is_alive:
-                    raise HungUp("the daemon has ended")
-                if (left_s := deadline - time.monotonic()) <= 0:
-                    return False
+        while True:
+            is_alive = context.fleet is not None or read_holder(state_directory(context.env)) is not None
+            answers = [store.get_answer(command.seq) for command in commands]
+            if None not in answers:
+                return answers
+            if not is_alive:
+                raise HungUp("the daemon has ended")
+            if (left_s := deadline - time.monotonic()) > 0:
                 store.await_change(every_s=0.01, within_s=min(left_s, LONGEST_S))
-
-        if not is_answered(BUSY_S) and say is not None:
-            say(FLEET_BUSY if context.fleet else BUSY)
-            if not is_answered(limit_s - BUSY_S):
+            elif say is None:
+                return answers
+            elif is_told:
                 raise StillQueued(f"no answer within {limit_s:.0f} s; the request stays queued. See: runplan status")
-        return answers()
+            else:
+                say(FLEET_BUSY if context.fleet else BUSY)
+                is_told = True
+                deadline += limit_s - BUSY_S
 
 
 def _with_environment(client: Client, context: RepositoryContext, repository: Known, command: Command) -> Command:
