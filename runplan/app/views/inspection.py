@@ -68,11 +68,17 @@ def inspect_repository(context: RepositoryContext) -> RepositoryFacts:
         remote = git.symbolic_ref("-q", "refs/remotes/origin/HEAD", with_exceptions=False)
         current = str(git.symbolic_ref("-q", "--short", "HEAD", with_exceptions=False))
         usual = (remote.removeprefix("refs/remotes/origin/"), "main", "master", current)
+        # git's guess from the host name does not count, nor do variables, which runs drop.
+        name, email = (
+            git.config("--get", f"committer.{key}", with_exceptions=False)
+            or git.config("--get", f"user.{key}", with_exceptions=False)
+            for key in ("name", "email")
+        )
         return RepositoryFacts(
             root=str(root),
             git_version=git.version(),
             default_branch=next((name for name in usual if name in branches), branches[0]) if branches else current,
-            identity=_read_identity(git),
+            identity=Identity(name=name, email=email) if name and email else None,
             remotes=tuple(git.remote().splitlines()),
             installed=tuple(kind for kind in known_agents() if shutil.which(agent_of(kind).program, path=path)),
             toolchain=toolchain.detect(files, texts),
@@ -148,13 +154,3 @@ def _open_with_gitpython(context: RepositoryContext) -> Iterator[Git]:
         except git.GitCommandError as error:
             message = str(error.stderr).strip().removeprefix("stderr: ").strip("'\n ")
             raise GitFailed(f"{context.root}: git {error.command[1]} failed: {message}") from error
-
-
-def _read_identity(git: Git) -> Identity | None:
-    """The configured committer: git's guess from the host name does not count, nor do variables, which runs drop."""
-    name, email = (
-        git.config("--get", f"committer.{key}", with_exceptions=False)
-        or git.config("--get", f"user.{key}", with_exceptions=False)
-        for key in ("name", "email")
-    )
-    return Identity(name=name, email=email) if name and email else None

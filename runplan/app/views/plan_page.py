@@ -22,7 +22,7 @@ from runplan.domain.errors import NotFound
 from runplan.domain.run import events as e
 from runplan.domain.run.attempt_parts import Proof, TrialJudged
 from runplan.domain.run.attempts import Attempt, begin_attempt
-from runplan.domain.run.dispatch import OWN, Ending, Evidence
+from runplan.domain.run.dispatch import OWN, Ending
 from runplan.domain.run.kinds import GateAnswer, Role
 from runplan.domain.run.reasons import describe_proof
 from runplan.domain.run.recorded import Recorded
@@ -229,22 +229,17 @@ def read_checks(outputs: Outputs, proof: Proof) -> Iterator[CheckResult]:
     tests: dict[str, dict[str, NamedTest]] = {}
     for gate in proof.gates:
         rows = tests.setdefault(gate.name, {})
-        if gate.ran is not None:
-            rows |= {row.name: row for row in _read_tests(outputs, gate.ran, gate.code)}
+        if (ran := gate.ran) is not None:  # it names none when the log was removed
+            output = outputs.read(ran.dispatch, PurePath(ran.file).name, -LOG_READ)[0].decode("utf-8", "replace")
+            read = {key: outputs.read(ran.dispatch, f"{OWN}/{file}")[0][:JUNIT_READ] for key, file in FILES.items()}
+            names = tuple((key, content.decode("utf-8", "replace")) for key, content in read.items() if content)
+            rows |= {row.name: row for row in _parse_tests(output, names, gate.code)}
         is_failed = gate.answer is GateAnswer.FAILED
         rows |= {name: NamedTest(name, False) for name in gate.failures if is_failed and name not in rows}
     for gate in proof.newest_gates.values():
         named = sorted(tests[gate.name].values(), key=lambda row: (row.is_passed, row.name))
         passed = sum(row.is_passed for row in named)
         yield CheckResult(gate=gate, tests=tuple(named[:MOST_TESTS]), failed=len(named) - passed, passed=passed)
-
-
-def _read_tests(outputs: Outputs, ran: Evidence, code: int | None) -> tuple[NamedTest, ...]:
-    """The tests that the output of a check names; () when the log was removed."""
-    output, _ = outputs.read(ran.dispatch, PurePath(ran.file).name, -LOG_READ)
-    read = {key: outputs.read(ran.dispatch, f"{OWN}/{file}")[0][:JUNIT_READ] for key, file in FILES.items()}
-    names = tuple((key, content.decode("utf-8", "replace")) for key, content in read.items() if content)
-    return _parse_tests(output.decode("utf-8", "replace"), names, code)
 
 
 @lru_cache(maxsize=16)
