@@ -281,15 +281,12 @@ class DaemonProcess:
         threading.Thread(target=read_signals, name="signals", daemon=True).start()
 
     def _on_signal(self, number: int) -> None:
+        """Read the settings again, or drain. The second signal ends the agents; the third ends the daemon at once."""
         self._log.info("signal", number=number)
         if number == signal.SIGHUP:
             self._reload_settings()
             self._recall_repositories()
-        else:
-            self._request_end()
-
-    def _request_end(self) -> None:
-        """Drain. The second call ends the agents; the third ends the daemon at once."""
+            return
         self._end_requests += 1
         if self._end_requests == 1:
             self._set_deadline("draining", self._user.daemon.grace_s)
