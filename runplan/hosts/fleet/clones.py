@@ -18,51 +18,45 @@ HEAD = f"refs/remotes/{REMOTE}/HEAD"
 LOCKED_S = 1.0  #: a lock of git that is as old was left by one that was killed
 LEAST_FREE = 16 << 20  #: bytes of its disk that a host needs to take plans
 FIRST_S = 3600.0  #: for the first fetch, of the whole history
+FETCH_S = 300.0  #: for a later one
 
 
 def open_clone(url: str, directory: Path, env: Mapping[str, str]) -> Path:
+    """Make the clone or bring it up to date; git signs in with the token for the forge, where this host has one."""
     own_directory(directory.parent)
     with file_lock(directory.with_name(f"{directory.name}.lock")):
-        if not directory.exists():  # cloned whole or not at all
-            draft = directory.with_name(f"{directory.name}.new")
-            shutil.rmtree(draft, ignore_errors=True)
-            own_directory(draft)
-            with Git(draft, env=env) as git:
+        is_new = not directory.exists()
+        place = directory.with_name(f"{directory.name}.new") if is_new else directory  # cloned whole or not at all
+        if is_new:
+            shutil.rmtree(place, ignore_errors=True)
+            own_directory(place)
+        for name in ("config", "HEAD", "index"):
+            remove_stale_lock(place / f".git/{name}.lock", sure_s=LOCKED_S)
+        with Git(place, env=env) as git:
+
+            @functools.cache
+            def sign_in() -> tuple[str, ...]:
+                try:
+                    return find_forge(git, remote=REMOTE, env=env).git_settings()
+                except RunplanError:
+                    return ()
+
+            if is_new:
                 git.run("init", "-q")
-                git.run("remote", "add", REMOTE, url)
-                remote = _open_remote(git, draft, env, FIRST_S)
-                if branch := remote.find_default():
-                    git.run("symbolic-ref", HEAD, f"refs/remotes/{REMOTE}/{branch}")
-                _fetch(git, remote)
-            draft.rename(directory)
-        else:
-            for name in ("config", "HEAD", "index"):
-                remove_stale_lock(directory / f".git/{name}.lock", sure_s=LOCKED_S)
-            with Git(directory, env=env) as git:
-                git.run("remote", "set-url", REMOTE, url)
-                _fetch(git, _open_remote(git, directory, env))
+            git.run("remote", "add" if is_new else "set-url", REMOTE, url)
+            timeout_s = FIRST_S if is_new else FETCH_S
+            common = place / ".git"
+            remote = Remote(
+                git, REMOTE, branch="*", common_dir=common, caller=env, sign_in=sign_in, timeout_s=timeout_s
+            )
+            if is_new and (branch := remote.find_default()):
+                git.run("symbolic-ref", HEAD, f"refs/remotes/{REMOTE}/{branch}")
+            remote.fetch_ref(f"+refs/heads/*:refs/remotes/{REMOTE}/*")
+            if (tip := git.tip(HEAD)) and git.tip("HEAD") != tip:
+                git.run("checkout", "-q", "--force", "--detach", tip)  # no work is done on it
+        if is_new:
+            place.rename(directory)
     return directory
-
-
-def _open_remote(git: Git, directory: Path, env: Mapping[str, str], timeout_s: float = 300.0) -> Remote:
-    """The remote; git signs in with the token for the forge, where this host has one."""
-
-    @functools.cache
-    def sign_in() -> tuple[str, ...]:
-        try:
-            return find_forge(git, remote=REMOTE, env=env).git_settings()
-        except RunplanError:
-            return ()
-
-    common = directory / ".git"
-    return Remote(git, name=REMOTE, branch="*", common_dir=common, caller=env, sign_in=sign_in, timeout_s=timeout_s)
-
-
-def _fetch(git: Git, remote: Remote) -> None:
-    """Fetch the branches, and check out the default one, which no work is done on."""
-    remote.fetch_ref(f"+refs/heads/*:refs/remotes/{REMOTE}/*")
-    if (tip := git.tip(HEAD)) and git.tip("HEAD") != tip:
-        git.run("checkout", "-q", "--force", "--detach", tip)
 
 
 def find_sickness(remotes: Mapping[str, str], directory: Path, env: Mapping[str, str]) -> str:
