@@ -164,23 +164,18 @@ def _spawn_daemon(env: Mapping[str, str], argv: Sequence[str], ready_s: float) -
             start_new_session=True,
         )
 
-    def try_connect() -> Client | None:
+    def try_connect() -> Client | int | None:
         with contextlib.suppress(NotRunning):
             return Client(socket_path(env), answer_s=ready_s)
-        if daemon.poll():  # exit code 0: another daemon was faster
-            raise _start_failed(f"ended with code {daemon.returncode}", output)
-        return None
+        return daemon.poll()  # with 0 another daemon was faster
 
     try:
-        client = until(try_connect, within_s=ready_s)
-        if client is None:
-            raise _start_failed(f"did not answer within {ready_s:.0f} s", output)
-        return client
+        answer = until(try_connect, within_s=ready_s)
     finally:
         daemon.returncode = daemon.returncode or 0  # it outlives us; Popen must not wait for it
-
-
-def _start_failed(failure: str, output: Path) -> Unreachable:
+    if isinstance(answer, Client):
+        return answer
+    failure = f"ended with code {answer}" if answer else f"did not answer within {ready_s:.0f} s"
     lines = output.read_text(encoding="utf-8", errors="replace").split("\n")
     last = next((line.strip() for line in reversed(lines) if line.strip()), "nothing")
-    return Unreachable(f"the daemon {failure}; last output: {last}; full output: {output}")
+    raise Unreachable(f"the daemon {failure}; last output: {last}; full output: {output}")
