@@ -100,10 +100,12 @@ class GitHub:
     def read_target(self, branch: str, *, number: int = 0) -> m.Target:
         wanted = {"branch": branch, "ref": f"{HEADS}{branch}", "number": number, "isOpen": number > 0}
         facts = self._query_repository(f"read the settings of {branch}", f.TARGET, wanted)
-        try:
-            rules = self._read_rules(branch)
-        except NotAllowed:  # private repositories of a free plan have none
-            rules = {}
+        rules: dict[str, list[f.Node]] = {}  # parameters by type; several rulesets may have rules of one type
+        with suppress(NotAllowed):  # private repositories of a free plan have none
+            path = f"{self._repo.url}/rules/branches/{branch}"
+            read = partial(self._repo.requester.requestJsonAndCheck, "GET", path)
+            for rule in self.calls.attempt(f"read the rules of {branch}", read)[1]:
+                rules.setdefault(rule["type"], []).append(rule.get("parameters") or {})
         classic = (facts.get("ref") or {}).get("refUpdateRule") or {}
         tip = ((facts.get("ref") or {}).get("target") or {}).get("oid")
         if IS_PARTIAL in facts and tip and not number:
@@ -153,15 +155,6 @@ class GitHub:
             return {**answer["data"]["repository"], **({IS_PARTIAL: True} if answer.get("errors") else {})}
 
         return self.calls.attempt(action, call)
-
-    @repeatable("read the rules of {0}")
-    def _read_rules(self, branch: str) -> dict[str, list[f.Node]]:
-        """The parameters of the rules in force, by type; several rulesets may have rules of one type."""
-        _, rules = self._repo.requester.requestJsonAndCheck("GET", f"{self._repo.url}/rules/branches/{branch}")
-        parameters: dict[str, list[f.Node]] = {}
-        for rule in rules:
-            parameters.setdefault(rule["type"], []).append(rule.get("parameters") or {})
-        return parameters
 
     @repeatable("read the permission of {0}")
     def may_write(self, login: str) -> bool:
@@ -457,7 +450,9 @@ class GitHub:
             info = page["pageInfo"]
         writers = None
         with suppress(NotAllowed):  # a classic token needs the scope read:org, and its owner has to be a member
-            writers = self._list_writers() if nodes else None
+            pages = self._repo.get_collaborators()
+            users = self.calls.attempt("list the accounts that may push", lambda: [*pages]) if nodes else []
+            writers = {user.login.lower() for user in users if user.permissions and user.permissions.push}
         may_write = self._may_still_write if writers is None else (lambda login: login.lower() in writers)
         return tuple(
             m.Issue(
@@ -480,11 +475,6 @@ class GitHub:
                 return True
             _STRANGERS[account] = self.calls.now() + STRANGER_S
         return False
-
-    @repeatable("list the accounts that may push")
-    def _list_writers(self) -> frozenset[str]:
-        users = self._repo.get_collaborators()
-        return frozenset(user.login.lower() for user in users if user.permissions and user.permissions.push)
 
     @repeatable("close issue {0}")
     def close_issue(self, number: int) -> None:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 Node = Mapping[str, Any]  #: an object of an answer
 GOOD = ("success", "neutral", "skipped")  #: conclusions of a check run that do not block
-GHOST = "ghost"  #: as GitHub shows an account that was deleted
 WITHDRAWN = ("PENDING", "DISMISSED")  #: states of a review that is not submitted, or counts no more
 #: The rollup has check runs and commit statuses. The first comment of a thread is the one that takes replies.
 ACTIVITY = """
@@ -139,7 +138,7 @@ def list_nodes(parent: Node | None, field: str) -> list[Any]:
 
 
 def author_login(author: Mapping[str, str] | None) -> str:
-    return author["login"] if author else GHOST
+    return author["login"] if author else m.GHOST
 
 
 def to_pull_request(pull: PullRequest) -> m.PullRequest:
@@ -174,7 +173,7 @@ def run_state(run: CheckRun | WorkflowJob | WorkflowRun) -> str:
 
 
 def user_login(user: NamedUser | Organization | None) -> str:
-    return user.login if user else GHOST
+    return user.login if user else m.GHOST
 
 
 def to_issue(issue: Issue) -> m.Issue:

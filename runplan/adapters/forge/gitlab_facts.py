@@ -27,11 +27,9 @@ CHECK_STATES = {
     **dict.fromkeys(("failed", "canceled", "canceling"), m.CheckState.FAILED),
 }
 
-GHOST = "ghost"  #: as GitLab shows an account that was deleted
-
 
 def user_name(user: Facts | None) -> str:
-    return str(user["username"]) if user else GHOST
+    return str(user["username"]) if user else m.GHOST
 
 
 def to_seconds(when: str | None) -> float:

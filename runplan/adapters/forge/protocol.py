@@ -12,6 +12,7 @@ from runplan.domain.text import counted
 
 METHODS = ("merge", "rebase", "squash")  #: of a merge, in the order of preference: the first two keep the trailers
 STATUS = "runplan"  #: context of the commit status that runplan sets
+GHOST = "ghost"  #: as forges show an account that was deleted
 MOST_OPEN = 50  #: open pull requests whose files are read, with one call each
 FAILED_JOBS = 3  #: whose logs are read
 LOG_CHARACTERS = 6000 // FAILED_JOBS  #: of the log of each
