@@ -38,8 +38,7 @@ _SPEC_FILES = (
     *("research.md", "data-model.md", "quickstart.md", "constitution.md"),
 )
 
-# Compiled on first use, which most commands do not make.
-_NOT_IN_REF = r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//"
+_NOT_IN_REF = r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//"  # compiled on first use, which most commands do not make
 _LONGEST = 128  # bytes; a file name may have 255, and names are put together
 _LONGEST_SLUG = 80
 

@@ -11,8 +11,7 @@ FIRST_PARENT_S = 600.0  #: the first wait for a parent that holds the end of a p
 #: A recorded time that is later than any due one by more than this comes from a clock that was ahead.
 CLOCK_ERROR = timedelta(days=1)
 _MINUTE = timedelta(minutes=1)
-#: From the n-th look on: minutes until the next one.
-_LOOKS = ((26, 60), (16, 30), (10, 10), (1, 1))
+_LOOKS = ((26, 60), (16, 30), (10, 10), (1, 1))  #: from the n-th look on: minutes until the next one
 
 
 def iso(moment: datetime) -> str:
@@ -24,8 +23,7 @@ def iso_at(seconds: float) -> str:
 
 
 def parse_iso(text: str) -> datetime:
-    # Not strptime, which imports the locale's calendar.
-    moment = datetime.fromisoformat(text)
+    moment = datetime.fromisoformat(text)  # not strptime, which imports the locale's calendar
     if moment.tzinfo is None:
         raise ValueError(f"{text!r} has no time zone")
     return moment.astimezone(UTC)

@@ -18,8 +18,7 @@ UNRELATED = "is a file that the phase neither changed nor names"
 
 #: `src/x.py:12`, `src/x.py:12-20`, `src/x.py#L12`
 _PLACE = r"(.+?)[:#@]L?(\d{1,9})(?:[-–:,].*)?"
-#: `pkg/x_test.go:TestX`
-_SYMBOL = r"([^:\s]+):([A-Za-z_][\w./]*)"
+_SYMBOL = r"([^:\s]+):([A-Za-z_][\w./]*)"  #: `pkg/x_test.go:TestX`
 _QUOTED = r"`([^`\n]+)`|\"([^\"\n]+)\"|“([^“”\n]+)”|(?<!\w)'([^'\n]+)'(?!\w)"
 #: `test_x[1-2]` is not `test_x`. It begins a word, so that a long text is read once.
 _WITH_PARAMETER = r"(?<![^\s`])[(\[{<\"'*]*+[^\s`\[]*\w\[[^\]\n]*\]"

@@ -65,12 +65,8 @@ class _Understanding(Struct):
         problems = [] if problem else ["problem is empty; say what is wrong or missing today"]
         least = "name at least one criterion by which one sees that it is done"
         problems += [] if success else [f"success is empty; {least}"]
-        text = _paragraphs(
-            f"Problem: {problem}",
-            _listed("Success", success),
-            _listed("Assumptions", _lines(self.assumptions)),
-            _listed("Questions", questions),
-        )
+        lists = {"Success": success, "Assumptions": _lines(self.assumptions), "Questions": questions}
+        text = _paragraphs(f"Problem: {problem}", *(_listed(title, rows) for title, rows in lists.items()))
         return StepResult(text=text, problems=tuple(problems), questions=questions[:MOST_QUESTIONS])
 
 

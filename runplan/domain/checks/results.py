@@ -16,8 +16,7 @@ from runplan.domain.decoding import decode_json
 from runplan.domain.globs import covers
 
 _ANSI = r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\([AB0])"
-#: A summary further from the end than this many lines is an inner suite's: the outer one has none.
-_NEAR_END = 40
+_NEAR_END = 40  #: a summary further from the end than this many lines is an inner suite's: the outer one has none
 _LINES_READ = 300_000  # the end of a longer output is enough
 _LINES_CLOSING = 20_000  # a summary is looked for in these
 _LONGEST_LINE = 10_000  # characters; no summary is longer
@@ -218,15 +217,12 @@ def compare_results(
         kind, why = GateKind.MISSING, f"{tests} not run any more"
     elif kind is not GateKind.REGRESSED and fewer and not has_names and not changed:
         kind, why = GateKind.MISSING, f"{fewer} fewer passed than before the work"
-    return Comparison(
-        kind=kind,
-        why=why,
-        regressed=regressed if kind is GateKind.REGRESSED else (),
-        missing=missing,
-        pre_existing=tuple(sorted(now.failures & was.failures)),
-        fixed=tuple(sorted(was.failures - now.failures - set(missing))),
-        new=tuple(sorted(now.ran - was.ran)) if was.passes and now.passes else (),
-    )
+    regressed = regressed if kind is GateKind.REGRESSED else ()
+    known = tuple(sorted(now.failures & was.failures))
+    fixed = tuple(sorted(was.failures - now.failures - set(missing)))
+    new = tuple(sorted(now.ran - was.ran)) if was.passes and now.passes else ()
+    compared = Comparison(kind=kind, why=why, regressed=regressed, missing=missing, pre_existing=known)
+    return replace(compared, fixed=fixed, new=new)
 
 
 def _find_missing(was: Results, now: Results, allows: Sequence[str], changed: Sequence[str]) -> tuple[str, ...]:

@@ -91,7 +91,6 @@ def parse_return(file_text: str | None, message: str) -> ReadReturn:
     parsed = decode_return(file_text, message, _Return)
     if isinstance(parsed, Unusable):
         return parsed
-    usage = parsed.usage or _Usage()
     items = []
     for item in parsed.items or ():
         references = []
@@ -109,20 +108,13 @@ def parse_return(file_text: str | None, message: str) -> ReadReturn:
             references.append(reference)
         result = dispatch.ItemResult(item=clean_text(item.item), answer=item.result, evidence=tuple(references))
         items.append(replace(result, demanded_by=clean_text(item.demanded_by)))
-    return dispatch.Return(
-        status=parsed.status,
-        summary=clean_text(parsed.summary),
-        items=tuple(items),
-        usage=dispatch.Usage(
-            input_tokens=usage.input_tokens or 0, output_tokens=usage.output_tokens or 0, usd=usage.usd or 0.0
-        ),
-        remarks=dispatch.Remarks(
-            artifacts=tuple(_read_artifacts(parsed.artifacts)),
-            next_steps=_read_lines(parsed.next_steps),
-            errors=_read_lines(parsed.errors),
-            memory=_read_lines(parsed.memory),
-        ),
-    )
+    used = parsed.usage or _Usage()
+    usage = dispatch.Usage(input_tokens=used.input_tokens or 0, output_tokens=used.output_tokens or 0)
+    steps, errors, memory = map(_read_lines, (parsed.next_steps, parsed.errors, parsed.memory))
+    remarks = dispatch.Remarks(next_steps=steps, errors=errors, memory=memory)
+    remarks = replace(remarks, artifacts=tuple(_read_artifacts(parsed.artifacts)))
+    answer = dispatch.Return(status=parsed.status, summary=clean_text(parsed.summary), items=tuple(items))
+    return replace(answer, usage=replace(usage, usd=used.usd or 0.0), remarks=remarks)
 
 
 def parse_trial(file_text: str | None, message: str) -> TrialReport | Unusable:

@@ -295,11 +295,9 @@ def _find_mentions(clause: str, phases: Phases) -> list[re.Match[str]]:
 def _plain_text(text: str, phases: Phases) -> str:
     """The text without links, emphasis, asides and code, except for code that is an id or names a plan."""
     text = re.sub(_LINKED, r"\1", text)
-    text = re.sub(
-        _CODE,
-        lambda code: code[1] if id_key(code[1]) in phases.meant or re.fullmatch(_OTHER_PLAN, code[1]) else "",
-        text,
-    )
+    codes = re.findall(_CODE, text)
+    kept = {code for code in codes if id_key(code) in phases.meant or re.fullmatch(_OTHER_PLAN, code)}
+    text = re.sub(_CODE, lambda code: code[1] if code[1] in kept else "", text)
     text = text.replace("*", "")
     said = rf"{_TOLERATED}|{_LANDED}|\A.?\Z"
     text = re.sub(_BRACKETS, lambda inner: "" if re.search(said, inner[1]) else f" {inner[1]}", text)

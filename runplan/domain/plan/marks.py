@@ -282,8 +282,7 @@ _OPEN = (
     r"blocked|in[ _-]?progress|active|wip|partial|not[ _-]started|pending|planned|to[ -]?do|deferred|skipped|on hold"
     rf"|dropped|{_BEGUN_ELSEWHERE}|{'|'.join(_TODO_ELSEWHERE)}"
 )
-#: The same in the place of a box: `- [WIP] text`.
-BOX_WORD = rf"(?i:{_OPEN}|completed?|done)"
+BOX_WORD = rf"(?i:{_OPEN}|completed?|done)"  #: the same in the place of a box: `- [WIP] text`
 _MORE = r"(?:[ \t]*[:,—–-][^\[\]]{1,40}|[ \t]+[0-9][^\[\]]{0,40})?"
 _BRACKETS = rf"\[([^\w\[\]]*(?i:{_OPEN}|completed?|done){_MORE}[^\w\[\]]*)\]"
 BRACKETS = (
@@ -309,12 +308,10 @@ NOT_WORK = (
     r"|(?<!term )(?<!stretch )goals|prerequisite|dependenc|checklist|review|test plan"
     r"|\bm[eé]tri\w{1,4}(?: d\w+ .*)?\W*\Z|\bkpis?\b|\blegend\b|\bout of scope\b"
 )
-#: The part of a phase that a person verifies.
-MANUAL = r"(?i)manual (?:verif|test)"
+MANUAL = r"(?i)manual (?:verif|test)"  #: the part of a phase that a person verifies
 #: A value that runplan does not know, and that may mean done: "First version implemented".
 MAY_BE_DONE = rf"(?i)\b(?:done|finished|implemented|shipped|merged|{_DONE_ELSEWHERE})\b(?! parcial)"
-#: Another field after the value.
-NEXT_FIELD = re.compile(rf"\*\*[A-Za-z ]{{1,30}}(?:{COLON}\*\*|\*\*{COLON})")
+NEXT_FIELD = re.compile(rf"\*\*[A-Za-z ]{{1,30}}(?:{COLON}\*\*|\*\*{COLON})")  #: another field after the value
 #: A heading that says done: `## Phase 1 — Parser ✅`, `… (done in 4a6075d)`, `… — Done`, `… (COMPLETED - Feb 2026)`,
 #: `## M1: DONE — Title`; not `… (complete rewrite)`, `## M1: COMPLETE the parser`.
 DONE_WORDS = rf"(?:done|completed?|finished|implemented|shipped|merged|released|{_DONE_ELSEWHERE})"

@@ -173,6 +173,7 @@ def counted_headings(headings: Iterable[Heading]) -> dict[tuple[int, str], list[
     vague: list[Heading] = []
     for heading in headings:
         is_clear = heading.name.strong or heading.name.title.startswith(("(", "（"))
+        is_named = is_clear or heading.name.title[:1].isalpha()  # not `Q1 2026`
         inner = re.match(_OUTLINED, heading.text)
         if inner and (name := read_name(heading.text[inner.end() :])) and name.strong:
             series.setdefault((heading.level, inner[1].lower()), []).append(replace(heading, name=name))
@@ -180,11 +181,7 @@ def counted_headings(headings: Iterable[Heading]) -> dict[tuple[int, str], list[
             title = heading.text[counted.end() :].replace("**", "", counted[0].count("**")).strip()
             name = Named(counted[2], title, strong=True, unit=heading.name.unit)
             series.setdefault((heading.level, counted[1].lower()), []).append(replace(heading, name=name))
-        elif (
-            (numbered := re.fullmatch(_NUMBER, heading.name.id))
-            and not heading.name.unit
-            and (is_clear or heading.name.title[:1].isalpha())  # not `Q1 2026`
-        ):
+        elif not heading.name.unit and is_named and (numbered := re.fullmatch(_NUMBER, heading.name.id)):
             series.setdefault((heading.level, numbered[1].lower()), []).append(heading)
             vague += [] if is_clear else [heading]
     for (_, word), members in series.items():  # `## F1 Search` is one of F1, F2, F3

@@ -44,8 +44,6 @@ MERGE_TARGET = Action(step="merge-target")  #: merge the target into the branch;
 PUSH_WORK = Action(step="push-work")  #: push the work, so that another host can continue it
 TAKE_OVER = Action(step="take-over")  #: continue on this host what another one has begun
 CLEAN_UP = Action(step="clean-up")  #: remove branch and candidate; keep work that is not on the target
-
-
 START = "start"
 
 

@@ -245,6 +245,4 @@ NOT_OF_WORK = frozenset({
     Reason.STOPPED, Reason.TIMEOUT, Reason.SILENT, Reason.BUDGET, Reason.AGENT_FAILED, Reason.AGENT_MISSING,
     Reason.CRASHED,
 })  # fmt: skip
-
-
 RESERVED = (Reason.FORGE_UNREACHABLE,)  #: no run of this version ends with it

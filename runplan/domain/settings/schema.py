@@ -16,8 +16,7 @@ from runplan.domain.plan.marks import PhaseSettings
 from runplan.domain.run.kinds import PLANNING, Role
 from runplan.domain.times import zone
 
-#: A check of a value that has the right type: why it cannot be used, or "".
-Rule: TypeAlias = Callable[[Any], str]
+Rule: TypeAlias = Callable[[Any], str]  #: a check of a value that has the right type: why it cannot be used, or ""
 
 LANDINGS = ("cherry-pick", "pr", "direct")
 NOTICES = ("done", "failed", "waiting", "limit", "morning")
@@ -30,11 +29,9 @@ ROLES = ("implementer", "verifier", "planner", "try", "fallback")
 
 MAX_ROUNDS = 4  #: of critique and revision in a planning run
 MAX_EXPLORERS = 5  #: at the same time
-#: The name of the gate that runs tests.command.
-TESTS = "tests"
+TESTS = "tests"  #: the name of the gate that runs tests.command
 
-#: The files of a repository's settings. The first that exists is read.
-FILES = ("runplan.toml", "config/runplan.toml")
+FILES = ("runplan.toml", "config/runplan.toml")  #: of a repository; the first that exists is read
 #: The daemon serves all repositories of a user, so a repository's file cannot set these.
 USER_SECTIONS = ("daemon", "notify", "web", "fleet")
 

@@ -141,8 +141,7 @@ _CTEST = r"(?im)^[ \t]*(?:(?:enable_testing|add_test)[ \t]*\(|include[ \t]*\([ \
 #: A Makefile that runs one of these has an environment of its own.
 _ENVIRONMENTS = r"-m venv|virtualenv|(?<![\w-])(?:uv|poetry|tox|nox|hatch|pdm|pipenv) "
 _PYTEST = r"(?i)\s*pytest(?![\w.-])"
-#: In a manifest or a file of tests: they need pytest.
-_OF_PYTEST = r"(?m)(?<![.\w])pytest\b|^(?:async )?def test"
+_OF_PYTEST = r"(?m)(?<![.\w])pytest\b|^(?:async )?def test"  #: in a manifest or a file of tests: they need pytest
 _TEST_FILE = r"(?:.*/)?test[^/]*\.py"
 _GROUPS = ("test", "tests", "testing", "dev")  #: usual names of the dependencies of tests, best first
 

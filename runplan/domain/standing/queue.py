@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from runplan.domain.names import is_named
 from runplan.domain.plan.marks import PlanStatus
@@ -44,17 +45,14 @@ def order_queue(
     order += [path for path in listed if path not in places]
     for path in sorted((path for path in listed if places.get(path)), key=lambda path: places[path]):
         order.insert(max(places[path] - 1, pinned), path)
-    return tuple(
-        QueueEntry(
-            plan=path,
-            title=outlines[path].title,
-            issues=outlines[path].issues,
-            phases=sum(phase.status != "done" for phase in outlines[path].phases),
-            why=describe_delay(path, outlines, facts.get(path, PlanFacts())),
-            is_pinned=places.get(path) == PINNED,
-        )
-        for path in order
-    )
+    entries = []
+    for path in order:
+        outline = outlines[path]
+        why = describe_delay(path, outlines, facts.get(path, PlanFacts()))
+        phases = sum(phase.status != "done" for phase in outline.phases)
+        entry = QueueEntry(plan=path, title=outline.title, issues=outline.issues, phases=phases, why=why)
+        entries.append(replace(entry, is_pinned=places.get(path) == PINNED))
+    return tuple(entries)
 
 
 def describe_delay(path: str, outlines: Mapping[str, PlanOutline], facts: PlanFacts) -> str:

@@ -40,8 +40,7 @@ class Runner(Struct, frozen=True):
     begins: re.Pattern[str] | None
 
 
-#: The more specific first: if two runners recognise the same line, the first wins.
-RUNNERS: list[Runner] = []
+RUNNERS: list[Runner] = []  #: the more specific first: if two runners recognise the same line, the first wins
 
 
 def reads(name: str, closing: str, begins: str = "") -> Callable[[ReadReport], ReadReport]:
@@ -227,13 +226,10 @@ def read_jest(lines: list[str], end: int, closing: re.Match[str]) -> Report:
     tests = list(_read_tests(lines[:end]))
     unloadable = sum(" › " not in name for name in dict(tests))
     ran = suite_counts["of"] + suite_counts["skipped"]  # of "1 skipped, 1 passed, 1 of 2 total"
-    return Report(
-        passed=numbers["passed"],
-        failed=numbers["failed"] + unloadable or suite_counts["failed"],
-        skipped=numbers["skipped"] + numbers["todo"],
-        tests=tests,
-        stopped="jest did not run every test file" if "of" in suite_counts and ran < suite_counts["total"] else "",
-    )
+    failed = numbers["failed"] + unloadable or suite_counts["failed"]
+    skipped = numbers["skipped"] + numbers["todo"]
+    why = "jest did not run every test file" if "of" in suite_counts and ran < suite_counts["total"] else ""
+    return Report(passed=numbers["passed"], failed=failed, skipped=skipped, tests=tests, stopped=why)
 
 
 def _read_tests(lines: list[str]) -> Iterator[tuple[str, TestState]]:
@@ -273,13 +269,11 @@ def read_vitest(lines: list[str], end: int, closing: re.Match[str]) -> Report | 
     failures = list_failed(lines[:end], re.compile(r"^ *FAIL +(.+?)(?: \[ \S+ \])?$"))
     listed = match_lines(lines[:end], re.compile(r"^ ([✓√×↓]) (\S+ > .+?)(?: \d+ms)?$"))
     ran = file_numbers["failed"] + file_numbers["passed"] + file_numbers["skipped"]
-    return Report(
-        passed=numbers["passed"],
-        failed=max(numbers["failed"], len(dict(failures))) or file_numbers["failed"],
-        skipped=numbers["skipped"] + numbers["todo"],
-        tests=[*((test[2], _VITEST_STATES.get(test[1], TestState.PASSED)) for test in listed), *failures],
-        stopped="vitest did not run every test file" if ran < int(files[1][2] or 0) else "",
-    )
+    failed = max(numbers["failed"], len(dict(failures))) or file_numbers["failed"]
+    skipped = numbers["skipped"] + numbers["todo"]
+    tests = [*((test[2], _VITEST_STATES.get(test[1], TestState.PASSED)) for test in listed), *failures]
+    why = "vitest did not run every test file" if ran < int(files[1][2] or 0) else ""
+    return Report(passed=numbers["passed"], failed=failed, skipped=skipped, tests=tests, stopped=why)
 
 
 _POINT = re.compile(

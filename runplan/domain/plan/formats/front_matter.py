@@ -22,19 +22,15 @@ def read_todos(lines: Lines) -> Iterator[Reading]:
     todos = [todo for todo in _list_maps(lines, field) if "id" in todo and "content" in todo] if field else []
     if not todos:
         return
+    document = "\n" + lines.text_between(lines.front + 1, len(lines.texts))
     tasks = []
     for todo in todos:
         status = todo.get("status")
         waits = todo.get("dependencies")
-        place = Place(
-            id=todo["id"].value,
-            title=todo["content"].value,
-            first=todo["id"].at,
-            end=max(value.below for value in todo.values()),
-            spots=(_word_spot(lines, status, 0),) if status else (),
-            text=f"## Todo {todo['id'].value}\n\n{todo['content'].value}\n",
-            context="\n" + lines.text_between(lines.front + 1, len(lines.texts)),
-        )
+        end = max(value.below for value in todo.values())
+        text = f"## Todo {todo['id'].value}\n\n{todo['content'].value}\n"
+        place = Place(id=todo["id"].value, title=todo["content"].value, first=todo["id"].at, end=end, text=text)
+        place = replace(place, spots=(_word_spot(lines, status, 0),) if status else (), context=document)
         tasks.append(Task(place, status.value if status else "", list_values(lines, waits) if waits else None))
     reading = read_list(tasks, lines, ("cursor", "Cursor todos"), ("completed", "pending"))
     yield replace(reading, title=lines.front_value("title") or lines.front_value("name"))
@@ -90,14 +86,9 @@ def read_backlog(lines: Lines) -> Iterator[Reading]:
         id_, title, status, _, waits = fields = [part.find_field(key) for key in _TASK_KEYS]
         if id_ and title and status and waits and all(fields):
             boxes = [replace(spot, at=spot.at + offset) for spot in box_spots(b for b in part.boxes if not b.optional)]
-            place = Place(
-                id=id_.value,
-                title=title.value,
-                first=offset,
-                end=offset + len(part.texts),
-                spots=(_word_spot(part, status, offset), *boxes),
-                text=f"# {id_.value}: {title.value}\n{part.text_between(part.front + 1, len(part.texts))}",
-            )
+            text = f"# {id_.value}: {title.value}\n{part.text_between(part.front + 1, len(part.texts))}"
+            place = Place(id=id_.value, title=title.value, first=offset, end=offset + len(part.texts), text=text)
+            place = replace(place, spots=(_word_spot(part, status, offset), *boxes))
             tasks.append(Task(place, status.value, list_values(part, waits)))
             parents.append(id_key(part.front_value("parent_task_id")))
         elif files:

@@ -199,9 +199,8 @@ def _read_list(lines: Lines, sections: Sequence[Heading], places: Sequence[Place
     named = [] if has_line else named_boxes(lines, outside=sections, unit=unit)
     listed = {id_key(name.id) for _, name in named}
     ids = {id_key(place.id) for place in places}
-    if not named or not (
-        (listed >= ids and named[0][1].unit) or (all(place.is_bare for place in places) and not listed.isdisjoint(ids))
-    ):
+    is_bare = all(place.is_bare for place in places) and not listed.isdisjoint(ids)
+    if not named or not (is_bare or (listed >= ids and named[0][1].unit)):
         return None
     paired = reading.pair_sections(lines, "checklist", [(name.id, box.at) for box, name in named], sections)
     return replace(read_boxes(lines, named, paired), unit=unit)

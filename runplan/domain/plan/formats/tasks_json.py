@@ -99,15 +99,11 @@ def read_tasks(lines: Lines) -> Iterator[Reading]:
         line = bisect(starts, entry.node.begin) - 1
         if not entry.status and (name := next((name for name in _PASSES if name in entry.fields), "")):
             raise lines.error_at(line, f"the field {name} of task {id_} is neither true nor false")
-        place = Place(
-            id=id_,
-            title=entry.title,
-            first=line,
-            end=bisect(starts, entry.node.end),
-            spots=tuple(spot for work in (entry, *entry.subtasks) for spot in _list_spots(work, starts)),
-            entries=tuple(Entry(line, 0, 0, " ", optional=False, text=_name(subtask)) for subtask in entry.subtasks),
-            text=_write_text(entry, id_),
-        )
+        end = bisect(starts, entry.node.end)
+        place = Place(id=id_, title=entry.title, first=line, end=end, text=_write_text(entry, id_))
+        spots = tuple(spot for work in (entry, *entry.subtasks) for spot in _list_spots(work, starts))
+        boxes = tuple(Entry(line, 0, 0, " ", optional=False, text=_name(subtask)) for subtask in entry.subtasks)
+        place = replace(place, spots=spots, entries=boxes)
         waits = entry.get(*_WAITS)
         tasks.append(Task(place, entry.status, [str(id_) for id_ in waits] if isinstance(waits, list) else None))
     name = "JSON user stories" if "passes" in entries[0].fields else "JSON task list"

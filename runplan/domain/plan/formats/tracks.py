@@ -35,15 +35,12 @@ def read_conductor(lines: Lines) -> Iterator[Reading]:
         mark = reading.mark_of_work(boxes, {box.at for box in manual}) if is_boxes else place.mark
         has_begun = mark.status is Status.TODO and any(box.sign in "~-" for box in boxes)
         checkpoint = re.search(_CHECKPOINT, place.title)
-        place = replace(
-            place,
-            title=re.sub(_CHECKPOINT, "", place.title),
-            mark=Mark(Status.IN_PROGRESS) if has_begun else mark,
-            commit=place.commit or read_commit(checkpoint[0] if checkpoint else ""),
-            entries=tuple(replace(box, text=re.sub(_TASK, "", box.text, count=1)) for box in tasks),
-            sign_off=tuple(re.sub(_TASK, "", box.text, count=1) for box in manual),
-        )
-        places.append(place)
+        mark = Mark(Status.IN_PROGRESS) if has_begun else mark
+        commit = place.commit or read_commit(checkpoint[0] if checkpoint else "")
+        place = replace(place, title=re.sub(_CHECKPOINT, "", place.title), mark=mark, commit=commit)
+        entries = tuple(replace(box, text=re.sub(_TASK, "", box.text, count=1)) for box in tasks)
+        sign_off = tuple(re.sub(_TASK, "", box.text, count=1) for box in manual)
+        places.append(replace(place, entries=entries, sign_off=sign_off))
     yield Reading("conductor", "Conductor track", tuple(places), sections[0].at)
 
 

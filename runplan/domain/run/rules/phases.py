@@ -244,8 +244,7 @@ def _run_gates(started: e.RunStarted, phase: WorkAttempt) -> Decision:
             detail = _name_gate(unfinished, unfinished.line)
             if unfinished.code is None:
                 return fail_phase(Reason.TESTS_UNFINISHED, PhaseStep.GATE, detail)
-            # The work may have broken it.
-            return _fix_candidate(started, phase, Reason.TESTS_UNFINISHED, detail)
+            return _fix_candidate(started, phase, Reason.TESTS_UNFINISHED, detail)  # the work may have broken it
         repeated = [gate for gate in failed if gate.time < _count_runs(gate, phase)]
         is_third = not new and any(gate.time > 1 for gate in repeated)
         which = "second run failed, too" if is_third else "first run failed"
@@ -374,6 +373,5 @@ def _send_fixer(started: e.RunStarted, phase: WorkAttempt, detail: str, number: 
     if candidate.onto == phase.base:
         fixer = e.DispatchStarted(role=Role.FIX, cycle=phase.cycle + 1, tree=tree, complaint=detail)
         return _set_up_agents(started, phase) or start_dispatch(fixer, why)
-    # The fixer has to see the tree that failed, which is the work on the moved target.
-    start = candidate.commits[-1]
+    start = candidate.commits[-1]  # the fixer has to see the tree that failed, which is the work on the moved target
     return perform_action(a.RebuildBranch(onto=candidate.onto, start=start, complaint=detail, tree=tree), why)
