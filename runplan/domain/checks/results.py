@@ -30,7 +30,6 @@ _ORDER = (TestState.SKIPPED, TestState.PASSED, TestState.FAILED)
 MOST_NOTED = 20  #: names of one kind that an event carries
 
 
-# The exit code counts first, then a closing summary: a suite that dies in the middle has printed many lines with PASS.
 class Results(Struct, frozen=True, kw_only=True):
     exit_code: int | None  #: None when it did not end by itself
     runner: str  #: "" when there is no known closing summary
@@ -44,6 +43,7 @@ class Results(Struct, frozen=True, kw_only=True):
 
     @property
     def red(self) -> bool:
+        # The exit code counts first: a suite that dies in the middle has printed many lines with PASS.
         return self.exit_code != 0 or bool(self.failed)
 
     @property
