@@ -538,10 +538,10 @@ def _land(_action: a.Action, state: RunState, context: SimulatedContext) -> Iter
     if row is not None:
         status = Status.TODO if is_undo else Status.DONE
         text = tracker.set_status(text, path=context.plan, phase=row.id, status=status)
-        text = tracker.mark_active(text, path=context.plan) if is_undo else text
+        text = tracker.set_completed(text, path=context.plan, completed=None) if is_undo else text
     rows = read_text(text, context.plan).phases
     if not is_undo and all(phase.status is Status.DONE for phase in rows):
-        text = tracker.mark_complete(text, path=context.plan, completed=iso(context.clock.now()))
+        text = tracker.set_completed(text, path=context.plan, completed=iso(context.clock.now()))
     world.texts[recorded.new] = {**world.texts[world.tip], context.plan: text}
     world.tip = recorded.new
     tree = candidate.tree if candidate else ""

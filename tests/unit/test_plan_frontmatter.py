@@ -6,7 +6,7 @@ from runplan.domain.errors import PlanUnreadable
 from runplan.domain.plan import tracker
 from runplan.domain.plan.model import parse_plan
 from runplan.domain.plan.scan import scan_lines
-from runplan.domain.plan.tracker import mark_complete
+from runplan.domain.plan.tracker import set_completed
 from tests.support.builders import a_plan
 
 BLOCK = """---
@@ -150,7 +150,7 @@ WHEN = "2026-01-01T00:00:00Z"
 )
 def test_completion_is_written_whole(front: str, expected: str) -> None:
     plan = a_plan({"1": "✅"})
-    done = mark_complete(front.encode() + plan, path="p.md", completed=WHEN)
+    done = set_completed(front.encode() + plan, path="p.md", completed=WHEN)
     assert done == expected.encode() + plan
     assert parse_plan(done, path="p.md").complete
 

@@ -5,7 +5,7 @@ import re
 from hypothesis import given, strategies as st
 
 from runplan.domain.plan.model import Phase, Plan, Status, parse_plan
-from runplan.domain.plan.tracker import mark_complete
+from runplan.domain.plan.tracker import set_completed
 from tests.unit.test_plan_corpus import marked, raises_its_own_error_alone
 
 IDS = ["1", "2", "3", "4a", "4b", "1A", "3b-i", "3b-ii", "P1.A", "A", "B", "10", "1.5"]
@@ -143,7 +143,7 @@ def test_phase_text_is_the_file_byte_for_byte(raw: bytes) -> None:
 
 @given(any_plan)
 def test_completion_touches_the_front_matter_only(raw: bytes) -> None:
-    text = mark_complete(raw, path="p.md", completed="2026-01-01T00:00:00Z")
+    text = set_completed(raw, path="p.md", completed="2026-01-01T00:00:00Z")
     if not raw.removeprefix(b"\xef\xbb\xbf").startswith(b"---"):
         assert text == raw
         return

@@ -16,7 +16,7 @@ from runplan.domain.errors import PlanUnreadable
 from runplan.domain.plan.folders import join_files, split_files
 from runplan.domain.plan.formats.tasks_json import locate_values
 from runplan.domain.plan.model import Plan, Status, parse_plan
-from runplan.domain.plan.tracker import mark_complete, set_status
+from runplan.domain.plan.tracker import set_completed, set_status
 from runplan.engine.loop.context import task_folder
 
 LISTS = Path(__file__).parent.parent / "plans" / "task-lists"
@@ -178,7 +178,7 @@ def test_a_list_is_complete_when_every_task_is_done() -> None:
     raw = b'{"features": [{"description": "a\\nb", "passes": true}]}'
     plan = parse_plan(raw, path="x.json")
     assert (plan.complete, plan.phases[0].title) == (True, "a")
-    assert mark_complete(raw, path="x.json", completed="2026-01-01") == raw
+    assert set_completed(raw, path="x.json", completed="2026-01-01") == raw
 
 
 @pytest.mark.parametrize(
@@ -292,7 +292,7 @@ def test_a_single_task_file_is_a_plan_with_one_phase() -> None:
     assert (plan.title, described(plan)) == ("Shelves", [("TASK-1", "Shelves", "todo", ())])
     done = set_to(TASK_1, "t.md", "task-1", Status.DONE)
     assert done == TASK_1.replace(b"To Do", b"Done").replace(b"- [ ]", b"- [x]")
-    assert mark_complete(done, path="t.md", completed="2026-01-01") == done
+    assert set_completed(done, path="t.md", completed="2026-01-01") == done
     assert parse_plan(done, path="t.md").complete
 
 
@@ -330,7 +330,7 @@ def test_a_todo_has_the_document_as_its_context_and_is_set_in_its_line() -> None
     done = set_to(raw, "x.plan.md", "a", Status.DONE)
     assert done == raw.replace(b'"pending"', b'"completed"')
     assert set_to(done, "x.plan.md", "a", Status.TODO) == raw
-    assert mark_complete(done, path="x.plan.md", completed="2026-01-01") == done
+    assert set_completed(done, path="x.plan.md", completed="2026-01-01") == done
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from runplan.domain.errors import PlanUnreadable
 from runplan.domain.plan.model import Status, parse_plan
-from runplan.domain.plan.tracker import add_tracker, mark_active, set_status
+from runplan.domain.plan.tracker import add_tracker, set_completed, set_status
 from tests.support.builders import a_plan, tracker
 
 PLANS = Path(__file__).parent.parent / "plans/basics"
@@ -182,7 +182,7 @@ def test_a_section_without_a_status_line_whose_boxes_are_ticked_is_done() -> Non
 @pytest.mark.parametrize("said", ["Complete", "completed", "done", "Shipped"])
 def test_a_plan_that_says_complete_in_other_words_is_opened_again_by_an_undo(said: str) -> None:
     raw = f"---\nstatus: {said}\n---\n## Phase 1\n**Status:** Done\n".encode()
-    assert parse_plan(mark_active(raw, path="p.md"), path="p.md").status == "active"
+    assert parse_plan(set_completed(raw, path="p.md", completed=None), path="p.md").status == "active"
 
 
 def test_the_boxes_below_a_box_of_a_checklist_are_ticked_with_it() -> None:

@@ -61,23 +61,15 @@ def _status_cell(old: bytes, words: str) -> bytes:
     return old.replace(content, words.encode())
 
 
-def mark_complete(text: bytes, *, path: str, completed: str) -> bytes:
-    """The plan with `status: complete` and `completed:` in its front matter, both or neither."""
+def set_completed(text: bytes, *, path: str, completed: str | None) -> bytes:
+    """The plan with `status: complete` and `completed:` in its front matter; None: active again, and without it."""
     lines = scan_lines(text, path=path)
-    if not lines.front or (says_complete(lines) and lines.front_value("completed")):
+    is_complete = says_complete(lines)
+    is_right = not is_complete if completed is None else is_complete and lines.front_value("completed") != ""
+    if not lines.front or is_right or lay_out(text, path)[1].format in OWN_FRONT:
         return text
-    if lay_out(text, path)[1].format in OWN_FRONT:
-        return text
-    text = put_key(text, path=path, key="status", value="complete")
+    text = put_key(text, path=path, key="status", value="active" if completed is None else "complete")
     return put_key(text, path=path, key="completed", value=completed, after="status")
-
-
-def mark_active(text: bytes, *, path: str) -> bytes:
-    """The plan with `status: active` and without `completed:`, if its front matter says that it is complete."""
-    if not says_complete(scan_lines(text, path=path)) or lay_out(text, path)[1].format in OWN_FRONT:
-        return text
-    text = put_key(text, path=path, key="status", value="active")
-    return put_key(text, path=path, key="completed", value=None)
 
 
 def put_key(text: bytes, *, path: str, key: str, value: str | None, after: str = "") -> bytes:

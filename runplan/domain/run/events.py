@@ -49,19 +49,13 @@ class ReviewItem(Struct, frozen=True, array_like=True):
         return f"{self.author} on {place}" if place else self.author
 
 
-class RunOptions(Event, frozen=True, kw_only=True):
+class RunStarted(Event, frozen=True, kw_only=True):
     mode: kinds.Mode
     wanted: str  #: phase id for the modes phase and undo, else ""
     auto: bool
     daemon: bool = False  #: in the daemon, which resumes it after a restart
     needs: tuple[str, ...] = ()  #: names of the variables that the caller gave its agents
     review: tuple[ReviewItem, ...] = ()  #: comments that a person wants handled
-    memory: bool = True  #: its agents are told what earlier runs have taught, if plan.memory is set
-    model: str = ""  #: of the implementer, or the planner, in this run; "" for that of the settings
-    effort: str = ""  #: likewise
-
-
-class RunStarted(RunOptions, frozen=True, kw_only=True):
     anew: bool = False  #: without the kept work of failed attempts
     plan: str  #: repository-relative path
     title: str
@@ -80,6 +74,9 @@ class RunStarted(RunOptions, frozen=True, kw_only=True):
     parent: str = ""  #: the run that has a phase done by this one
     parents: tuple[str, ...] = ()  #: the plans of that run and of those above it, the first one first
     planning: Planning | None = None  #: of the mode plan
+    memory: bool = True  #: its agents are told what earlier runs have taught, if plan.memory is set
+    model: str = ""  #: of the implementer, or the planner, in this run; "" for that of the settings
+    effort: str = ""  #: likewise
 
     @property
     def kept(self) -> Settings:  # whatever is committed later
@@ -121,8 +118,18 @@ class IssuesMarked(Event, frozen=True, kw_only=True):
     until: str = ""  #: the end of a rate limit of the forge, after which they are shown again
 
 
-class RunResumed(RunOptions, frozen=True, kw_only=True):
+class RunResumed(Event, frozen=True, kw_only=True):
     """A person resumed the run: every wait ends, and these options of the request hold from now on."""
+
+    mode: kinds.Mode
+    wanted: str
+    auto: bool
+    daemon: bool = False
+    needs: tuple[str, ...] = ()
+    review: tuple[ReviewItem, ...] = ()
+    memory: bool = True
+    model: str = ""
+    effort: str = ""
 
 
 class Chosen(Event, frozen=True, kw_only=True):

@@ -152,7 +152,7 @@ def write_bookkeeping(state: RunState, context: RunContext, onto: str) -> Files 
         if row.status is not Status.DONE:
             return _undone_meanwhile(row.id)
         text = tracker.set_status(text, path=context.plan, phase=row.id, status=Status.TODO)
-        text = tracker.mark_active(text, path=context.plan)
+        text = tracker.set_completed(text, path=context.plan, completed=None)
         sections.append(undo_section(phase, plan=plan.path, run=context.run, subjects=_list_subjects(context, phase)))
         return _write_files(context, onto, plan.title, text, sections, is_done=False)
     if row is not None and (refusal := _find_refusal(phase, context, plan, row)):
@@ -187,7 +187,7 @@ def write_bookkeeping(state: RunState, context: RunContext, onto: str) -> Files 
         sections.append(section)
     is_done = tracker.is_complete_with(plan, phase.chosen.phase)
     if is_done:
-        text = tracker.mark_complete(text, path=context.plan, completed=context.iso())
+        text = tracker.set_completed(text, path=context.plan, completed=context.iso())
     return _write_files(context, onto, plan.title, text, sections, is_done=is_done)
 
 

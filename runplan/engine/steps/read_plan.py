@@ -116,7 +116,7 @@ def choose_work(plan: Plan, text: bytes, *, tip: str, wanted: str) -> e.Chosen |
         return choose_execution(choice, tip=tip)
     if choice.kind is not NoWorkKind.ALL_DONE:
         return e.NoWork(tip=tip, detail=choice.detail, title=plan.title, kind=choice.kind)
-    if tracker.mark_complete(text, path=plan.path, completed="") == text:
+    if tracker.set_completed(text, path=plan.path, completed="") == text:
         return e.NoWork(tip=tip, detail="every phase is done", kind=NoWorkKind.COMPLETE)
     return e.CompletionChosen(tip=tip, title=plan.title)
 
