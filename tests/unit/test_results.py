@@ -158,7 +158,7 @@ def test_a_suite_that_stopped_early_is_unfinished(name: str, why: str) -> None:
 def test_the_failures_of_a_quiet_cargo_are_those_that_it_lists() -> None:
     quiet = re.sub("(?m)^test (?!result).*\n", "", CARGO)
     results = read(quiet, exit_code=101)
-    assert (results.failed, results.failures) == (1, {"wrong"})
+    assert (results.failed, results.failures) == (1, frozenset({"wrong"}))
 
 
 def test_every_sample_is_read() -> None:
