@@ -190,10 +190,8 @@ def zone_name(moment: datetime) -> str:
 
 
 def localized(text: str, *, now: datetime) -> str:
-    def local(match: re.Match[str]) -> str:
-        return clock(datetime.fromisoformat(match[0]), None, now=now)
-
-    return re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", local, text)
+    moment = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
+    return re.sub(moment, lambda match: clock(datetime.fromisoformat(match[0]), None, now=now), text)
 
 
 def toml_value(value: object) -> str:

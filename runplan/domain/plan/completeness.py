@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from operator import attrgetter
 
 from runplan.domain.plan import marks
@@ -57,7 +57,8 @@ def list_left_out(lines: Lines, reading: Reading) -> Iterator[Remark]:
         else:
             left.setdefault(where, box.at)
     size = sum(place.end - place.first for place in reading.places) if reading.lacks_statuses else len(lines.texts)
-    for (_, word), headings in counted_headings(outside).items():
+    counted = counted_headings(outside)
+    for (_, word), headings in counted.items():
         if len(word) > 2 and not re.match(_PROSE, word):
             passed[f"sections '{word.title()} <number>' are no phases"] = [heading.at for heading in headings]
             spans = [range(heading.at, heading.end) for heading in headings if heading.at not in excused]
@@ -68,7 +69,7 @@ def list_left_out(lines: Lines, reading: Reading) -> Iterator[Remark]:
             is_work = is_work and not re.match(COUNTS_ELSE, word) and not is_named
             if is_work or (is_longer and len(headings) > 2):
                 left[f"the sections '{word.title()} <number>'"] = headings[0].at
-    left |= _list_counted_on(lines, outside)
+    left |= _list_counted_on(lines, (headings for (_, word), headings in counted.items() if not word))
     for message, places in passed.items():
         yield Remark(places[0] + 1, f"{message} and are left out ({len(places)})")
     if reading.format in ("todo", "checklist"):
@@ -90,10 +91,10 @@ def list_left_out(lines: Lines, reading: Reading) -> Iterator[Remark]:
         yield Remark(min(left.values()) + 1, f"{message} front matter to leave it out; {rewrite}", is_error=is_error)
 
 
-def _list_counted_on(lines: Lines, outside: list[Heading]) -> dict[str, int]:
+def _list_counted_on(lines: Lines, series: Iterable[list[Heading]]) -> dict[str, int]:
     """The sections whose numbers go on from chapter to chapter, and where they begin."""
     found = {}
-    for (_, word), headings in counted_headings(outside).items():
+    for headings in series:
         numbers = [heading.name.id for heading in headings]
         above = {
             chapter.at
@@ -101,7 +102,7 @@ def _list_counted_on(lines: Lines, outside: list[Heading]) -> dict[str, int]:
             for chapter in lines.headings
             if 1 < chapter.level < heading.level and chapter.at < heading.at < chapter.end
         }
-        if not word and len(above) > 1 and len(numbers) > 2 and numbers == [str(n + 1) for n in range(len(numbers))]:
+        if len(above) > 1 and len(numbers) > 2 and numbers == [str(n + 1) for n in range(len(numbers))]:
             found[f"the sections 1 to {len(numbers)}, which count across chapters"] = headings[0].at
     return found
 

@@ -125,8 +125,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     remarks: tuple[Remark, ...]  #: in the order of lines
 
     def phase(self, id_: str) -> Phase | None:
-        alike = [phase for phase in self.phases if id_key(phase.id) == id_key(id_)]
-        return next((phase for phase in alike if phase.id == id_), alike[0] if alike else None)
+        exact = next((phase for phase in self.phases if phase.id == id_), None)
+        return exact or next((phase for phase in self.phases if id_key(phase.id) == id_key(id_)), None)
 
     @property
     def stack(self) -> dict[str, tuple[Phase, ...]]:
