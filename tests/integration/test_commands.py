@@ -6,7 +6,7 @@ from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import pytest
 from msgspec import to_builtins
@@ -14,16 +14,17 @@ from msgspec import to_builtins
 from runplan.adapters.store.claims import Claims
 from runplan.adapters.store.sqlite import SqliteStore
 from runplan.domain.errors import Fenced, RefusedEarly, RunplanError, Unreachable
+from runplan.domain.names import WATCH
 from runplan.domain.run.attempt_parts import PlanningChosen, StartQueued
 from runplan.domain.run.events import Event, Planning, RunStarted
 from runplan.domain.run.kinds import Mode
 from runplan.domain.run.requests import RunRequest
-from runplan.domain.run.rows import Answer, Command
+from runplan.domain.run.rows import Answer, Command, ScheduleRow
 from runplan.domain.run.state import RunState, fold
 from runplan.engine.loop.repository import ENVIRONMENT, Environments
 from runplan.engine.loop.runs import ActiveRun
 from runplan.engine.steps import planning
-from runplan.hosts.commands import Executor
+from runplan.hosts.commands import Executor, fire_schedule
 from runplan.hosts.foreground import ForegroundHost, Interruption
 from runplan.hosts.owner import RunOwner
 
@@ -234,6 +235,22 @@ def test_a_draining_worker_leaves_starts_and_what_follows_them_to_the_next_one(b
     assert bench.execute(begins=False) == [(other, "")]
     assert bench.queued == [start, pause]
     assert bench.execute() == [(start, ""), (pause, "")]
+
+
+def test_a_watch_that_reaches_no_forge_skips_its_slot_and_says_why(bench: Bench) -> None:
+    watch = f"{WATCH}bug"
+    request = json.dumps(arguments("start", watch)["started"])
+    begun = "2026-03-01T11:00:00Z"
+    row = ScheduleRow(plan=watch, spec="1h", zone="UTC", misfire="skip", request=request, anchor=begun, made=begun)
+    bench.store.put_schedule(row)
+    runs: Any = bench.runs
+
+    def context_for(_asked: RunStarted) -> NoReturn:
+        raise Unreachable("the forge does not answer")
+
+    runs.context_for = context_for
+    [firing] = fire_schedule(row, runs, bench.runs.repository.now())
+    assert (firing.answer, firing.why) == ("skipped", "the forge does not answer")
 
 
 # --- a stop that cannot be recorded -----------------------------------------------------------------------
