@@ -111,9 +111,12 @@ def test_a_review_of_each_one_is_handled_before_any_is_merged(project: Project, 
     assert [f"Open: #{number} https://github.test/acme/app/pull/{number}" in shown for number in (1, 2, 3)] == [
         True
     ] * 3
-    for number in (1, 2, 3):
+    hub.delete_branch_on_merge = True
+    hub.do_merge(hub.pulls[1], "rebase")  # by a person
+    for number in (2, 3):
         hub.approve(number)
     until(lambda: project.rows("SELECT 1 FROM runs WHERE state='done'"))
+    assert list(hub.branches()) == ["main"]
     assert [(pull.merged, pull.base) for pull in hub.pulls.values()] == [(True, "main")] * 3
     assert "Open:" not in project.runplan("status", "X").out
     assert hub.git("show", "main:1.txt") == "1\nrenamed"

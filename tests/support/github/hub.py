@@ -438,6 +438,11 @@ class Hub:
                 issue.state, issue.state_reason = "closed", "completed"
         if self.delete_branch_on_merge:
             self.git("update-ref", "-d", f"refs/heads/{pull.head}")
+            # docs.github.com/en/repositories/configuring-branches-and-merges-in-your-repository/
+            # managing-branches-in-your-repository/deleting-and-restoring-branches-in-a-pull-request
+            for above in self.pulls.values():
+                if above.state == "open" and above.base == pull.head:
+                    above.base, above.unknown = pull.base, self.nulls
         return new
 
     def rebased(self, head: str, onto: str) -> str:
