@@ -18,9 +18,10 @@ from runplan.domain.errors import RateLimited, RefusedEarly, TokenRefused, Unrea
 from runplan.domain.gitfacts import PLAN, RUN, read_trailers
 from runplan.domain.run.kinds import Reason
 from runplan.domain.settings.schema import PullRequestSettings, RunSettings, Settings
+from runplan.engine.landing.conversation import result_marker
 from runplan.engine.landing.description import BEGIN, DRAFT, END, PEOPLE
 from runplan.engine.landing.lander import Commanded, Conclusion, Failed, Landed, NeedsRepair, Progress, Refused, Waiting
-from runplan.engine.landing.modes import open_lander
+from runplan.engine.landing.modes import open_landers
 from runplan.engine.landing.pull_request import PlanPlace, PullRequestLander
 from runplan.engine.report.summary import describe_plan
 from tests.forge.conftest import BRANCH, git
@@ -78,7 +79,7 @@ def a_lander(clone: Path, stand_in: StandIn, issues: list[int], options: dict[st
                 issues=tuple(issues),
                 describe=lambda plan, text, group: describe_plan(plan, text, lambda *_, **_plan: [], group),
             )
-            lander = open_lander(here, settings, env, tool=tool, plan=plan, zones=None)
+            lander, _ = open_landers(here, settings, env, tool=tool, plan=plan, zones=None)
             assert isinstance(lander, PullRequestLander)
             return lander
 
@@ -240,7 +241,8 @@ def test_a_new_pull_request_ends_with_the_template_of_the_target(conclude: Concl
 def test_the_comment_on_a_failure_is_replaced_when_every_phase_landed(a_lander: MakeLander, hub: Hub) -> None:
     hub.reviews, hub.allow_auto_merge = 1, False
     pull = hub.create(BRANCH, "main", "X", "")
-    a_lander().comment("runplan ended its work on this pull request: failed.")
+    failure = "runplan ended its work on this pull request: failed."
+    a_lander().forge().put_comment(1, marker=result_marker("plans/X.md"), text=failure, is_pull=True)
     hub.comment(1, "Mine.\n\n<!-- runplan plans/X.md -->", by="bob")
     for _ in range(2):
         a_lander().conclude(Progress(may_merge=True, repairs=0, max_repairs=2, updates=0, pushed=(pull.sha,)), now=LATE)

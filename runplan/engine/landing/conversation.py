@@ -13,7 +13,7 @@ from runplan.domain.errors import NotAllowed
 from runplan.domain.run.dispatch import ItemAnswer, Return
 from runplan.domain.run.events import ReviewItem
 from runplan.domain.run.kinds import WaitKind
-from runplan.domain.text import bounded, command, counted, inert, plain
+from runplan.domain.text import bounded, command, inert, plain
 from runplan.engine.landing.lander import Commanded, DueMessages, NeedsRepair, Progress, Sighting, Waiting
 
 MARK = "<!-- runplan"  #: begins the hidden mark in every comment of runplan, whichever account wrote it
@@ -214,31 +214,16 @@ def answer_handled(forge: Forge, number: int, messages: Sequence[PullMessage], a
             forge.answer_message(number, message, marker=marker, text=text)
 
 
-def tell_limit(
-    forge: Forge, number: int, due: DueMessages, messages: Sequence[PullMessage], progress: Progress, *, plan: str
-) -> None:
-    """Say once on the pull request that its requests wait for a person, where runplan handles reviews at all."""
-    marker = f"runplan-limit {due.requests[0].id}"
-    if progress.max_reviews == 0 or _find_own(forge, messages, marker):
-        return
-    limit = f"runplan handles {counted(progress.max_reviews, 'review')} by itself (`pull_request.max_reviews`)"
-    retry = f"comment `/runplan retry`, or run `{command('runplan', 'retry', plan, '--review')}`"
-    with suppress(NotAllowed):
-        for message in due.requests:
-            forge.react_to(number, message.id)
-        forge.put_comment(number, marker=marker, text=f"{limit}. For the next one {retry}.", is_pull=True)
-
-
 def replace_failure(forge: Forge, number: int, messages: Sequence[PullMessage], plan: str) -> None:
     """Change the comment on a failure of an earlier run, now that every phase has landed."""
     marker = result_marker(plan)
     landed = f"runplan failed here before, and has continued its work (plan `{plan}`): all phases landed."
-    if any(landed not in message.text for message in _find_own(forge, messages, marker)):
+    if any(landed not in message.text for message in find_own(forge, messages, marker)):
         with suppress(NotAllowed):
             forge.put_comment(number, marker=marker, text=landed, is_pull=True)
 
 
-def _find_own(forge: Forge, messages: Sequence[PullMessage], marker: str) -> list[PullMessage]:
+def find_own(forge: Forge, messages: Sequence[PullMessage], marker: str) -> list[PullMessage]:
     marked = [message for message in messages if has_marker(message.text, marker)]
     return [message for message in marked if _account(message.author) == _account(forge.own_login)]
 

@@ -173,12 +173,8 @@ def marks_of(body: str) -> str:
 
 def _link_lines(text: str, link: Callable[[str, int], str]) -> str:
     """The text in which `path:line` is a link, outside of code."""
-
-    def replace_place(place: re.Match[str]) -> str:
-        url = link(place[1], int(place[2]))
-        return f"[{place[0]}]({url})" if url else place[0]
-
-    return re.sub(r"(?<![\w/.`\[-])([\w.-][\w./-]*):(\d+)(?![\w`])", replace_place, text)
+    places = r"(?<![\w/.`\[-])([\w.-][\w./-]*):(\d+)(?![\w`])"
+    return re.sub(places, lambda at: f"[{at[0]}]({url})" if (url := link(at[1], int(at[2]))) else at[0], text)
 
 
 def _box(text: str, phase: PhaseProgress) -> str:

@@ -34,7 +34,7 @@ from runplan.engine.landing.lander import (
     TargetMoved,
     find_landing,
 )
-from runplan.engine.landing.swap import CherryPick
+from runplan.engine.landing.swap import BOX, CherryPick
 
 #: Fetches: the landing when the remote holds it, or the tip to push from; "" for a branch to be made.
 Look: TypeAlias = Callable[[Landing], Landed | Refused | Oid]
@@ -222,7 +222,9 @@ class Direct(RemoteLander):
         answer = self._local.land(replace(landing, ref=self._local.ref, old=here))
         if isinstance(answer, Landed):
             return answer.note
-        if isinstance(answer, Pending) and self._local.is_halfway:
+        if (
+            isinstance(answer, Pending) and (self._remote.common_dir / BOX).exists()
+        ):  # neither completed nor rolled back
             raise Unreachable(f"{answer.why}; the files there are half replaced, and put right when it is tried again")
         return self._explain_stay(here, answer.why if isinstance(answer, Pending) else "it has moved meanwhile")
 

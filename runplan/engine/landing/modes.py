@@ -24,13 +24,18 @@ from runplan.engine.landing.stack import TOP, Stack, list_groups
 from runplan.engine.landing.swap import CherryPick
 
 
-def open_lander(
+def open_landers(
     here: Repository, settings: Settings, env: Mapping[str, str], *, tool: Path, plan: PlanPlace, zones: Zones | None
-) -> Lander:
-    """The lander of a plan; `tool` holds candidates, `zones` has the sandbox for files that land in a checkout."""
+) -> tuple[Lander, Lander | None]:
+    """The lander of a plan, and that of its phases with `Execution: direct`; None where they may not be pushed.
+
+    `tool` holds candidates, `zones` has the sandbox for files that land in a checkout.
+    """
     run = settings.run
     if not uses_remote(run.landing):
-        return CherryPick(here.git, ref=f"refs/heads/{run.target}", common_dir=here.common_dir, zones=zones)
+        lander = CherryPick(here.git, ref=f"refs/heads/{run.target}", common_dir=here.common_dir, zones=zones)
+        direct = Direct(here.git, open_target(here, settings, env), tool=tool, on_local=True)
+        return lander, None if run.main_protected else direct
     how = settings.pull_request
 
     def forge() -> Forge:  # its token is looked for when it is needed, once
@@ -40,7 +45,7 @@ def open_lander(
     remote = _open_remote(here, run, run.target, env, forge if run.concludes else None)
     target = Direct(here.git, remote, tool=tool)
     if not run.concludes:
-        return target
+        return target, None if run.main_protected else target
 
     def open_group(group: str) -> PullRequestLander:
         remote = _open_remote(here, run, names.pull_branch(run.branch_prefix, plan.slug, group), env, forge)
@@ -51,19 +56,7 @@ def open_lander(
         )
 
     stack = Stack[PullRequestLander](open_group) if how.stack else None
-    return stack.of(TOP) if stack else open_group(TOP)
-
-
-def open_direct(
-    lander: Lander, here: Repository, settings: Settings, env: Mapping[str, str], *, tool: Path
-) -> Lander | None:
-    """The lander of phases with `Execution: direct` in a run with this lander; None where they may not be pushed."""
-    run = settings.run
-    if run.main_protected or run.concludes:
-        return None
-    if isinstance(lander, Direct):
-        return lander
-    return Direct(here.git, open_target(here, settings, env), tool=tool, on_local=True)
+    return stack.of(TOP) if stack else open_group(TOP), None
 
 
 def require_direct(here: Repository, settings: Settings, env: Mapping[str, str]) -> None:

@@ -8,7 +8,7 @@ read from the forge each time, so a restart changes nothing.
 """
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from runplan.domain.plan.marks import Status
 from runplan.domain.plan.model import Plan, parse_plan
 from runplan.domain.run.kinds import Reason, WaitKind
 from runplan.domain.settings.schema import PullRequestSettings
-from runplan.domain.text import command, inert
+from runplan.domain.text import command, counted, inert
 from runplan.engine.landing import conversation as talk, description, merging
 from runplan.engine.landing.direct import Direct, RemoteLander
 from runplan.engine.landing.lander import (
@@ -341,26 +341,29 @@ class PullRequestLander(RemoteLander):
         self, due: DueMessages, pull: m.PullRequest, activity: m.Activity, progress: Progress
     ) -> NeedsRepair | Waiting | None:
         asked = talk.handle_requests(due, progress, plan=self._plan.path, name=pull.name, group=self.group)
-        if asked is not None and progress.may_merge:
-            self._cancel_own_merge(pull)
-            if isinstance(asked, Waiting):
-                talk.tell_limit(self.forge(), pull.number, due, activity.messages, progress, plan=self._plan.path)
+        if asked is None or not progress.may_merge:
+            return asked
+        self._cancel_own_merge(pull)
+        forge = self.forge()
+        marker = f"runplan-limit {due.requests[0].id}"
+        is_known = progress.max_reviews == 0 or talk.find_own(forge, activity.messages, marker)
+        if isinstance(asked, Waiting) and not is_known:
+            limit = f"runplan handles {counted(progress.max_reviews, 'review')} by itself (`pull_request.max_reviews`)"
+            retry = f"comment `/runplan retry`, or run `{command('runplan', 'retry', self._plan.path, '--review')}`"
+            with suppress(NotAllowed):
+                for message in due.requests:
+                    forge.react_to(pull.number, message.id)
+                text = f"{limit}. For the next one {retry}."
+                forge.put_comment(pull.number, marker=marker, text=text, is_pull=True)
         return asked
 
-    def answer_messages(self, answers: Mapping[str, str]) -> None:
+    def find_open_pull(self) -> m.PullRequest | None:
+        """The open pull request that is worked on."""
         pull = (self.stack.focus if self.stack else self).find_pull()
-        if pull is not None and pull.is_open:
-            forge = self.forge()
-            messages = forge.read_activity(pull.number, pull.head).messages
-            talk.answer_handled(forge, pull.number, messages, answers)
+        return pull if pull is not None and pull.is_open else None
 
     def forget(self) -> None:
         self.of_group(TOP).seen.forge = None
-
-    def comment(self, text: str) -> None:
-        pull = (self.stack.focus if self.stack else self).find_pull()
-        if pull is not None and pull.is_open:
-            self.forge().put_comment(pull.number, marker=talk.result_marker(self._plan.path), text=text, is_pull=True)
 
     def _cancel_own_merge(self, pull: m.PullRequest) -> None:
         words = pull.merge_message  # those of a person's auto-merge are others, or the messages of all commits
@@ -582,8 +585,11 @@ class PullRequestLander(RemoteLander):
             except NotAllowed as error:
                 notes.append(f"issue #{issue} is not closed: {error}")
         self.seen.last = replace(pull, is_open=False, is_merged=True)
-        if self.stack:
-            self.stack.retarget_above(self)
+        landers = self.stack.landers if self.stack else [self]
+        for above in landers[landers.index(self) + 1 :]:  # before the branch goes: a forge would close them
+            upper = above.find_pull()
+            if upper is not None and upper.is_open and upper.base == self.branch:
+                forge.retarget(upper.number, self.target.branch)
         notes.append(self.delete_branch(pull.head))
         self._git.run("update-ref", "-d", self._parked_ref(pull.head))
         note = "; ".join(filter(None, notes))

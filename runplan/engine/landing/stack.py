@@ -11,7 +11,7 @@ from typing import Generic, Protocol, TypeVar
 
 from msgspec.structs import replace
 
-from runplan.adapters.forge.protocol import Forge, PullRequest
+from runplan.adapters.forge.protocol import PullRequest
 from runplan.domain.gitfacts import PHASE, Commit, Oid, read_trailers
 from runplan.domain.plan.marks import Status
 from runplan.domain.plan.model import Plan
@@ -83,7 +83,6 @@ class Member(Protocol):
     closed: Failed | None
     may_be_ready: bool
     target: Direct
-    forge: Callable[[], Forge]
 
     def target_tip(self) -> Oid: ...
     def branch_tip(self) -> Oid | None: ...
@@ -118,7 +117,8 @@ class Stack(Generic[L]):
         """The whole plan, from its branch."""
         return self._top.read_whole_plan(self._top.known_tip() or self._top.target_tip())
 
-    def _landers(self) -> list[L]:
+    @property
+    def landers(self) -> list[L]:
         return [self.of(group) for group in list_groups(self.read_plan())]
 
     def choose_owner(self, tip: Oid) -> L:
@@ -203,7 +203,7 @@ class Stack(Generic[L]):
         return find_heads(self._top.read_whole_plan(tip), phases)
 
     def _below(self, lander: L) -> Iterator[L]:
-        landers = self._landers()
+        landers = self.landers
         return reversed(landers[: landers.index(lander)])
 
     def base_of(self, lander: L) -> str:
@@ -219,14 +219,6 @@ class Stack(Generic[L]):
         for below in self._below(lander):
             if below.known_tip() is not None:
                 below.refresh()
-
-    def retarget_above(self, lander: L) -> None:
-        """Lead the pull requests on this branch to the target, before the branch goes: a forge would close them."""
-        landers = self._landers()
-        for above in landers[landers.index(lander) + 1 :]:
-            pull = above.find_pull()
-            if pull is not None and pull.is_open and pull.base == lander.branch:
-                above.forge().retarget(pull.number, above.target.branch)
 
     def numbers(self) -> set[int]:
         return {pull.number for lander in self.list_begun() if (pull := lander.last_pull()) is not None}

@@ -95,10 +95,6 @@ class SwapPlan(Struct, frozen=True, kw_only=True):
     staged: Mapping[str, Signature] = {}
 
     @property
-    def checkout(self) -> TargetCheckout:
-        return TargetCheckout(root=Path(self.root), git_dir=Path(self.git_dir))
-
-    @property
     def old_files(self) -> Path:
         return Path(self.files) / "old"
 
@@ -180,7 +176,7 @@ class Box:
         return Ended(landing.id, landed, note)
 
     def _end_swap(self, plan: SwapPlan, *, landed: bool, since: int) -> str:
-        checkout = plan.checkout
+        checkout = TargetCheckout(root=Path(plan.root), git_dir=Path(plan.git_dir))
         landing = plan.landing
         if not checkout.root.is_dir() and (checkout.git_dir / "locked").exists():
             raise Hold(f"{checkout.root} cannot be reached, and a landing was killed there; mount it")
@@ -297,7 +293,12 @@ class Swap:
                 if record[3:] in paths:  # edited, deleted or staged
                     raise Hold(f"{record[3:]} is edited in {self._root}; commit that change or undo it")
             self._require_success(self._read_tree(landing))
-        require_free_paths(self._root, changes)
+        leaving = {change.path for change in changes if change.kind == "D"}
+        for change in changes:
+            is_new = change.kind == "A" or (change.kind == "T" and change.old_mode == SUBMODULE)
+            if is_new and (obstacle := find_obstacle(self._root, change.path, leaving)):
+                untracked = "git does not track it and the landing would overwrite it"
+                raise Hold(f"{obstacle} is in the way in {self._root}: {untracked}; move it elsewhere")
         written = (change for change in changes if change.kind != "D")
         files = [change.path for change in written if SUBMODULE not in (change.old_mode, change.new_mode)]
         if self._is_sparse:  # git does not write the files that it leaves out
@@ -386,18 +387,8 @@ class Swap:
         return Hold(f"{name} was edited just now in {self._root}; commit that change or undo it")
 
 
-def require_free_paths(root: Path, changes: Sequence[Change]) -> None:
-    """Hold for an untracked file where the landing adds a file or needs a directory."""
-    leaving = {change.path for change in changes if change.kind == "D"}
-    for change in changes:
-        is_new = change.kind == "A" or (change.kind == "T" and change.old_mode == SUBMODULE)
-        if is_new and (obstacle := _find_obstacle(root, change.path, leaving)):
-            untracked = "git does not track it and the landing would overwrite it"
-            raise Hold(f"{obstacle} is in the way in {root}: {untracked}; move it elsewhere")
-
-
-def _find_obstacle(root: Path, path: str, leaving: Collection[str]) -> str:
-    """A file at the path, above it, or below it, that the landing does not remove."""
+def find_obstacle(root: Path, path: str, leaving: Collection[str]) -> str:
+    """An untracked file at the path, above it, or below it, that the landing does not remove."""
     for here in (*map(str, reversed(PurePosixPath(path).parents[:-1])), path):
         if not os.path.lexists(root / here):
             return ""
@@ -466,11 +457,6 @@ class CherryPick:
         self.ref = ref
         self.checkouts = Checkouts(git, common_dir)
         self._box = Box(git, self.checkouts)
-
-    @property
-    def is_halfway(self) -> bool:
-        """Whether a landing could be neither completed nor rolled back yet."""
-        return self._box.path.exists()
 
     def tip(self) -> Oid | None:
         return self._git.tip(self.ref)

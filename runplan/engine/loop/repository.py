@@ -106,8 +106,9 @@ def make_run_context(
     limits = context.settings.limits
     bounds = Bounds(seconds=limits.handover_s, size=limits.handover_size, entries=limits.handover_entries)
     zones = Zones(workspace, agents.confine, bounds, agents.script_env)
-    here = (context.repository, context.settings, context.env)
-    lander = modes.open_lander(*here, tool=workspace.path, plan=plan, zones=zones)
+    lander, direct = modes.open_landers(
+        context.repository, context.settings, context.env, tool=workspace.path, plan=plan, zones=zones
+    )
     return RunContext(
         **{name: getattr(opened, name) for name in OpenRepository.__struct_fields__},
         run=run,
@@ -121,7 +122,7 @@ def make_run_context(
         removal=Removal(zones, targets=context.targets),
         candidates=Candidates(workspace.git, user=context.git),
         lander=lander,
-        direct=modes.open_direct(lander, *here, tool=workspace.path),
+        direct=direct,
         fingerprints=Fingerprints(context.git, context.common_dir, prefix, is_own=context.fleet is not None),
         agents=agents,
     )

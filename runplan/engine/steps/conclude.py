@@ -22,7 +22,7 @@ from runplan.domain.run.state import RunState, failure, open_lanes
 from runplan.domain.text import bounded, command, inert
 from runplan.domain.times import delay_s, iso, iso_at, parse_iso
 from runplan.engine.landing import merging
-from runplan.engine.landing.conversation import result_marker, to_repair
+from runplan.engine.landing.conversation import answer_handled, result_marker, to_repair
 from runplan.engine.landing.lander import Commanded, Conclusion, Failed, Landed, NeedsRepair, Progress, Waiting
 from runplan.engine.landing.modes import open_forge
 from runplan.engine.landing.pull_request import PullRequestLander
@@ -175,7 +175,10 @@ def _heed_command(command: Commanded, state: RunState, context: RunContext) -> I
     yield MessagesHandled(review=(command.id,), words=command.origin, answers=answers)
     if command.is_stop:  # nobody looks again
         with suppress(Unreachable, RefusedEarly):
-            _pull_request_lander(context).answer_messages(dict(answers))
+            lander = _pull_request_lander(context)
+            if pull := lander.find_open_pull():
+                messages = lander.forge().read_activity(pull.number, pull.head).messages
+                answer_handled(lander.forge(), pull.number, messages, dict(answers))
 
 
 def answer_command(plan: str, *, is_stop: bool) -> str:
@@ -282,10 +285,13 @@ def comment_failure(over: e.RunEnded, state: RunState, context: RunContext) -> t
     is_work = options.auto and options.concludes and options.mode.works_phases
     if over.outcome is not RunOutcome.FAILED or not is_work:
         return ()
-    text = f"runplan ended its work on this pull request (plan `{context.plan}`): {over.outcome}."
+    ended = f"runplan ended its work on this pull request (plan `{context.plan}`): {over.outcome}."
+    by_comment = ", or comment `/runplan retry` here" if options.daemon else ""
+    text = f"{ended}{_describe_failure(over, state, context)}{by_comment}."
+    lander = _pull_request_lander(context)
     try:
-        by_comment = ", or comment `/runplan retry` here" if options.daemon else ""
-        _pull_request_lander(context).comment(f"{text}{_describe_failure(over, state, context)}{by_comment}.")
+        if pull := lander.find_open_pull():
+            lander.forge().put_comment(pull.number, marker=result_marker(context.plan), text=text, is_pull=True)
     except (Unreachable, RefusedEarly) as error:
         return (f"the failure is not told on the pull request: {error}",)
     return ()
