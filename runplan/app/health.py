@@ -205,7 +205,12 @@ def _describe_sandbox(context: RepositoryContext) -> tuple[str, str]:
         settings = agents.container
         engine = find_engine(settings, context.env)
         image = preflight.prepare_image(context)
-        wanted = preflight.list_image_programs(context)
+        checks = [check.command for check in context.settings.checks.values()]
+        lines = [context.settings.run.setup, context.settings.trial.serve, *checks]
+        called = [program for line in lines for program in toolchain.programs_of(line)]
+        inside = [table for table in agents.used if agents.sandbox_of(table.name) == CONTAINER]
+        called += [invocation.program_of(table) for table in inside if table.kind != "script"]
+        wanted = list(dict.fromkeys(("git", "python3", *(name for name in called if "/" not in name))))
         took_s, missing = try_image(Container(engine, settings, context.env, Places(image=image)), wanted)
         name = settings.image or f"built from {settings.build}"
         about = f"{engine.name} works. The image {name} starts in {took_s:.1f} s"

@@ -15,7 +15,7 @@ from runplan.adapters.store.journal import Journal
 from runplan.domain.errors import CallEnded, Crashed, Exit, Fenced, GitFailed, RefusedEarly, RunplanError, TokenRefused
 from runplan.domain.names import base_ref
 from runplan.domain.run import events as e
-from runplan.domain.run.actions import Decision
+from runplan.domain.run.actions import END, Decision
 from runplan.domain.run.attempts import WorkAttempt
 from runplan.domain.run.decide import decide, is_ending, pending_answer
 from runplan.domain.run.dispatch import GRACE_S
@@ -27,7 +27,7 @@ from runplan.domain.run.state import RunState, list_running, open_lanes, open_st
 from runplan.domain.text import command
 from runplan.domain.times import delay_s, iso, look_s, parse_iso
 from runplan.engine.loop import runs
-from runplan.engine.loop.advance import advance, record_ends
+from runplan.engine.loop.advance import advance, take_step
 from runplan.engine.loop.context import RepositoryContext
 from runplan.engine.loop.repository import Environments, make_run_context
 from runplan.engine.loop.runs import ActiveRun, awaited_plan, examine_subplan, state_of
@@ -357,7 +357,9 @@ class RunOwner:
             self.repository.dispatches.end(ids, grace_s=GRACE_S)
         for active in self.runs.values():
             with suppress(RunplanError):  # the next worker sees that they have ended
-                record_ends(active.journal, active.context)
+                for state in open_states(active.state):
+                    if state.running is not None:
+                        take_step(replace(END, lane=state.lane), active.journal, active.context)
 
     def is_at_work(self, plan: str) -> bool:
         """Whether this worker owns a run of the plan that does not wait."""

@@ -11,7 +11,7 @@ import pytest
 from runplan.app.operations.model import Caller
 from runplan.app.views.plans import ABSENT
 from runplan.engine.loop.context import slug_of
-from runplan.engine.loop.preflight import require_own_branches
+from runplan.engine.loop.preflight import require_places
 from tests.support.cli import Meanwhile, Project, a_plan, ended, processes_of, steps, until, with_remote, work
 from tests.support.daemons import (
     approve,
@@ -61,7 +61,7 @@ def test_an_agent_of_a_new_run_is_no_reason_to_refuse_a_start(project: Project, 
     meanwhile.reached("agent")
     with Caller(cwd=project.path, env=project.env).open() as context:
         slug = slug_of(context, "plans/X.md")
-        require_own_branches(context, plan="plans/X.md", slug=slug, phases=["1"], tip=context.tip())
+        require_places(context, plan="plans/X.md", slug=slug, phases=["1"], tip=context.tip())
     meanwhile.let_on("agent")
     until_runs_are(project, "done")
 

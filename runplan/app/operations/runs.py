@@ -216,8 +216,7 @@ def resolve_request(caller: Caller, context: RepositoryContext, path: str, asked
         preflight.require_open(context, plan, tip)
     plan = preflight.foresee_refusals(context, plan, tip)
     preflight.require_clear(plan)
-    preflight.require_executions(context, plan)
-    preflight.require_stackable(context.settings)
+    preflight.require_landable(context, plan)
     override = PhaseSettings(model=asked.model, effort=asked.effort)
     preflight.list_wanted_agents(context.settings.agents, override)
     wanted = [override, *preflight.list_own(context, plan.phases)]
@@ -226,10 +225,8 @@ def resolve_request(caller: Caller, context: RepositoryContext, path: str, asked
     if unnamed := preflight.require_test_command(context):
         caller.warn(unnamed)
     started = context.record_settings(run_started(context, path, plan.title, asked, issues=plan.issues))
-    preflight.require_same_history(context, path)
-    preflight.require_report_place(context, slug=started.slug, tip=tip)
-    if not resuming:
-        preflight.require_own_branches(context, plan=path, slug=started.slug, phases=phases, tip=tip)
+    new = [] if resuming else phases
+    preflight.require_places(context, plan=path, slug=started.slug, phases=new, tip=tip)
     for remark in plan.remarks:
         if remark.landing != started.landing:
             caller.warn(f"{path}:{remark.line}: {remark.text}")
@@ -331,7 +328,11 @@ def admit_agents(caller: Caller, context: RepositoryContext, *, is_new: bool = T
     if context.fleet is not None:
         return  # they run on other machines
     preflight.require_agents(context)
-    preflight.require_server(context)
+    server = context.settings.trial.serve if context.settings.trial.paths else ""
+    program = preflight.missing_program(context, server)
+    if program and "/" not in program:  # the work may bring one with a path
+        remedy = f"install {program}, or set try.serve to another command"
+        raise errors.RefusedEarly(f"try.serve, `{server}`: {program} was not found; {remedy}")
     sandboxes = context.settings.agents.sandboxes
     off = [key for key, mode in sandboxes.items() if mode == "none"]
     if off and len(off) < len(sandboxes) and is_new:

@@ -15,7 +15,7 @@ from runplan.domain.run.decide import BEGINNINGS, decide
 from runplan.domain.run.dispatch import GRACE_S
 from runplan.domain.run.events import Event, WorkRefused
 from runplan.domain.run.kinds import PLANNING, Mode, Reason, Role
-from runplan.domain.run.state import RunState, apply, fold, list_running, open_states
+from runplan.domain.run.state import RunState, apply, fold, list_running
 from runplan.engine.loop.context import RepositoryContext
 from runplan.engine.loop.repository import make_run_context
 from runplan.engine.steps import conclude, gates, land, lease, outcome, planning, process, proof, verify, work
@@ -115,21 +115,14 @@ def advance(journal: Journal, context: RunContext, may_begin: Callable[[], bool]
             if ending := [action.lane for action in decision.actions if action.step == a.END.step]:
                 # All at once: one by one takes long.
                 context.dispatches.end(list_running(journal.state, *ending), grace_s=GRACE_S)
-            recorded = [_take_step(action, journal, context, act) for action in decision.actions]
+            recorded = [take_step(action, journal, context, act) for action in decision.actions]
             if not any(recorded):  # all that is left are running processes
                 return decision
     finally:
         context.store.flush()
 
 
-def record_ends(journal: Journal, context: RunContext) -> None:
-    """Record the end of all processes of the run, which this process has ended; they are due again afterwards."""
-    for state in open_states(journal.state):
-        if state.running is not None:
-            _take_step(replace(a.END, lane=state.lane), journal, context, act)
-
-
-def _take_step(action: a.Action, journal: Journal, context: RunContext, act: Act) -> bool:
+def take_step(action: a.Action, journal: Journal, context: RunContext, act: Act = act) -> bool:
     """Take one step; whether it recorded anything."""
     recorded = False
     try:

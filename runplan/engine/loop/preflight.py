@@ -39,7 +39,7 @@ from runplan.domain.run.events import Chosen, CompletionChosen, NoWork
 from runplan.domain.run.kinds import Mode, Reason
 from runplan.domain.settings import toolchain
 from runplan.domain.settings.options import Options
-from runplan.domain.settings.schema import FILES, AgentsSettings, AgentTable, Settings, uses_remote
+from runplan.domain.settings.schema import FILES, AgentsSettings, AgentTable, uses_remote
 from runplan.domain.text import command, committing
 from runplan.engine.landing import modes
 from runplan.engine.landing.swap import BOX, CherryPick
@@ -200,18 +200,6 @@ def foresee_refusals(context: RepositoryContext, plan: Plan, tip: str) -> Plan:
     return replace(plan, remarks=tuple(remarks))
 
 
-def require_stackable(settings: Settings) -> None:
-    """Refuse settings that a stack of pull requests cannot have: its branches grow phase by phase, and only grow."""
-    how = settings.pull_request
-    if not how.stack or not settings.run.concludes:
-        return
-    if settings.run.parallel > 1:
-        raise RefusedEarly("pull_request.stack needs phases one by one; set run.parallel to 1, or stack to false")
-    if how.bookkeeping == "squash":
-        why = "pull_request.bookkeeping = squash makes a branch anew, and the pull requests of a stack build on it"
-        raise RefusedEarly(f'{why}; set bookkeeping to "phase", or stack to false')
-
-
 def list_own(context: RepositoryContext, phases: Iterable[Phase]) -> list[PhaseSettings]:
     """What the open phases want of agents; one that is planned first wants the planner."""
     wanted = []
@@ -255,7 +243,8 @@ def require_clear(plan: Plan) -> None:
         raise RefusedEarly(f"{plan.path}:{remark.line}: {remark.text}")
 
 
-def require_executions(context: RepositoryContext, plan: Plan) -> None:
+def require_landable(context: RepositoryContext, plan: Plan) -> None:
+    """Refuse phases and settings that the way of landing excludes."""
     for phase in (phase for phase in plan.phases if phase.status is not Status.DONE):
         place = f"{plan.path}:{phase.execution.line}: phase {phase.id}"
         if phase.execution.kind is ExecutionKind.DELEGATE and context.settings.run.concludes:
@@ -268,6 +257,13 @@ def require_executions(context: RepositoryContext, plan: Plan) -> None:
                 modes.require_direct(context.repository, context.settings, context.env)
             except RefusedEarly as error:
                 raise RefusedEarly(f"{place}: {error}") from None
+    settings = context.settings
+    is_stacked = settings.pull_request.stack and settings.run.concludes
+    if is_stacked and settings.run.parallel > 1:  # the branches of a stack grow phase by phase, and only grow
+        raise RefusedEarly("pull_request.stack needs phases one by one; set run.parallel to 1, or stack to false")
+    if is_stacked and settings.pull_request.bookkeeping == "squash":
+        why = "pull_request.bookkeeping = squash makes a branch anew, and the pull requests of a stack build on it"
+        raise RefusedEarly(f'{why}; set bookkeeping to "phase", or stack to false')
 
 
 def require_phase(plan: Plan, wanted: str) -> Phase:
@@ -277,8 +273,20 @@ def require_phase(plan: Plan, wanted: str) -> Phase:
     return phase
 
 
-def require_own_branches(context: RepositoryContext, *, plan: str, slug: str, phases: Iterable[str], tip: str) -> None:
-    """Refuse branches of the user's own where the phases would be worked on, and a worktree that is in use."""
+def require_places(context: RepositoryContext, *, plan: str, slug: str, phases: Iterable[str], tip: str) -> None:
+    """Refuse a target that lacks landed phases, an unwritable report, a used worktree, and branches of the user."""
+    git = context.git
+    there = context.for_plan(plan)
+    landed = git.tip(there.target) if there.target != context.target else None
+    is_same_branch = there.settings.run.target == context.settings.run.target  # another one may lack the landed phases
+    if landed and is_same_branch and not git.is_ancestor(landed, context.target):
+        run = context.settings.run
+        pull = pull_command(git, context.common_dir, run.target, run.remote)
+        push = command("git", "push", run.remote, run.target)
+        why = f"{plan} has landed work on {there.target_name} that {context.target_name} lacks"
+        raise RefusedEarly(f"{why}; first run: {pull if uses_remote(there.settings.run.landing) else push}")
+    report = names.report_path(context.settings.paths.reports, slug)
+    trees.find_writable(git, git.commit(tip).tree, report)
     place = worktree_root(context.root, context.settings, context.env) / names.worktree_name(str(context.root), slug)
     agents = list(map(str, marked_inside(place.resolve()))) if place.is_dir() else []
     store = context.store()
@@ -288,31 +296,9 @@ def require_own_branches(context: RepositoryContext, *, plan: str, slug: str, ph
         remedy = f"wait for it, or end it: kill {' '.join(agents)}"
         raise RefusedEarly(f"an agent of an unknown run still works in {place}; {remedy}")
     branches = [f"refs/heads/{names.branch(context.settings.run.branch_prefix, slug, phase)}" for phase in phases]
-    for branch in (branch for branch in branches if context.git.tip(branch) is not None):
-        if refusal := describe_refusal(context.git, branch, tip, known=store.count_leases(plan, branch) > 0):
+    for branch in (branch for branch in branches if git.tip(branch) is not None):
+        if refusal := describe_refusal(git, branch, tip, known=store.count_leases(plan, branch) > 0):
             raise RefusedEarly(refusal)
-
-
-def require_report_place(context: RepositoryContext, *, slug: str, tip: str) -> None:
-    """Refuse a report that no landing could write, before any work."""
-    path = names.report_path(context.settings.paths.reports, slug)
-    trees.find_writable(context.git, context.git.commit(tip).tree, path)
-
-
-def require_same_history(context: RepositoryContext, plan: str) -> None:
-    """Refuse a plan whose earlier phases landed on another copy of the target and are missing here."""
-    there = context.for_plan(plan)
-    git = context.git
-    tip = git.tip(there.target)
-    # Another branch may lack the landed phases.
-    if there.target == context.target or tip is None or there.settings.run.target != context.settings.run.target:
-        return
-    if git.run("merge-base", "--is-ancestor", tip, context.target, ok=(0, 1)).code:
-        run = context.settings.run
-        pull = pull_command(git, context.common_dir, run.target, run.remote)
-        push = command("git", "push", run.remote, run.target)
-        why = f"{plan} has landed work on {there.target_name} that {context.target_name} lacks"
-        raise RefusedEarly(f"{why}; first run: {pull if uses_remote(there.settings.run.landing) else push}")
 
 
 def require_test_command(context: RepositoryContext) -> str:
@@ -337,16 +323,6 @@ def project_files(context: RepositoryContext) -> tuple[list[str], dict[str, str]
             files += sorted(trees.list_files(context.git, entry.oid, f"{name}/"))
     manifests = {name: context.git.blob(tip, name) or b"" for name in toolchain.manifests(files)}
     return files, {name: content.decode("utf-8", "replace") for name, content in manifests.items()}
-
-
-def list_image_programs(context: RepositoryContext) -> list[str]:
-    """The programs that the image of a run has to have."""
-    settings = context.settings
-    lines = (settings.run.setup, settings.trial.serve, *(check.command for check in settings.checks.values()))
-    called = (program for line in lines for program in toolchain.programs_of(line) if "/" not in program)
-    inside = (table for table in settings.agents.used if settings.agents.sandbox_of(table.name) == CONTAINER)
-    programs = (invocation.program_of(table) for table in inside if table.kind != "script")
-    return list(dict.fromkeys(("git", "python3", *called, *(name for name in programs if "/" not in name))))
 
 
 def prepare_image(context: RepositoryContext, *, may_be_old: bool = False) -> str:
@@ -417,14 +393,6 @@ def require_prompts(context: RepositoryContext) -> dict[str, Template]:
     return templates
 
 
-def require_server(context: RepositoryContext) -> None:
-    """Refuse a server of trials whose program is missing; the work may bring one that has a path in it."""
-    line = context.settings.trial.serve if context.settings.trial.paths else ""
-    if (program := missing_program(context, line)) and "/" not in program:
-        remedy = f"install {program}, or set try.serve to another command"
-        raise RefusedEarly(f"try.serve, `{line}`: {program} was not found; {remedy}")
-
-
 def missing_program(context: RepositoryContext, line: str) -> str:
     """The first program of a command that this machine lacks; "" for a command in an image."""
     if context.settings.agents.sandbox == CONTAINER:
@@ -467,7 +435,7 @@ def require_subplans(context: RepositoryContext, plan: Plan) -> None:
         if subplan.status not in (PlanStatus.ACTIVE, PlanStatus.COMPLETE):
             raise RefusedEarly(f"{path}: the plan says status: {subplan.status}")
         require_clear(subplan)
-        require_executions(context, subplan)
+        require_landable(context, subplan)
         return subplan
 
     if why := describe_nesting(read, (plan.path,)):
