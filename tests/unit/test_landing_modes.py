@@ -9,9 +9,12 @@ import pytest
 from runplan.adapters.configuration.load import Layer
 from runplan.adapters.git.repository import open_repository
 from runplan.domain.errors import RefusedEarly
+from runplan.domain.plan.model import parse_plan
 from runplan.domain.settings.schema import RunSettings, uses_remote
 from runplan.engine.landing import modes
-from tests.support.builders import settle
+from runplan.engine.loop.context import RepositoryContext
+from runplan.engine.loop.preflight import require_landable
+from tests.support.builders import a_plan, settle
 from tests.support.repos import init_repo
 
 
@@ -19,8 +22,10 @@ def test_no_phase_of_a_pull_request_is_pushed_to_the_target(tmp_path: Path) -> N
     settings = settle([Layer(origin="runplan.toml", values={"run": {"landing": "pr"}})]).settings
     repo = init_repo(tmp_path / "repo")
     here = open_repository(repo.path, env=repo.env)
+    context = RepositoryContext(cwd=repo.path, env=repo.env, repository=here, settings=settings)
+    plan = parse_plan(a_plan({"1": "⬚"}, {"1": "Execution: direct\n"}), path="plans/X.md")
     with pytest.raises(RefusedEarly, match="the run lands by pr; remove `Execution: direct`"):
-        modes.require_direct(here, settings, {})
+        require_landable(context, plan)
     here.git.close()
 
 

@@ -59,15 +59,6 @@ def open_landers(
     return stack.of(TOP) if stack else open_group(TOP), None
 
 
-def require_direct(here: Repository, settings: Settings, env: Mapping[str, str]) -> None:
-    """Refuse, before any work, a run in which a phase with `Execution: direct` could not land."""
-    run = settings.run
-    if run.concludes:
-        raise RefusedEarly("the run lands by pr; remove `Execution: direct`, or land by cherry-pick or direct")
-    require_allowed("direct", run)
-    require_remote(open_target(here, settings, env))
-
-
 def _open_remote(
     here: Repository, run: RunSettings, branch: str, env: Mapping[str, str], forge: Callable[[], Forge] | None
 ) -> Remote:

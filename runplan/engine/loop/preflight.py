@@ -2,12 +2,10 @@
 
 import contextlib
 import functools
-import itertools
 import json
 import posixpath
-import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -18,6 +16,7 @@ from runplan.adapters.agents.environment import agent_environment
 from runplan.adapters.agents.prompts import PLACEHOLDERS, Template
 from runplan.adapters.configuration.places import user_file, worktree_root
 from runplan.adapters.git import objects as trees
+from runplan.adapters.git.remote import require as require_remote
 from runplan.adapters.git.repository import pull_command
 from runplan.adapters.processes import marked_inside, run_program
 from runplan.adapters.sandbox.container import Container, find_engine, find_image, list_built_images, try_image
@@ -97,23 +96,13 @@ def committed_plan(context: RepositoryContext, path: str, *, is_compared: bool) 
         for name, text in (split_files(content, path) or {path: content}).items():
             # The checkout may be behind the remote, or on another branch.
             stored = [context.git.object(f"{ref}:{name}") for ref in (context.target, context.local_target, "HEAD")]
-            forms = itertools.chain([text], _converted(context, name, text))
-            is_same = any(is_stored(form, other.content) for form in forms for other in stored if other)
+            is_same = any(is_stored(text, other.content) for other in stored if other)
             is_edited = is_edited or not is_same
     if blob is not None and not is_edited:
         return blob
     problem = "is not committed on" if blob is None else "in the checkout differs from"
     commit = committing(path, f"Plan {names.slug(path)}")
     raise RefusedEarly(f"{Reason.PLAN_NOT_COMMITTED}: {path} {problem} {context.target_name}; run: {commit}")
-
-
-def _converted(context: RepositoryContext, path: str, content: bytes) -> Iterator[bytes]:
-    """The content as git stores it by the attributes that need no program."""
-    answer = context.git.at(context.root).run("check-attr", "-z", "ident", "working-tree-encoding", "--", path)
-    _, _, ident, _, _, encoding, _ = answer.text.split("\0")
-    with contextlib.suppress(LookupError, UnicodeError):
-        text = content if encoding in ("unspecified", "unset", "set") else content.decode(encoding).encode()
-        yield re.sub(rb"\$Id:[^$\n]*\$", b"$Id$", text) if ident == "set" else text
 
 
 def needed_commit(context: RepositoryContext, path: str, name: str) -> str:
@@ -245,20 +234,25 @@ def require_clear(plan: Plan) -> None:
 
 def require_landable(context: RepositoryContext, plan: Plan) -> None:
     """Refuse phases and settings that the way of landing excludes."""
+    settings = context.settings
+    concludes = settings.run.concludes
     for phase in (phase for phase in plan.phases if phase.status is not Status.DONE):
         place = f"{plan.path}:{phase.execution.line}: phase {phase.id}"
-        if phase.execution.kind is ExecutionKind.DELEGATE and context.settings.run.concludes:
+        if phase.execution.kind is ExecutionKind.DELEGATE and concludes:
             why = "a command lands on the target, and the run lands by pr on a branch; land by cherry-pick or direct"
             raise RefusedEarly(f"{place}: {why}")
         if phase.execution.kind is ExecutionKind.PLAN_FIRST and (why := describe_unrevisable(plan)):
             raise RefusedEarly(f"{place}: {why}")
+        if phase.execution.kind is ExecutionKind.DIRECT and concludes:
+            why = "the run lands by pr; remove `Execution: direct`, or land by cherry-pick or direct"
+            raise RefusedEarly(f"{place}: {why}")
         if phase.execution.kind is ExecutionKind.DIRECT:
             try:
-                modes.require_direct(context.repository, context.settings, context.env)
+                modes.require_allowed("direct", settings.run)
+                require_remote(modes.open_target(context.repository, settings, context.env))
             except RefusedEarly as error:
                 raise RefusedEarly(f"{place}: {error}") from None
-    settings = context.settings
-    is_stacked = settings.pull_request.stack and settings.run.concludes
+    is_stacked = settings.pull_request.stack and concludes
     if is_stacked and settings.run.parallel > 1:  # the branches of a stack grow phase by phase, and only grow
         raise RefusedEarly("pull_request.stack needs phases one by one; set run.parallel to 1, or stack to false")
     if is_stacked and settings.pull_request.bookkeeping == "squash":

@@ -264,22 +264,20 @@ def summary_of(
         repair = [attempts[REPAIR]] if REPAIR in attempts else []
         repair = [replace(work, state=PhaseState.DONE, why="") if is_over else work for work in repair]
         title = plan.title
-        phases = [*(_summarise_phase(plan, phase, attempts) for phase in plan.phases), *repair]
+        phases = []
+        for phase in plan.phases:
+            record = replace(attempts.get(phase.id) or PhaseRecord(id=phase.id), title=phase.title)
+            if phase.status is Status.DONE:
+                record = replace(record, state=PhaseState.DONE, commit=phase.commit or record.commit, why="")
+            elif record.state not in (PhaseState.RUNNING, PhaseState.FAILED, PhaseState.STOPPED):
+                why = describe_hindrance(plan, phase)
+                state = PhaseState.BLOCKED if why and not missing_dependencies(plan, phase) else PhaseState.TODO
+                start = "" if why else make_action("start", plan.path, phase=phase.id).command
+                record = replace(record, state=state, why=f"it {why}" if why else "not started", command=start)
+            phases.append(record)
+        phases += repair
     phases = [_with_run(path, phase, newest, owned=owned) for phase in phases]
     return PlanSummary(plan=path, title=title, phases=tuple(phases))
-
-
-def _summarise_phase(plan: Plan, phase: Phase, attempts: dict[str, PhaseRecord]) -> PhaseRecord:
-    summary = replace(attempts.get(phase.id) or PhaseRecord(id=phase.id), title=phase.title)
-    if phase.status is Status.DONE:
-        return replace(summary, state=PhaseState.DONE, commit=phase.commit or summary.commit, why="")
-    if summary.state in (PhaseState.RUNNING, PhaseState.FAILED, PhaseState.STOPPED):
-        return summary
-    if why := describe_hindrance(plan, phase):
-        state = PhaseState.TODO if missing_dependencies(plan, phase) else PhaseState.BLOCKED
-        return replace(summary, state=state, why=f"it {why}")
-    start = make_action("start", plan.path, phase=phase.id)
-    return replace(summary, state=PhaseState.TODO, why="not started", command=start.command)
 
 
 def _with_run(path: str, phase: PhaseRecord, newest: RunRow | None, *, owned: bool) -> PhaseRecord:

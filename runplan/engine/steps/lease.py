@@ -188,16 +188,13 @@ def take_over(state: RunState, context: RunContext) -> Iterator[e.Event]:
     changed = HostChanged(host=state.host, before=state.home)
     is_over = attempt is not None and (attempt.failure is not None or attempt.delivery.landed is not None)
     has_branch = isinstance(attempt, WorkAttempt) and attempt.lease is not None and not attempt.lands_itself
-    if has_branch and not is_over:
-        yield _restore_branch(state.work, changed, context, tip)
-    elif state.base and not is_over and context.objects.tip(state.base) is None:
-        yield replace(changed, is_restarted=True, has_branch=False)
-    else:
-        yield changed
-
-
-def _restore_branch(phase: WorkAttempt, changed: HostChanged, context: RunContext, tip: Oid) -> HostChanged:
-    """Put the branch to the newest work on the remote; the event says whether that is all of it."""
+    anew = replace(changed, is_restarted=True, has_branch=False)
+    if is_over or not has_branch:
+        is_gone = state.base and not is_over and context.objects.tip(state.base) is None
+        yield anew if is_gone else changed
+        return
+    # The branch gets the newest work on the remote; the event says whether that is all of it.
+    phase = state.work
     git = context.objects
     branch = phase.leased.branch
     kept = phase.leased.kept if phase.base == phase.leased.base else None
@@ -208,7 +205,8 @@ def _restore_branch(phase: WorkAttempt, changed: HostChanged, context: RunContex
     if newest and git.commit(newest).author == KEEPER.author:  # uncommitted files
         newest, left = git.commit(newest).parents[0], newest
     if git.tip(phase.base) is None or git.tip(first) is None:
-        return replace(changed, is_restarted=True, has_branch=False)
+        yield anew
+        return
     if not newest or not git.is_ancestor(first, newest):  # or it is the work before a conflict
         _park(newest, context, branch, unless=first)
         newest, left = first, ""
@@ -217,9 +215,10 @@ def _restore_branch(phase: WorkAttempt, changed: HostChanged, context: RunContex
     if phase.work is not None:
         is_behind = git.tip(phase.work.head) is None or not git.is_ancestor(phase.work.head, newest)
     if is_behind and kept is not None:
-        return replace(changed, is_restarted=True, has_branch=False)
+        yield anew
+        return
     context.zone.lease(branch=branch, base=newest, onto=tip, pin=context.mark, left=left)
-    return replace(changed, is_restarted=is_behind)
+    yield replace(changed, is_restarted=is_behind)
 
 
 def _park(oid: Oid | None, context: RunContext, branch: str, *, unless: Oid) -> None:
