@@ -29,7 +29,7 @@ from runplan.domain.text import command
 from runplan.engine.landing.pull_request import PullRequestLander
 from runplan.engine.loop.context import RepositoryContext, slug_of
 from runplan.engine.loop.preflight import describe_nesting
-from runplan.engine.steps.conclude import release_issues, show_failure
+from runplan.engine.steps.conclude import report_end
 from runplan.engine.steps.context import RunContext
 
 TRACED = 8  #: calls of a traceback that are recorded
@@ -266,8 +266,7 @@ def fail_run(active: ActiveRun, detail: str, remedy: str = "", reason: Reason = 
     active.context.dispatches.end(list_running(journal.state), grace_s=GRACE_S)
     over = e.RunEnded(outcome=RunOutcome.FAILED, reason=reason, detail=detail, remedy=remedy)
     with suppress(Exception):  # the end of the run is recorded in any case
-        show_failure(over, journal.state, active.context)
-        over = replace(over, detail="; ".join((detail, *release_issues(over, journal.state, active.context))))
+        over = replace(over, detail="; ".join((detail, *report_end(over, journal.state, active.context))))
     for state in open_states(journal.state):
         attempt = state.attempt
         if attempt is not None and attempt.failure is None and attempt.delivery.landed is None:

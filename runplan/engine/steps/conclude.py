@@ -256,27 +256,23 @@ def claim_issues(state: RunState, context: RunContext) -> Iterator[e.Event]:
         yield e.IssuesMarked(notes=notes)
 
 
-def release_issues(over: e.RunEnded, state: RunState, context: RunContext) -> tuple[str, ...]:
-    """Take the claims back, unless a next run has them, and report a failure; notes where the forge did not answer."""
+def report_end(over: e.RunEnded, state: RunState, context: RunContext) -> tuple[str, ...]:
+    """Show a failure on pull request and issues, whose claims go unless a next run has them; notes of what failed."""
+    lander = context.lander
+    is_work = state.options.mode.works_phases
+    if over.outcome is RunOutcome.FAILED and is_work and isinstance(lander, PullRequestLander):
+        phase = f"phase {failed.phase}: " if (failed := failure(state)) and failed.phase else ""
+        detail = context.agents.redacted(over.detail).partition("\n")[0]
+        with suppress(Unreachable, RefusedEarly):
+            lander.show_failure(inert(f"{phase}{over.reason}: {detail}".rstrip(": ")))
     is_failed = over.outcome in (RunOutcome.FAILED, RunOutcome.REFUSED)
     if over.outcome is RunOutcome.DONE and state.landed and not state.landed[-1].complete:
         return ()
     text = f"runplan ended its work on this issue (plan `{context.plan}`): {over.outcome}."
     text += f"{_describe_failure(over, state, context)}." if is_failed else ""
-    is_work = state.options.concludes and state.options.mode.works_phases and not state.lane
-    if not state.claimed and not (is_failed and is_work):
+    if not state.claimed and not (is_failed and is_work and state.options.concludes and not state.lane):
         return ()
     return _mark_issues(state, context, text, is_claimed=False)
-
-
-def show_failure(over: e.RunEnded, state: RunState, context: RunContext) -> None:
-    lander = context.lander
-    is_work = over.outcome is RunOutcome.FAILED and state.options.mode.works_phases
-    if is_work and isinstance(lander, PullRequestLander):
-        phase = f"phase {failed.phase}: " if (failed := failure(state)) and failed.phase else ""
-        detail = context.agents.redacted(over.detail).partition("\n")[0]
-        with suppress(Unreachable, RefusedEarly):
-            lander.show_failure(inert(f"{phase}{over.reason}: {detail}".rstrip(": ")))
 
 
 def comment_failure(over: e.RunEnded, state: RunState, context: RunContext) -> tuple[str, ...]:

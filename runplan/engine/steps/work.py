@@ -30,7 +30,7 @@ from runplan.domain.run.state import RunState, list_places
 from runplan.domain.settings.schema import FILES
 from runplan.domain.text import bounded, plain
 from runplan.engine.landing.conversation import write_answers
-from runplan.engine.steps.conclude import comment_failure, release_issues, show_failure
+from runplan.engine.steps.conclude import comment_failure, report_end
 from runplan.engine.steps.context import RunContext
 from runplan.engine.steps.gates import describe_lacking, log_files, read_content
 from runplan.engine.steps.lease import remote_lander
@@ -391,6 +391,5 @@ def finish(action: Finish, state: RunState, context: RunContext) -> e.Event:
             parked = answer.parked or parked
             remove_unused_root(context.workspace.root, context.settings)
     over = e.RunEnded(outcome=action.outcome, reason=action.reason, detail=detail, parked=parked)
-    show_failure(over, state, context)
-    notes = (*release_issues(over, state, context), *comment_failure(over, state, context))
+    notes = (*report_end(over, state, context), *comment_failure(over, state, context))
     return replace(over, detail="; ".join(filter(None, (detail, *notes))))
