@@ -179,11 +179,8 @@ def _judge_results(
 ) -> e.GateJudged:
     """The judgement of one check; `partly`: only the tests that failed before ran."""
     before = phase.proof.newest_gates.get(name)
-    known = phase.proof.baselines.get(name)
     tests = context.settings.tests
-    baseline = None
-    if known is not None and known.results and not partly:  # the store has it with the names of all tests
-        baseline = results.from_text(context.store.get_baseline(known.key) or known.results)
+    baseline = None if partly else base_results(phase, context, name)
     # The test files that may lose tests: the base's versions of them run on the new code, or Allows: names them.
     changed = [path for path in phase.changed_files if is_on_test_side(path, tests.paths)]
     runs_base = any(run.kind in (ProofKind.OLD_TESTS, ProofKind.LANDED_TESTS) for run in phase.built.proofs)
@@ -217,6 +214,13 @@ def _judge_results(
         rerun=rerun,
         differences=judged.noted(),
     )
+
+
+def base_results(phase: WorkAttempt, context: RunContext, name: str = e.TESTS) -> results.Results | None:
+    known = phase.proof.baselines.get(name)
+    if known is None or not known.results:
+        return None
+    return results.from_text(context.store.get_baseline(known.key) or known.results)  # the store has all names of tests
 
 
 def known_results(phase: WorkAttempt, context: RunContext, name: str = e.TESTS) -> results.Results | None:

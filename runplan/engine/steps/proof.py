@@ -156,7 +156,7 @@ def command_line(started: e.DispatchStarted, phase: WorkAttempt, context: RunCon
     run = _run_of(started.scope, phase)
     first = phase.proof.newest_runs.get(ProofKind(started.scope))
     files = _files_of(first.promises) if first else run.files
-    base = _base_results(phase, context)
+    base = gates.base_results(phase, context)
     line = ""
     if files and base is not None and any(file_of(name) for name in base.passes):
         line = tests.rerun.replace("{tests}", join(files))
@@ -236,7 +236,7 @@ def _judge_results(
     if run.kind is ProofKind.EMPTIED:
         answer, line = _judge_new_tests(phase, context, result)
         return replace(judged, line=line, answer=answer)
-    base = _base_results(phase, context)
+    base = gates.base_results(phase, context)
     gate = gates.known_results(phase, context)
     new = frozenset(p.count_cases(gate.passes)) if gate else frozenset[str]()
     first = phase.proof.newest_runs.get(run.kind)
@@ -272,18 +272,11 @@ def _judge_new_tests(
 ) -> tuple[NewTestsAnswer | None, str]:
     # Results that are not known did not end.
     old = _known_results(ProofKind.NEW_TESTS, phase, context) or results.read_results("", exit_code=None)
-    base = _base_results(phase, context)
+    base = gates.base_results(phase, context)
     gate = gates.known_results(phase, context)
     names = p.count_cases(gate.passes).keys() if gate else set[str]()
     is_named = names and base is not None and (base.passes or base.passed == 0)
     return p.judge_new_tests(names - p.count_cases(base.ran).keys() if base and is_named else None, old, emptied)
-
-
-def _base_results(phase: WorkAttempt, context: RunContext) -> results.Results | None:
-    known = phase.proof.baselines.get(e.TESTS)
-    if known is None or not known.results:
-        return None
-    return results.from_text(context.store.get_baseline(known.key) or known.results)
 
 
 def _count_expected(
