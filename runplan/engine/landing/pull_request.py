@@ -370,18 +370,6 @@ class PullRequestLander(RemoteLander):
         if pull.auto_merge and f"{PLAN}: " in words and f"{LANDING}: " not in words:
             self.forge().cancel_merge(pull.number)
 
-    def list_overlaps(self, touches: Sequence[str]) -> tuple[str, ...]:
-        if not touches:
-            return ()
-        try:
-            pull = self.find_pull()
-            numbers = self.stack.numbers() if self.stack else {pull.number} if pull else set[int]()
-            conflicts = m.open_conflicts(self.forge().list_open_files(self.target.branch), touches, ours=numbers)
-        except Unreachable as error:
-            return (f"other open pull requests were not compared: {error}",)
-        name = f"{pull.noun} {pull.sign}" if pull else "pull request #"
-        return tuple(f"{name}{number} is open and changes {path} too" for number, path in conflicts.items())
-
     def _is_complete(self, tip: Oid) -> bool:
         return all(phase.status is Status.DONE for phase in self.read_plan(tip).phases)
 

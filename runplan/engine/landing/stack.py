@@ -220,9 +220,6 @@ class Stack(Generic[L]):
             if below.known_tip() is not None:
                 below.refresh()
 
-    def numbers(self) -> set[int]:
-        return {pull.number for lander in self.list_begun() if (pull := lander.last_pull()) is not None}
-
     def list_rows(self, here: L) -> list[tuple[str, str, str]]:
         """Number, title and state of each pull request, for the description of one; [] for a single one."""
         plan = self.read_plan()

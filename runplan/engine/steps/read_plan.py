@@ -6,6 +6,7 @@ from itertools import count
 
 from msgspec.structs import replace
 
+from runplan.adapters.forge.protocol import open_conflicts
 from runplan.domain.checks.drift import find_contradictions, stale_phrase
 from runplan.domain.errors import PlanUnreadable, Unreachable
 from runplan.domain.plan import model as plans, tracker
@@ -81,9 +82,7 @@ def _choose_next(state: RunState, context: RunContext) -> e.Event:
     if isinstance(read, e.PhaseChosen) and (phase := plan.phase(read.phase)) is not None:
         if phase.execution.kind is ExecutionKind.PLAN_FIRST:
             return RevisionRequested(planning=_plan_first(phase, context))
-        drift, remarks = _examine_numbers(plan, phase, context)
-        if isinstance(lander, PullRequestLander) and not drift:
-            remarks = (*remarks, *lander.list_overlaps(phase.touches))
+        drift, remarks = _examine_phase(plan, phase, context)
         ends = tracker.is_complete_with(plan, phase.id)
         read = replace(read, drift=drift, remarks=remarks, base=state.base if state.after else "", ends=ends)
         if read.direct and isinstance(context.direct, Direct) and (why := context.direct.describe_missing()):
@@ -134,7 +133,7 @@ def choose_execution(phase: Phase, *, tip: str) -> e.Chosen:
             return e.PhaseChosen(**fields, direct=kind is ExecutionKind.DIRECT)
 
 
-def _examine_numbers(plan: Plan, phase: Phase, context: RunContext) -> tuple[str, tuple[str, ...]]:
+def _examine_phase(plan: Plan, phase: Phase, context: RunContext) -> tuple[str, tuple[str, ...]]:
     """Why the text of the phase has to be revised before any work, and remarks for its report."""
     contradictions = find_contradictions(phase.text)
     place = f"{plan.path}:{phase.heading_line}"
@@ -151,4 +150,16 @@ def _examine_numbers(plan: Plan, phase: Phase, context: RunContext) -> tuple[str
             texts |= {earlier.text} if earlier is not None else set()
     if words and (not commits or phase.text in texts):
         return f"{place}: phase {phase.id} says {words!r}; revise its text and commit it", ()
-    return "", tuple(words for _, words in contradictions)
+    remarks = [words for _, words in contradictions]
+    lander = context.lander
+    if isinstance(lander, PullRequestLander) and phase.touches:
+        try:
+            pull = lander.find_pull()
+            pulls = [below.last_pull() for below in lander.stack.list_begun()] if lander.stack else [pull]
+            files = lander.forge().list_open_files(lander.target.branch)
+        except Unreachable as error:
+            return "", (*remarks, f"other open pull requests were not compared: {error}")
+        conflicts = open_conflicts(files, phase.touches, ours={own.number for own in pulls if own is not None})
+        name = f"{pull.noun} {pull.sign}" if pull else "pull request #"
+        remarks += [f"{name}{number} is open and changes {path} too" for number, path in conflicts.items()]
+    return "", tuple(remarks)
