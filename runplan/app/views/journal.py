@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from runplan.adapters.store.journal import list_records
 from runplan.adapters.store.protocol import Store
@@ -26,11 +27,13 @@ from runplan.domain.run.recorded import Recorded, from_json
 from runplan.domain.run.rows import EventRow, RunRow
 from runplan.domain.run.state import RunState, apply, failed_lane, failure as failure_of
 from runplan.domain.standing.actions import describe_actions
+from runplan.domain.standing.usage import sum_usage
 from runplan.domain.text import clock, command, counted, elapsed
+from runplan.domain.times import parse_iso
 from runplan.engine.loop.context import RepositoryContext, newest_run
 from runplan.engine.loop.runs import find_awaited, state_of
 from runplan.engine.report.sections import describe_kept_work, describe_proposal
-from runplan.engine.report.summary import figures_of_run
+from runplan.engine.report.summary import KINDS, PhaseRecord, PhaseSpending, summarise_attempts
 
 TAKEOVER_S = 15.0  #: for the next daemon to take over a followed run
 LINES_SHOWN = 10  #: of the output of a failed command
@@ -314,8 +317,16 @@ def describe_end(context: RepositoryContext, run: str) -> tuple[Exit, list[str]]
 def _last_lines(store: Store, run: RunRow, state: RunState, directory: Path) -> tuple[Exit, list[str]]:
     """The exit code and the last lines: before the last one the time, cost and tests of an ended run."""
     code, lines = _summarise_run(run.plan, state, directory)
-    figures = figures_of_run(store, run) if state.ended else ""
-    return code, [*lines[:-1], *([figures] if figures else []), lines[-1]]
+    records = store.list_facts(*KINDS, plan=run.plan) if state.ended else []
+    phases = list(summarise_attempts(record for record in records if record.run == run.id).values())
+    used = sum_usage(PhaseSpending, (phase.spent for phase in phases))
+    if not used.parts:
+        return code, lines
+    used = replace(used, wall_seconds=(parse_iso(run.since) - parse_iso(run.started)).total_seconds())
+    before = next((phase.before for phase in phases if phase.before), "")
+    after = next((phase.after for phase in reversed(phases) if phase.after), "")
+    tests = PhaseRecord(id="", before=before, after=after).tests
+    return code, [*lines[:-1], f"Time: {used.time_and_use}" + (f". Tests: {tests}" if tests else ""), lines[-1]]
 
 
 def _summarise_run(plan: str, state: RunState, directory: Path) -> tuple[Exit, list[str]]:

@@ -23,7 +23,7 @@ from runplan.domain.text import command, dated
 from runplan.domain.times import iso
 from runplan.engine.loop.context import newest_run, plan_path, slug_of
 from runplan.engine.report import summary, text as report
-from runplan.engine.report.html import commits_in, read_title, render_body, render_inline as render_inline, render_page
+from runplan.engine.report.html import COMMIT, read_title, render_body, render_inline as render_inline, render_page
 from runplan.engine.report.sections import failure_sections, newest_pull_request, planning_report
 
 DAYS = 30  #: of costs
@@ -99,7 +99,8 @@ def read_report(caller: Caller, word: str = "", *, diffs: bool = False) -> PlanR
             whole = report.name_pull_request(whole, newest_pull_request(store, path))
         whole = report.insert_section(whole, summary.summary_section(facts))
         whole = f"{whole}\n{planned}\n" if planned else whole
-        shown = read_short_diffs(context, commits_in(whole)) if diffs else {}
+        listed_commits = (match[1] for line in whole.splitlines() if (match := COMMIT.match(line)))
+        shown = read_short_diffs(context, dict.fromkeys(listed_commits)) if diffs else {}
     return PlanReport(plan=path, title=facts.title, markdown=whole, phases=facts.phases, diffs=shown)
 
 

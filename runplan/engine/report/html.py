@@ -8,7 +8,7 @@ from itertools import groupby
 from runplan.engine.report.text import drop_surrogates
 
 LONGEST_DIFF = 200_000  #: characters shown of one commit
-_COMMIT = re.compile(r"- `([0-9a-f]{7,64})` ")
+COMMIT = re.compile(r"- `([0-9a-f]{7,64})` ")
 _WORDS = r"(?:`[^`\n]+`|[^`\n{0}])+?"  #: of an emphasis with this mark
 _INLINE = re.compile(
     rf"(?<!`)(?P<fence>`+)(?!`)(?P<code>.{{1,2000}}?)(?<!`)(?P=fence)(?!`)"
@@ -54,11 +54,6 @@ td::before {{ content: attr(data-label) ": "; font-weight: bold; }}
 </body>
 </html>
 """
-
-
-def commits_in(markdown: str) -> list[str]:
-    matches = (_COMMIT.match(line) for line in markdown.splitlines())
-    return list(dict.fromkeys(match[1] for match in matches if match))
 
 
 def render_page(markdown: str, *, diffs: Mapping[str, str]) -> str:
@@ -126,7 +121,7 @@ def _render_rows(lines: list[str]) -> Iterator[str]:
 
 def _render_item(line: str, diffs: Mapping[str, str]) -> str:
     text = render_inline(re.sub(r"^\\", "", line[2:]))
-    commit = _COMMIT.match(line)
+    commit = COMMIT.match(line)
     diff = diffs.get(commit[1]) if commit else None
     if diff is None:
         return f"<li>{text}</li>"

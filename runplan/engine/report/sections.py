@@ -247,7 +247,26 @@ def planning_report(store: Store, plan: str, run: str = "") -> str:
     runs = {fact.run for fact in chosen}
     kinds = (PlanningChosen, e.DispatchEnded, StepJudged, ProposalMade, e.Answered, e.PhaseFailed)
     facts = [fact for fact in store.list_facts(*kinds, plan=plan) if fact.run in runs]
-    lines = ["## Planning", "", *_list_steps(facts), *_list_changes(facts)]
+    lines = ["## Planning", "", *_list_steps(facts)]
+    findings: dict[str, str] = {}
+    critiques = 0
+    for fact in facts:
+        match fact.event:
+            case StepJudged(problems=(), findings=rows) if rows:
+                findings = dict(rows)
+                critiques += 1
+                lines += ["", f"### Critique {critiques}", ""]
+            case StepJudged(problems=(), answers=answers):
+                for name, answer in answers:
+                    finding = escape_inline(bounded(findings.get(name, name), LONGEST_ANSWER))
+                    lines.append(
+                        f"- {escape_inline(name)}: {finding} — {escape_inline(bounded(answer, LONGEST_ANSWER))}"
+                    )
+            case e.Answered(approved=False, why=why, by=by) if why:
+                via = f" by {escape_inline(by)}" if by else ""
+                lines += ["", f"### Rejected{via}: {escape_inline(bounded(why, LONGEST_ANSWER))}", ""]
+            case e.PhaseFailed(reason=reason, detail=detail):
+                lines += ["", f"### Failed — {reason}", "", escape_inline(bounded(detail, LONGEST_ANSWER))]
     proposals = [fact.event for fact in facts if isinstance(fact.event, ProposalMade)]
     if proposals:
         last = proposals[-1]
@@ -291,23 +310,3 @@ def _step_row(process: e.DispatchEnded, result: str) -> str:
     used = process.usage.words or "-"
     cells = (process.role, process.agent, elapsed(process.seconds), used, bounded(result, LONGEST_ANSWER))
     return table_row(*map(escape_inline, cells))
-
-
-def _list_changes(facts: Iterable[Recorded[e.Event]]) -> Iterator[str]:
-    findings: dict[str, str] = {}
-    number = 0
-    for fact in facts:
-        match fact.event:
-            case StepJudged(problems=(), findings=rows) if rows:
-                number += 1
-                findings = dict(rows)
-                yield from ("", f"### Critique {number}", "")
-            case StepJudged(problems=(), answers=answers) if answers:
-                for name, answer in answers:
-                    finding = escape_inline(bounded(findings.get(name, name), LONGEST_ANSWER))
-                    yield f"- {escape_inline(name)}: {finding} — {escape_inline(bounded(answer, LONGEST_ANSWER))}"
-            case e.Answered(approved=False, why=why, by=by) if why:
-                via = f" by {escape_inline(by)}" if by else ""
-                yield from ("", f"### Rejected{via}: {escape_inline(bounded(why, LONGEST_ANSWER))}", "")
-            case e.PhaseFailed(reason=reason, detail=detail):
-                yield from ("", f"### Failed — {reason}", "", escape_inline(bounded(detail, LONGEST_ANSWER)))

@@ -239,20 +239,6 @@ def list_landed(store: Store) -> list[PhaseRecord]:
     return [record for record in records if record.state is PhaseState.DONE and record.id != REPAIR]
 
 
-def figures_of_run(store: Store, run: RunRow) -> str:
-    records = (record for record in store.list_facts(*KINDS, plan=run.plan) if record.run == run.id)
-    phases = list(summarise_attempts(records).values())
-    used = sum_usage(PhaseSpending, (phase.spent for phase in phases))
-    if not (used.seconds or used.setup_seconds or used.test_seconds):
-        return ""
-    wall = parse_iso(run.since) - parse_iso(run.started)
-    before = next((phase.before for phase in phases if phase.before), "")
-    after = next((phase.after for phase in reversed(phases) if phase.after), "")
-    tests = PhaseRecord(id="", before=before, after=after).tests
-    used = replace(used, wall_seconds=wall.total_seconds())
-    return f"Time: {used.time_and_use}" + (f". Tests: {tests}" if tests else "")
-
-
 def summary_of(
     path: str, plan: Plan | None, newest: RunRow | None, attempts: dict[str, PhaseRecord], *, owned: bool = True
 ) -> PlanSummary:
