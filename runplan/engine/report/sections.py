@@ -259,9 +259,8 @@ def planning_report(store: Store, plan: str, run: str = "") -> str:
             case StepJudged(problems=(), answers=answers):
                 for name, answer in answers:
                     finding = escape_inline(bounded(findings.get(name, name), LONGEST_ANSWER))
-                    lines.append(
-                        f"- {escape_inline(name)}: {finding} — {escape_inline(bounded(answer, LONGEST_ANSWER))}"
-                    )
+                    done = escape_inline(bounded(answer, LONGEST_ANSWER))
+                    lines.append(f"- {escape_inline(name)}: {finding} — {done}")
             case e.Answered(approved=False, why=why, by=by) if why:
                 via = f" by {escape_inline(by)}" if by else ""
                 lines += ["", f"### Rejected{via}: {escape_inline(bounded(why, LONGEST_ANSWER))}", ""]

@@ -18,17 +18,17 @@ from runplan.adapters.store.claims import landing_lock
 from runplan.domain import gitfacts as g
 from runplan.domain.decoding import convert
 from runplan.domain.errors import RefusedEarly
-from runplan.domain.names import is_within, report_path, slug as plan_slug
+from runplan.domain.names import REQUIRES, is_within, report_path, slug as plan_slug
 from runplan.domain.plan import tracker
 from runplan.domain.plan.folders import split_files
 from runplan.domain.plan.model import Phase, Plan, Status
 from runplan.domain.run import events as e
 from runplan.domain.run.attempt_parts import LandingRefused, PlanningChosen
 from runplan.domain.run.attempts import Attempt, PlanningAttempt, WorkAttempt
-from runplan.domain.run.kinds import Reason
+from runplan.domain.run.kinds import Mode, Reason, WaitKind
 from runplan.domain.run.state import RunState
 from runplan.domain.text import bounded, command, inert
-from runplan.domain.times import iso, parse_iso
+from runplan.domain.times import FIRST_PARENT_S, delay_s, iso, parse_iso
 from runplan.engine.landing import modes
 from runplan.engine.landing.lander import Failed, Landed, Landing, Pending, Refused, TargetMoved
 from runplan.engine.landing.pull_request import PullRequestLander
@@ -45,7 +45,7 @@ from runplan.engine.report.sections import (
 from runplan.engine.steps.context import RunContext
 from runplan.engine.steps.planning import landed_files
 from runplan.engine.steps.proof import list_unproven, plan_proofs
-from runplan.engine.steps.verify import before_the_end, correct_plan
+from runplan.engine.steps.verify import correct_plan
 
 Files: TypeAlias = dict[str, bytes]
 
@@ -155,10 +155,8 @@ def write_bookkeeping(state: RunState, context: RunContext, onto: str) -> Files 
         text = tracker.set_completed(text, path=context.plan, completed=None)
         sections.append(undo_section(phase, plan=plan.path, run=context.run, subjects=_list_subjects(context, phase)))
         return _write_files(context, onto, plan.title, text, sections, is_done=False)
-    if row is not None and (refusal := _find_refusal(phase, context, plan, row)):
-        return refusal
-    if first := before_the_end(state, context, plan):
-        return first
+    if hindrance := _find_hindrance(state, context, plan, row):
+        return hindrance
     if row is not None and isinstance(phase, WorkAttempt):
         commands = {name: check.command for name, check in context.settings.checks.items()}
         if isinstance(phase.chosen, e.SubplanChosen):
@@ -197,19 +195,36 @@ def _list_subjects(context: RunContext, phase: Attempt) -> dict[str, str]:
     return {oid: context.agents.redacted(subject) for oid, subject in subjects}
 
 
-def _find_refusal(phase: Attempt, context: RunContext, plan: Plan, row: Phase) -> e.WorkRefused | e.LandingHeld | None:
-    """An edit of the plan during the run that the landing must not overwrite."""
+def _find_hindrance(state: RunState, context: RunContext, plan: Plan, row: Phase | None) -> e.Event | None:
+    """An edit of the plan that the landing must not overwrite, or what has to happen before the plan is complete."""
+    phase = state.current
     target = context.settings.run.target
-    if row.status is Status.DONE:
+    if row is not None and row.status is Status.DONE:
         detail = f"phase {row.id} was marked done on the target meanwhile, so another run has landed it"
         return e.WorkRefused(reason=Reason.ALREADY_ON_TARGET, detail=detail)
-    if row.text.rstrip() != phase.chosen.text.rstrip():
+    if row is not None and row.text.rstrip() != phase.chosen.text.rstrip():
         why = f"phase {row.id} was reworded on {target} while it was worked on; restore the wording, or drop this work"
         return e.LandingHeld(why=f"{why} and begin again: {command('runplan', 'reject', context.plan)}")
-    if waits := tracker.missing_dependencies(plan, row):
+    if row is not None and (waits := tracker.missing_dependencies(plan, row)):
         why = f"phase {row.id} depends on {', '.join(waits)}, which {target} shows as not done; bring it back, or keep"
         return e.LandingHeld(why=f"{why} this work and start again: {command('runplan', 'stop', context.plan)}")
-    return None
+    if not tracker.is_complete_with(plan, phase.chosen.phase):
+        return None
+    ref = f"{REQUIRES}{context.slug}"
+    if context.workspace.user.tip(ref) is not None and not plan.complete:
+        until = context.clock.now() + timedelta(seconds=delay_s(state.waits + 1, first_s=FIRST_PARENT_S))
+        words = f"a parent holds the end of the plan; to release it: {command('git', 'update-ref', '-d', ref)}"
+        return e.Paused(kind=WaitKind.PARENT, until=iso(until), words=words)
+    # A repair follows the phases, which were verified together before.
+    if not isinstance(phase, WorkAttempt) or phase.is_repair or phase.is_last:
+        return None
+    if phase.chosen.own.tests and not phase.chosen.ends:  # the other phases were ended meanwhile
+        return e.FinalVerificationDue(tree=phase.answerable, is_narrowed=True)
+    is_finish = bool(context.lane) or state.options.mode is Mode.FINISH
+    is_subplan = isinstance(phase.chosen, e.SubplanChosen)  # its work is not on the branch of a pull request
+    if not is_finish or (is_subplan and context.settings.run.concludes):
+        return None
+    return e.FinalVerificationDue(tree=phase.answerable) if context.find_plan_base(phase) != phase.onto else None
 
 
 def _find_other_run(phase: WorkAttempt, context: RunContext, onto: str) -> str:

@@ -4,7 +4,6 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from datetime import timedelta
 from functools import cache, partial
 from io import BytesIO
 from pathlib import Path
@@ -22,18 +21,15 @@ from runplan.domain.checks import drift, returns, verdict
 from runplan.domain.checks.evidence import Facts
 from runplan.domain.checks.returns import Unusable
 from runplan.domain.globs import covers
-from runplan.domain.names import REQUIRES, as_utf8, is_within
-from runplan.domain.plan import tracker
+from runplan.domain.names import as_utf8, is_within
 from runplan.domain.plan.body import named_paths
-from runplan.domain.plan.model import Plan, parse_plan
+from runplan.domain.plan.model import parse_plan
 from runplan.domain.run import events as e
 from runplan.domain.run.attempt_parts import TrialJudged
 from runplan.domain.run.attempts import WorkAttempt
 from runplan.domain.run.dispatch import EVERY_PHASE, OWN, RETURN, Artifact, EndingKind, Outcome, Return, ToolUsed
-from runplan.domain.run.kinds import GateAnswer, Mode, Reason, WaitKind
+from runplan.domain.run.kinds import GateAnswer, Reason
 from runplan.domain.run.state import RunState
-from runplan.domain.text import command
-from runplan.domain.times import FIRST_PARENT_S, delay_s, iso
 from runplan.engine.steps.context import RunContext
 from runplan.engine.steps.gates import known_results, read_content
 from runplan.engine.steps.process import Prepared, launch_agent, write_brief
@@ -278,28 +274,6 @@ def _list_commands(phase: WorkAttempt, context: RunContext) -> list[str] | None:
     if not used and not agent.prints_json:
         return None
     return [check.command for check in context.settings.checks.values()] + [tool.detail for tool in used]
-
-
-def before_the_end(state: RunState, context: RunContext, plan: Plan) -> e.Event | None:
-    """What has to happen before the landing that completes the plan; None when it may land."""
-    phase = state.current
-    if isinstance(phase.chosen, e.UndoChosen) or not tracker.is_complete_with(plan, phase.chosen.phase):
-        return None
-    ref = f"{REQUIRES}{context.slug}"
-    if context.workspace.user.tip(ref) is not None and not plan.complete:
-        until = context.clock.now() + timedelta(seconds=delay_s(state.waits + 1, first_s=FIRST_PARENT_S))
-        words = f"a parent holds the end of the plan; to release it: {command('git', 'update-ref', '-d', ref)}"
-        return e.Paused(kind=WaitKind.PARENT, until=iso(until), words=words)
-    # A repair follows the phases, which were verified together before.
-    if not isinstance(phase, WorkAttempt) or phase.is_repair or phase.is_last:
-        return None
-    if phase.chosen.own.tests and not phase.chosen.ends:  # the other phases were ended meanwhile
-        return e.FinalVerificationDue(tree=phase.answerable, is_narrowed=True)
-    is_finish = bool(context.lane) or state.options.mode is Mode.FINISH
-    is_subplan = isinstance(phase.chosen, e.SubplanChosen)  # its work is not on the branch of a pull request
-    if not is_finish or (is_subplan and context.settings.run.concludes):
-        return None
-    return e.FinalVerificationDue(tree=phase.answerable) if context.find_plan_base(phase) != phase.onto else None
 
 
 def final_items(phase: WorkAttempt, context: RunContext) -> e.Rows:
