@@ -18,10 +18,9 @@ from runplan.domain.run import events as e
 from runplan.domain.run.attempt_parts import MessagesHandled
 from runplan.domain.run.kinds import Reason, RunOutcome, WaitKind
 from runplan.domain.run.reasons import next_action
-from runplan.domain.run.state import RunState, failure, open_lanes
+from runplan.domain.run.state import RunState, failure
 from runplan.domain.text import bounded, command, inert
 from runplan.domain.times import delay_s, iso, iso_at, parse_iso
-from runplan.engine.landing import merging
 from runplan.engine.landing.conversation import answer_handled, result_marker, to_repair
 from runplan.engine.landing.lander import Commanded, Conclusion, Failed, Landed, NeedsRepair, Progress, Waiting
 from runplan.engine.landing.modes import open_forge
@@ -80,9 +79,9 @@ def conclude(state: RunState, context: RunContext) -> Iterator[e.Event]:
             yield from (replace(issue, is_changed=True) for issue in issues)
             yield e.Paused(kind=kind, until=iso(now + timedelta(seconds=wait_s)), words=why)
         case NeedsRepair():
-            yield _choose_repair(answer, context)
+            yield choose_repair(answer, context)
         case Commanded():
-            yield from _heed_command(answer, state, context)
+            yield from heed_command(answer, state, context)
             if not answer.is_stop:  # the next look follows a wait, however short
                 yield e.Paused(kind=WaitKind.REVIEW, until=iso(now), words=f"tried again for {answer.origin}")
         case Failed(reason=reason, why=why):
@@ -117,12 +116,12 @@ def _measure_progress(state: RunState, context: RunContext) -> Progress:
         answers=list_answers(context.store, context.plan),
         shows_strangers=context.settings.issues.trust == "all",
         began=parse_iso(context.store.list_facts(e.RunStarted, plan=context.plan)[-1].at).timestamp(),
-        issues=_list_known_issues(context),
+        issues=list_known_issues(context),
         merged=merged,
     )
 
 
-def _list_known_issues(context: RunContext) -> dict[int, e.IssueRead]:
+def list_known_issues(context: RunContext) -> dict[int, e.IssueRead]:
     """The issues since the last merge of the plan, as they were before the work, or when a person resumed the run."""
     known: dict[int, e.IssueRead] = {}
     told: dict[int, e.IssueRead] = {}
@@ -137,38 +136,20 @@ def _list_known_issues(context: RunContext) -> dict[int, e.IssueRead]:
     return known
 
 
-def read_issues(state: RunState, context: RunContext) -> Iterator[e.Event]:
-    """Record the issues of the plan before its work, for the look before the merge; the forge need not answer."""
-    lander = context.lander
-    if isinstance(lander, PullRequestLander) and state.options.issues and not state.lane:
-        known = _list_known_issues(context)
-        with suppress(Unreachable):
-            new = [number for number in state.options.issues if number not in known]
-            yield from merging.read_issues(lander.forge(), new)
-
-
-def look_at_review(state: RunState, context: RunContext) -> Iterator[e.Event]:
+def look_at_review(lander: PullRequestLander, state: RunState, context: RunContext) -> Commanded | NeedsRepair | None:
     """What people ask for on the pull request before its last phase; the forge need not answer."""
-    lander = context.lander
-    if not isinstance(lander, PullRequestLander) or not state.landed or state.lane:
-        return
+    if not state.landed or state.lane:
+        return None
     progress = _measure_progress(state, context)
     stack = lander.stack
-    answer: Commanded | NeedsRepair | None = None
-    try:
+    with suppress(Unreachable, RefusedEarly):
         if stack is None:
-            answer = lander.look_at_messages(progress)
-        else:
-            answer = stack.look(stack.list_begun(), progress) or _find_stale(stack, progress, context)
-    except (Unreachable, RefusedEarly):
-        return
-    if isinstance(answer, Commanded):
-        yield from _heed_command(answer, state, context)
-    elif isinstance(answer, NeedsRepair) and not open_lanes(state):
-        yield _choose_repair(answer, replace(context, lander=stack.worked if stack else lander))
+            return lander.look_at_messages(progress)
+        return stack.look(stack.list_begun(), progress) or _find_stale(stack, progress, context)
+    return None
 
 
-def _heed_command(command: Commanded, state: RunState, context: RunContext) -> Iterator[e.Event]:
+def heed_command(command: Commanded, state: RunState, context: RunContext) -> Iterator[e.Event]:
     again = convert(state.options, e.RunResumed, from_attributes=True)
     yield e.StopRequested(by=command.origin) if command.is_stop else replace(again, review=())
     answers = ((command.id, answer_command(context.plan, is_stop=command.is_stop)),)
@@ -191,7 +172,7 @@ def review(state: RunState, context: RunContext) -> e.Event:
     top = _pull_request_lander(context).of_group(TOP)
     if top.stack is not None:
         top.seen.focus = state.review[0].group
-    return _choose_repair(to_repair(state.review), replace(context, lander=top.stack.worked if top.stack else top))
+    return choose_repair(to_repair(state.review), replace(context, lander=top.stack.worked if top.stack else top))
 
 
 def list_answers(store: Store, plan: str) -> dict[str, str]:
@@ -202,7 +183,7 @@ def list_answers(store: Store, plan: str) -> dict[str, str]:
     return dict.fromkeys(ids, "") | dict(row for event in handled for row in event.answers)
 
 
-def _choose_repair(needed: NeedsRepair, context: RunContext) -> e.RepairChosen | e.MergeChosen:
+def choose_repair(needed: NeedsRepair, context: RunContext) -> e.RepairChosen | e.MergeChosen:
     redacted = context.agents.redacted
     comments = tuple(replace(item, words=redacted(item.words)) for item in needed.comments)
     items = tuple((item.id, f"The comment of {item.heading} is handled.") for item in comments if item.id)

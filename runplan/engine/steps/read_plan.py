@@ -18,23 +18,33 @@ from runplan.domain.run.kinds import Mode
 from runplan.domain.run.rules.lanes import list_ahead, list_bases, list_startable, may_begin_ahead
 from runplan.domain.run.state import RunState, count_ahead, count_busy, open_lanes
 from runplan.engine.landing.direct import Direct
+from runplan.engine.landing.lander import Commanded
+from runplan.engine.landing.merging import read_issues
 from runplan.engine.landing.pull_request import PullRequestLander
 from runplan.engine.landing.stack import TOP
-from runplan.engine.steps.conclude import look_at_review, read_issues
+from runplan.engine.steps.conclude import choose_repair, heed_command, list_known_issues, look_at_review
 from runplan.engine.steps.context import RunContext
 
 MOST_OFF = 20  #: per cent; a phase whose own numbers differ by more is not worked on
 
 
 def read_plan(state: RunState, context: RunContext) -> Iterator[e.Event]:
-    if isinstance(context.lander, PullRequestLander):  # the last attempt may have been a repair of a lower one
-        context = replace(context, lander=context.lander.of_group(TOP))
-    yield from read_issues(state, context)
-    is_asked = False
-    for event in look_at_review(state, context):
-        is_asked = True
-        yield event
-    if not is_asked:
+    lander = context.lander
+    if not isinstance(lander, PullRequestLander):
+        yield _choose_next(state, context)
+        return
+    lander = lander.of_group(TOP)  # the last attempt may have been a repair of a lower one
+    context = replace(context, lander=lander)
+    if state.options.issues and not state.lane:  # for the look before the merge; the forge need not answer
+        known = list_known_issues(context)
+        with suppress(Unreachable):
+            yield from read_issues(lander.forge(), (number for number in state.options.issues if number not in known))
+    answer = look_at_review(lander, state, context)
+    if isinstance(answer, Commanded):
+        yield from heed_command(answer, state, context)
+    elif answer is not None and not open_lanes(state):
+        yield choose_repair(answer, replace(context, lander=lander.stack.worked if lander.stack else lander))
+    else:
         yield _choose_next(state, context)
 
 
