@@ -27,7 +27,7 @@ from runplan.domain.plan.model import parse_plan
 from runplan.domain.run import events as e
 from runplan.domain.run.attempt_parts import TrialJudged
 from runplan.domain.run.attempts import WorkAttempt
-from runplan.domain.run.dispatch import EVERY_PHASE, OWN, RETURN, Artifact, EndingKind, Outcome, Return, ToolUsed
+from runplan.domain.run.dispatch import EVERY_PHASE, OWN, RETURN, EndingKind, Outcome, Return, ToolUsed
 from runplan.domain.run.kinds import GateAnswer, Reason
 from runplan.domain.run.state import RunState
 from runplan.engine.steps.context import RunContext
@@ -170,28 +170,27 @@ def judge_trial(state: RunState, context: RunContext) -> e.Event:
         doubt = e.VerdictDoubted(patch=phase.built.patch, why=why, who="agent of the trial")
         is_first = phase.proof.doubted is None
         return doubt if is_first else e.WorkRefused(reason=Reason.INVALID_VERDICT, detail=f"the trial: {report.why}")
-    files = tuple(_keep_file(ended.id, number, file, context) for number, file in enumerate(report.files, 1))
-    return replace(judged, findings=report.findings, files=files, summary=report.summary)
-
-
-def _keep_file(dispatch: str, number: int, stated: Artifact, context: RunContext) -> Artifact:
-    """Copy a file of the trial to where no agent writes, under a plain name; or say why it is not kept."""
-    directory = context.dispatches.directory(dispatch)
-    path = Path(os.path.realpath(directory / OWN / stated.path))
-    is_own = path.is_relative_to(os.path.realpath(directory / OWN))
-    content = read_bounded(path, largest=LARGEST_KEPT, follow=False) if is_own else None
-    if content is not None and not returns.find_image_type(content):
-        try:
-            content = context.agents.redacted(content.decode()).encode()
-        except UnicodeDecodeError:
-            content = None
-    if content is None:
-        return replace(stated, summary=f"not kept: no image or text of at most {LARGEST_KEPT:,} bytes in its folder")
-    name = f"trial-{number:02}-{re.sub(r'[^A-Za-z0-9._-]+', '-', path.name)[-LONGEST_NAME:]}"
-    publish(directory / name, content, sync=False)
-    if (stored := context.dispatches.stored) is not None:  # for other hosts
-        stored.add(dispatch, name, BytesIO(content), directory / name)
-    return replace(stated, path=name)
+    directory = context.dispatches.directory(ended.id)
+    files = []
+    for number, stated in enumerate(report.files, 1):  # copied to where no agent writes, under a plain name
+        path = Path(os.path.realpath(directory / OWN / stated.path))
+        is_own = path.is_relative_to(os.path.realpath(directory / OWN))
+        content = read_bounded(path, largest=LARGEST_KEPT, follow=False) if is_own else None
+        if content is not None and not returns.find_image_type(content):
+            try:
+                content = context.agents.redacted(content.decode()).encode()
+            except UnicodeDecodeError:
+                content = None
+        if content is None:
+            why = f"not kept: no image or text of at most {LARGEST_KEPT:,} bytes in its folder"
+            files.append(replace(stated, summary=why))
+            continue
+        name = f"trial-{number:02}-{re.sub(r'[^A-Za-z0-9._-]+', '-', path.name)[-LONGEST_NAME:]}"
+        publish(directory / name, content, sync=False)
+        if (stored := context.dispatches.stored) is not None:  # for other hosts
+            stored.add(ended.id, name, BytesIO(content), directory / name)
+        files.append(replace(stated, path=name))
+    return replace(judged, findings=report.findings, files=tuple(files), summary=report.summary)
 
 
 def facts_of(phase: WorkAttempt, context: RunContext, scope: str) -> Facts:
