@@ -48,14 +48,14 @@ def _pull_request_lander(context: RunContext) -> PullRequestLander:
 
 def conclude(state: RunState, context: RunContext) -> Iterator[e.Event]:
     now = context.clock.now()
-    progress = _measure_progress(state, context)
+    progress = measure_progress(state, context)
     lander = _pull_request_lander(context).of_group(TOP)
     try:
         with landing_lock(context.claims.locks):
             stack = lander.stack
             lander = stack.choose_lowest(progress.merged) if stack else lander
             # A pull request above it may lack what has landed below, or have a review.
-            needed = _find_stale(stack, progress, context) if stack else None
+            needed = find_stale(stack, progress, context) if stack else None
             answer: Conclusion = needed or lander.conclude(progress, now=now.timestamp())
             asked = stack.look_above(lander, progress) if stack and isinstance(answer, Waiting) else needed
             if stack and asked:
@@ -90,12 +90,12 @@ def conclude(state: RunState, context: RunContext) -> Iterator[e.Event]:
             assert_never(unreachable)
 
 
-def _find_stale(stack: Stack[PullRequestLander], progress: Progress, context: RunContext) -> NeedsRepair | None:
+def find_stale(stack: Stack[PullRequestLander], progress: Progress, context: RunContext) -> NeedsRepair | None:
     facts = context.store.list_facts(e.RepairChosen, e.MergeChosen, e.Landed, e.Concluded, plan=context.plan)
     return stack.find_stale(progress.merged, (fact.event for fact in facts))
 
 
-def _measure_progress(state: RunState, context: RunContext) -> Progress:
+def measure_progress(state: RunState, context: RunContext) -> Progress:
     landings = context.store.list_facts(e.Landed, plan=context.plan)
     begun = [fact.event for fact in context.store.list_facts(e.LandingStarted, plan=context.plan)]
     merged: dict[str, tuple[str, str]] = {}  # groups of a stack, since the last conclusion of the whole plan
@@ -134,19 +134,6 @@ def list_known_issues(context: RunContext) -> dict[int, e.IssueRead]:
             case e.Concluded(reason="", group=""):
                 known, told = {}, {}
     return known
-
-
-def look_at_review(lander: PullRequestLander, state: RunState, context: RunContext) -> Commanded | NeedsRepair | None:
-    """What people ask for on the pull request before its last phase; the forge need not answer."""
-    if not state.landed or state.lane:
-        return None
-    progress = _measure_progress(state, context)
-    stack = lander.stack
-    with suppress(Unreachable, RefusedEarly):
-        if stack is None:
-            return lander.look_at_messages(progress)
-        return stack.look(stack.list_begun(), progress) or _find_stale(stack, progress, context)
-    return None
 
 
 def heed_command(command: Commanded, state: RunState, context: RunContext) -> Iterator[e.Event]:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from runplan.adapters.forge.protocol import open_conflicts
 from runplan.domain.checks.drift import find_contradictions, stale_phrase
-from runplan.domain.errors import PlanUnreadable, Unreachable
+from runplan.domain.errors import PlanUnreadable, RefusedEarly, Unreachable
 from runplan.domain.plan import model as plans, tracker
 from runplan.domain.plan.marks import ExecutionKind, NoWorkKind
 from runplan.domain.plan.model import Phase, Plan
@@ -18,11 +18,11 @@ from runplan.domain.run.kinds import Mode
 from runplan.domain.run.rules.lanes import list_ahead, list_bases, list_startable, may_begin_ahead
 from runplan.domain.run.state import RunState, count_ahead, count_busy, open_lanes
 from runplan.engine.landing.direct import Direct
-from runplan.engine.landing.lander import Commanded
+from runplan.engine.landing.lander import Commanded, NeedsRepair
 from runplan.engine.landing.merging import read_issues
 from runplan.engine.landing.pull_request import PullRequestLander
 from runplan.engine.landing.stack import TOP
-from runplan.engine.steps.conclude import choose_repair, heed_command, list_known_issues, look_at_review
+from runplan.engine.steps.conclude import choose_repair, find_stale, heed_command, list_known_issues, measure_progress
 from runplan.engine.steps.context import RunContext
 
 MOST_OFF = 20  #: per cent; a phase whose own numbers differ by more is not worked on
@@ -39,7 +39,15 @@ def read_plan(state: RunState, context: RunContext) -> Iterator[e.Event]:
         known = list_known_issues(context)
         with suppress(Unreachable):
             yield from read_issues(lander.forge(), (number for number in state.options.issues if number not in known))
-    answer = look_at_review(lander, state, context)
+    answer: Commanded | NeedsRepair | None = None
+    if state.landed and not state.lane:  # what people ask for before the last phase; the forge need not answer
+        progress = measure_progress(state, context)
+        stack = lander.stack
+        with suppress(Unreachable, RefusedEarly):
+            if stack is None:
+                answer = lander.look_at_messages(progress)
+            else:
+                answer = stack.look(stack.list_begun(), progress) or find_stale(stack, progress, context)
     if isinstance(answer, Commanded):
         yield from heed_command(answer, state, context)
     elif answer is not None and not open_lanes(state):
