@@ -72,9 +72,8 @@ def _harmless(text: str) -> bool:
 def inert(text: str) -> str:
     """The message of an agent without effect on terminals and forges: it mentions no account, and closes no issue.
 
-    A zero-width space follows each `@` of a mention, each mark of a reference (`#1`, `!1`, `&1`, `%1`, `~label`,
-    `GH-1`, `[issue:1]`, `…/issues/1`), and the `/` of a quick action of GitLab. Lines with `Signed-off-by:` go: only a
-    person signs off.
+    A zero-width space follows each mark of a mention, of a reference (`#1`, `~label`, `GH-1`, `[issue:1]`, `…/issues`)
+    and of a quick action of GitLab. Lines with `Signed-off-by:` go: only a person signs off.
     """
     mark = (
         r"(?<!\w)[@%~](?=[\w\"])|[#!](?=\d)|(?<!\w)&(?=\d)|\bG[HL]-(?=\d)|^[ \t]*/(?=[a-z])|\[(?=[a-z_]+:[\w/])"

@@ -1,10 +1,8 @@
 """Reads a plan file into lines that know their byte offsets, with its front matter, headings and list entries.
 
 The front matter is a small part of YAML: plain and quoted values, comments, and blocks, which are never written.
-Indented keys belong to the key above them and are not read.
-
-A line ends at LF or CRLF; a lone CR is part of its line. Only a line that begins with three backticks or tildes
-opens or closes a fence: real plans nest fences badly, and every stricter reading loses phases.
+A line ends at LF or CRLF. Only one that begins with three backticks or tildes opens or closes a fence: real plans nest
+fences badly, and every stricter reading loses phases.
 """
 
 import re
