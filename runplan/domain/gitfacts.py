@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from itertools import groupby
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -111,13 +112,8 @@ def read_trailers(message: str) -> dict[str, str]:
 
 
 def _paragraphs(message: str) -> list[list[str]]:
-    paragraphs: list[list[str]] = [[]]
-    for line in message.split("\n"):
-        if line.strip():
-            paragraphs[-1].append(line.rstrip())
-        elif paragraphs[-1]:
-            paragraphs.append([])
-    return [paragraph for paragraph in paragraphs if paragraph]
+    groups = groupby((line.rstrip() for line in message.split("\n")), key=bool)
+    return [list(lines) for is_text, lines in groups if is_text]
 
 
 def _is_block(paragraph: Sequence[str]) -> bool:

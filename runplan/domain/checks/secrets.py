@@ -127,13 +127,9 @@ def _find_spans(data: AnyStr, forms: Iterable[tuple[AnyStr, AnyStr]]) -> list[tu
 
 
 def _replace_spans(data: AnyStr, spans: list[tuple[int, int]], word: AnyStr) -> AnyStr:
-    pieces: list[AnyStr] = []
-    place = 0
-    for start, end in spans:
-        pieces += (data[place:start], word)
-        place = end
-    pieces.append(data[place:])
-    return data[:0].join(pieces)
+    starts = [0, *(end for _, end in spans)]
+    ends = [*(start for start, _ in spans), len(data)]
+    return word.join(data[start:end] for start, end in zip(starts, ends, strict=True))
 
 
 #: A word as long as this is no token, so an endless line does not wait for its end.
