@@ -21,6 +21,7 @@ from runplan.domain.settings.schema import PullRequestSettings, RunSettings, Set
 from runplan.engine.landing.conversation import result_marker
 from runplan.engine.landing.description import BEGIN, DRAFT, END, PEOPLE
 from runplan.engine.landing.lander import Commanded, Conclusion, Failed, Landed, NeedsRepair, Progress, Refused, Waiting
+from runplan.engine.landing.merging import read_issues
 from runplan.engine.landing.modes import open_landers
 from runplan.engine.landing.pull_request import PlanPlace, PullRequestLander
 from runplan.engine.report.summary import describe_plan
@@ -388,6 +389,25 @@ def test_changes_requested_by_a_writer_block_it(conclude: Conclude, hub: Hub, fr
     assert hub.merges == 0
     free(hub, 1)
     merged(conclude(), hub)
+
+
+def test_a_merge_that_runplan_has_ordered_is_cancelled_when_its_issue_changes(
+    a_lander: MakeLander, hub: Hub, issues: list[int]
+) -> None:
+    hub.required = ["ci"]
+    issue = hub.add_issue("Bug")
+    issues.append(issue.number)
+    lander = a_lander()
+    [read] = read_issues(lander.forge(), issues)
+    progress = Progress(may_merge=True, repairs=0, max_repairs=0, updates=0, issues={issue.number: read})
+    for _ in range(4):
+        waits(lander.conclude(progress, now=LATE), "merge")
+    assert hub.pulls[2].auto_merge
+    issue.body = "It is another one."
+    assert f"#{issue.number}" in waits(lander.conclude(progress, now=LATE), "issue")
+    hub.check(hub.tip(BRANCH), "ci")
+    hub.auto_merge_all()
+    assert hub.merges == 0
 
 
 @pytest.mark.promise
