@@ -123,6 +123,26 @@ def test_the_queue_is_worked_and_a_run_is_followed_and_stopped(project: Project,
     talk(project, play)
 
 
+def test_a_list_of_plans_has_the_words_and_the_warnings_of_the_command(project: Project) -> None:
+    set_up(project, agent=steps('say = "nothing done"'))
+    assert project.start("1", "auto").code == 1
+    assert project.runplan("start", "X", "auto", "every", "4h").code == 0
+    assert project.runplan("daemon", "stop").code == 0
+    broken = (project.path / "runplan.toml").read_text() + "\n[paths]\nplan = 'plans'\n"
+    project.repo.write("runplan.toml", broken)
+
+    async def play(session: Session) -> None:
+        listed = await session.ask("status")
+        assert listed["plans"][0]["words"].startswith("Phase 1 failed (no-commits): ")
+        assert listed["daemon"].startswith("No daemon is running")
+        assert "[paths] plan: unknown key" in listed["messages"]
+        shown = await session.ask("status", plan="X")
+        assert shown["daemon"]["error"] == listed["daemon"]
+        assert shown["messages"] == listed["messages"]
+
+    talk(project, play)
+
+
 def test_bad_calls_are_refused_in_the_words_of_the_command(project: Project) -> None:
     from mcp import MCPError
 

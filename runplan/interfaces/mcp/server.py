@@ -42,11 +42,14 @@ def carry_out(name: str, asked: object, caller: Caller, is_over: Callable[[], bo
         return _change(name, asked, caller)
     match name:
         case "status":
+            caller, warnings = caller.recording()
             with caller.open(lenient=True) as context:
                 views, host = read_plans(context, asked.plan, datetime.now(UTC), warn=caller.warn)
-            if not asked.plan:
-                return mcp_tools.make_result({"plans": [mcp_tools.list_plan(view) for view in views]})
-            return mcp_tools.make_result(_encode(replace(views[0], repository=str(context.root), daemon=host)))
+            content: mcp_tools.Content = {"plans": [mcp_tools.list_plan(view) for view in views]}
+            content["daemon"] = host and host.error
+            if asked.plan:
+                content = _encode(replace(views[0], repository=str(context.root), daemon=host))
+            return mcp_tools.make_result({**content, "messages": "\n".join(warnings)})
         case "check":
             read = read_plan_file(caller, asked.plan)
             refused = read.plan.refusals(strict=False)

@@ -109,7 +109,7 @@ LARGEST_TEXT = 20_000  #: characters of one text of a result
 LINES_SHOWN = 30  #: of a followed run
 _FILE_OF_DIFF = re.compile(r"(?m)^(?=diff --git )")
 #: The fields of a plan and of its run in a list.
-_PLAN_FIELDS = ("plan", "title", "status", "next", "schedule")
+_PLAN_FIELDS = ("plan", "title", "status", "words", "next", "schedule")
 _RUN_FIELDS = ("id", "state", "phase", "step", "waiting_for", "outcome", "reason")
 
 
