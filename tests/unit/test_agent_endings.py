@@ -2,11 +2,13 @@
 
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from runplan.adapters.agents.clis.mini import read_trajectory
+from runplan.adapters.agents.clis import agent_of
+from runplan.adapters.agents.clis.mini import TRAJECTORY
 from runplan.adapters.agents.endings import AgentEnding, classify_trouble
 from runplan.domain.run.dispatch import Ending, EndingKind, Finished, Outcome, Tally, Trouble, Usage
 from tests.support.samples import THEN, ending, outcome_of
@@ -141,8 +143,9 @@ def test_a_known_error_has_its_ending(cli: str, lines: list[bytes], code: int, e
         ("", "", "no-output"),
     ],
 )
-def test_mini_ends_with_the_status_of_its_trajectory(status: str, error: str, ends: str) -> None:
-    rest = tuple(read_trajectory(mini_info(status, error)))
+def test_mini_ends_with_the_status_of_its_trajectory(tmp_path: Path, status: str, error: str, ends: str) -> None:
+    (tmp_path / TRAJECTORY).write_bytes(mini_info(status, error))
+    rest = agent_of("mini").read_reports(tmp_path)
     found = outcome_of("mini", [], code=0 if status != "RateLimitError" else 1, rest=rest)
     assert ending("mini", found).kind == ends
 

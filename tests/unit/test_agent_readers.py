@@ -1,15 +1,17 @@
 """No bytes make a reader raise, and none make it slow."""
 
 import json
+import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
 
-from runplan.adapters.agents.clis import agent_of, qwen
-from runplan.adapters.agents.clis.mini import read_trajectory
+from runplan.adapters.agents.clis import agent_of
+from runplan.adapters.agents.clis.mini import TRAJECTORY
 from runplan.adapters.configuration.load import list_agent_kinds
 from runplan.domain.run.dispatch import (
     AgentEvent,
@@ -27,9 +29,21 @@ from tests.support.samples import FOLDERS, ending, lines, outcome_of, streams
 
 Reader = Callable[[bytes], tuple[AgentEvent, ...]]
 
+
+def reader_of_file(kind: str, name: str) -> Reader:
+    def read(content: bytes) -> tuple[AgentEvent, ...]:
+        with tempfile.TemporaryDirectory() as place:
+            file = Path(place, name)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(content)
+            return agent_of(kind).read_reports(Path(place))
+
+    return read
+
+
 READERS: dict[str, Reader] = {kind: agent_of(kind).read_line for kind in list_agent_kinds()}
-READERS["trajectory"] = lambda content: tuple(read_trajectory(content))
-READERS["session"] = qwen.read_session
+READERS["trajectory"] = reader_of_file("mini", TRAJECTORY)
+READERS["session"] = reader_of_file("qwen", "projects/p/chats/s.jsonl")
 del READERS["script"]  # its lines are our own player's
 
 #: Readers of JSON lines.
@@ -179,7 +193,7 @@ API_RESPONSE = b'{"systemPayload":{"uiEvent":{"event.name":"qwen-code.api_respon
     ],
 )
 def test_a_wait_is_read_from_the_session_record(record: bytes, waits: bool) -> None:
-    reported = qwen.read_session(record)
+    reported = READERS["session"](record)
     assert [event.words.partition(" Rate")[0] for event in reported if isinstance(event, Retrying)] == (
         ["error 429 429"] if waits else []
     )

@@ -1,7 +1,7 @@
 """The `mini` agent: mini-swe-agent, which reports its work in a file."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
@@ -74,7 +74,29 @@ class Mini(Agent):
     def read_reports(self, directory: Path) -> tuple[AgentEvent, ...]:
         """The trajectory is written at every step."""
         content = read_text(directory / TRAJECTORY, largest=LARGEST_TRAJECTORY) or ""
-        return tuple(read_trajectory(content.encode()))
+        trajectory = f.parse_object(content.encode())
+        if trajectory is None:
+            return ()
+        info = f.get_value(trajectory, "info")
+        used = Usage(usd=f.get_number(info, "model_stats", "instance_cost"))
+        sent = 0
+        model = error = ""
+        for message in f.get_objects(trajectory, "messages"):
+            if answer := f.get_value(message, "extra", "response"):
+                sent = f.get_count(answer, "usage", "prompt_tokens")
+                cached = f.get_count(answer, "usage", "prompt_tokens_details", "cached_tokens")
+                answered = f.get_count(answer, "usage", "completion_tokens")
+                used = used.plus(Usage(input_tokens=sent, output_tokens=answered, cached_tokens=cached))
+                model = f.get_text(answer, "model") or model
+            error = f.get_text(message, "extra", "exception_str") or error
+        events = (Started(model=model), Spent(usage=used, total=True), Context(tokens=sent))
+        status = f.get_text(info, "exit_status")
+        if not status:  # it was stopped between two steps
+            return events
+        if status == "Submitted":
+            return (*events, Message(text=f.get_text(info, "submission"), final=True), Finished(ok=True))
+        words = f"{status}: {error}" if error else status
+        return (*events, classify_trouble(words), Finished(ok=False, words=words))
 
 
 AGENT = Mini()
@@ -85,32 +107,3 @@ def _read_settings(caller: Mapping[str, str]) -> dict[str, str]:
     lines = (read_text(AGENT.find_folder(caller) / ".env") or "").splitlines()
     pairs = (line.partition("=") for line in lines if "=" in line)
     return {name.strip(): value.strip().strip("'\"") for name, _, value in pairs}
-
-
-def read_trajectory(content: bytes) -> Iterator[AgentEvent]:
-    trajectory = f.parse_object(content)
-    if trajectory is None:
-        return
-    info = f.get_value(trajectory, "info")
-    used = Usage(usd=f.get_number(info, "model_stats", "instance_cost"))
-    sent = 0
-    model = error = ""
-    for message in f.get_objects(trajectory, "messages"):
-        if answer := f.get_value(message, "extra", "response"):
-            sent = f.get_count(answer, "usage", "prompt_tokens")
-            cached = f.get_count(answer, "usage", "prompt_tokens_details", "cached_tokens")
-            answered = f.get_count(answer, "usage", "completion_tokens")
-            used = used.plus(Usage(input_tokens=sent, output_tokens=answered, cached_tokens=cached))
-            model = f.get_text(answer, "model") or model
-        error = f.get_text(message, "extra", "exception_str") or error
-    yield Started(model=model)
-    yield Spent(usage=used, total=True)
-    yield Context(tokens=sent)
-    status = f.get_text(info, "exit_status")
-    if status == "Submitted":
-        yield Message(text=f.get_text(info, "submission"), final=True)
-        yield Finished(ok=True)
-    elif status:  # without one it was stopped between two steps
-        words = f"{status}: {error}" if error else status
-        yield classify_trouble(words)
-        yield Finished(ok=False, words=words)

@@ -82,10 +82,17 @@ class Qwen(Agent):
         return (*kept, classify_trouble(error), Finished(ok=False, words=error))
 
     def read_reports(self, directory: Path) -> tuple[AgentEvent, ...]:
-        """It retries silently: only the records of its sessions have the provider's last answer."""
-        sessions = (directory / "projects").glob("*/chats/*.jsonl")
-        texts = (read_text(session, largest=LARGEST_SESSION) or "" for session in sorted(sessions))
-        return tuple(event for session in texts for event in read_session(session.encode()))
+        """It retries silently: only the records of its sessions have the provider's last answer, so its last wait."""
+        waits = []
+        for session in sorted((directory / "projects").glob("*/chats/*.jsonl")):
+            lines = (read_text(session, largest=LARGEST_SESSION) or "").encode().splitlines()
+            for line in reversed(lines):
+                event = f.get_value(f.parse_object(line), "systemPayload", "uiEvent")
+                words = f.get_text(event, "error_message")
+                if f.get_text(event, "event.name") in _REQUESTS and words != _ABORTED:
+                    waits += [Retrying(words=f"error {f.get_count(event, 'status_code')} {words}")] if words else []
+                    break
+        return tuple(waits)
 
 
 AGENT = Qwen()
@@ -101,13 +108,3 @@ def _find_provider(table: AgentTable, caller: Mapping[str, str]) -> f.JsonObject
     model = table.model or f.get_text(settings, "model", "name")
     known = f.get_objects(settings, "modelProviders", _OPENAI)
     return next((provider for provider in known if model and f.get_text(provider, "id") == model), {})
-
-
-def read_session(session: bytes) -> tuple[AgentEvent, ...]:
-    """The wait it was in when the record ends."""
-    for line in reversed(session.splitlines()):
-        event = f.get_value(f.parse_object(line), "systemPayload", "uiEvent")
-        words = f.get_text(event, "error_message")
-        if f.get_text(event, "event.name") in _REQUESTS and words != _ABORTED:
-            return (Retrying(words=f"error {f.get_count(event, 'status_code')} {words}"),) if words else ()
-    return ()

@@ -128,7 +128,18 @@ def lay_out(screen: Screen, *, width: int, height: int, now: datetime) -> list[L
         start = max(0, min(selection.start, selection.stop - body_height))
         body = body[start : start + body_height]
         lines = [*head, *body, *[()] * (body_height - len(body)), *detail, *last]
-    return [_fit_line(line, width) for line in lines[:height]] + [()] * (height - len(lines))
+    fitted: list[Line] = []
+    for line in lines[:height]:
+        parts = []
+        left = width
+        for text, colours in line:
+            cut = cut_cells(text, left)
+            left -= count_cells(cut)
+            parts.append((cut, colours))
+            if cut != text:
+                break
+        fitted.append(tuple(parts))
+    return fitted + [()] * (height - len(lines))
 
 
 def _lay_out_body(screen: Screen, width: int, now: datetime) -> tuple[list[Line], range]:
@@ -191,14 +202,3 @@ def _lay_out_detail(screen: Screen, width: int, now: datetime) -> list[Line]:
         *(((line, _LEVELS.get(card.level, "")),) for line in sentence),
         *([((plain_line(about), ""),)] if about else []),
     ]
-
-
-def _fit_line(line: Line, width: int) -> Line:
-    parts = []
-    for text, colours in line:
-        cut = cut_cells(text, width)
-        width -= count_cells(cut)
-        parts.append((cut, colours))
-        if cut != text:
-            break
-    return tuple(parts)
