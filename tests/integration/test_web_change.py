@@ -159,6 +159,8 @@ def test_the_journal_tells_what_happened_and_what_followed(browser: Browser, kno
     assert f"then: {told[-1]}".replace("'", "&#39;") in page.text
     assert "verdict    passed: 1 of 1 item proven" in page.text
     assert browser.get(address("/journal", known, run="r0")).status == 404
+    for number in ("1", "-1", "x", "²", "9" * 30):  # a page that does not exist is the first one
+        assert browser.get(address("/journal", known, page=number)).text.count('<li id="event-') == len(told)
 
 
 def test_costs_are_shown_with_charts_and_tables(browser: Browser, known: Known) -> None:

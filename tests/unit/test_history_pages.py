@@ -7,7 +7,7 @@ from runplan.domain.run import events as e
 from runplan.domain.run.dispatch import Ending
 from runplan.domain.run.kinds import GateAnswer, Role
 from runplan.domain.run.recorded import Recorded
-from runplan.interfaces.web.pages.plan import MOST_EVENTS, group_lines, read_page
+from runplan.interfaces.web.pages.plan import group_lines
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -34,8 +34,3 @@ def test_events_are_grouped_by_phase_and_step() -> None:
         ("2", [("gate", [5, 4, 3]), ("lease", [2])]),
         ("", [("", [1])]),
     ]
-
-
-def test_a_page_that_does_not_exist_is_the_first_one() -> None:
-    count = MOST_EVENTS + 1
-    assert [read_page(text, count) for text in ("", "1", "2", "-1", "x", "²", "9" * 30)] == [0, 1, 0, 0, 0, 0, 0]

@@ -96,7 +96,8 @@ def show_journal(request: Request) -> Response:
     repo, plan, run, page = (request.query_params.get(name, "") for name in ("repo", "plan", "run", "page"))
     with open_by_key(site_of(request).env, repo) as context:
         journal = read_journal(context, plan, run, now=datetime.now(UTC))
-    number = read_page(page, len(journal.lines))
+    asked = read_number(page)
+    number = asked if asked * MOST_EVENTS < len(journal.lines) else 0  # the first page for anything else
     groups = group_lines(journal.lines[number * MOST_EVENTS :][:MOST_EVENTS])
     return render(request, "journal.html", live=True, journal=journal, page=number, most=MOST_EVENTS, groups=groups)
 
@@ -105,9 +106,3 @@ def group_lines(lines: Sequence[EventLine]) -> list[tuple[str, list[tuple[str, l
     """The phases with their steps, each as often as the work came back to it."""
     phases = groupby(lines, key=attrgetter("phase"))
     return [(phase, [(step, list(some)) for step, some in groupby(rows, attrgetter("step"))]) for phase, rows in phases]
-
-
-def read_page(text: str, count: int) -> int:
-    """The number of a page, from 0, of so many events; the first page for anything else."""
-    number = read_number(text)
-    return number if number * MOST_EVENTS < count else 0
