@@ -19,6 +19,7 @@ from runplan.adapters.configuration.load import load_settings
 from runplan.adapters.notify.links import LinkMaker
 from runplan.adapters.store.claims import Claims
 from runplan.adapters.store.protocol import open_store
+from runplan.domain.errors import Fenced
 from runplan.domain.run.kinds import Mode
 from runplan.domain.run.requests import RunRequest
 from runplan.domain.run.rows import Answer, ClaimResult, Command
@@ -157,6 +158,18 @@ def test_a_run_that_began_between_the_look_and_the_claim_is_resumed(project: Pro
         assert answer is not None
         assert (answer.run, answer.resumed) == ("r-theirs", True)
         assert [row.id for row in repository.store.list_runs()] == ["r-theirs"]
+
+
+def test_a_run_that_another_process_took_over_is_forgotten(project: Project) -> None:
+    with an_open_worker(project) as worker:
+        store = worker.repository.store
+        record(store, "r1", ASKED.plan, BEGAN, owner="1:1:gone")  # type: ignore[arg-type]
+        assert worker.adopt(ASKED.plan) is None
+        with store.transaction():
+            store.set_claim("plan", ASKED.plan, run="r1", owner="2:2:other")
+        with pytest.raises(Fenced):
+            worker.step(ASKED.plan)
+        assert worker.runs == {}
 
 
 def test_a_planning_run_can_be_failed(project: Project) -> None:
