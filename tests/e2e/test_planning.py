@@ -38,6 +38,9 @@ def test_the_daemon_plans_and_then_works_the_approved_plan(project: Project) -> 
     project.runplan("approve", "greet-people").exits(0)
     until_runs_are(project, "done", "done", plan=GREET)
     assert project.landed() == ["plan", "1", "2"]
+    planned = project.rows("SELECT id FROM runs ORDER BY number")[0][0]
+    said = project.runplan("logs", planned).out
+    assert f"Done: {GREET} landed, and the work on it was started; see: runplan status {GREET}." in said
 
 
 # --- goals ------------------------------------------------------------------------------------------------

@@ -377,7 +377,10 @@ def _describe_landings(state: RunState) -> str:
         where = " on the branch of its pull request" if state.started.concludes else ""
         return f"phase {phases[0]} was reverted{where}" if phases else "nothing was changed"
     if state.started is not None and state.started.mode is Mode.PLAN and state.landed:
-        return f"{state.started.plan} landed; work on it: {command('runplan', 'start', state.started.plan, 'finish')}"
+        plan = state.started.plan
+        if state.started.planning is not None and state.started.planning.then:
+            return f"{plan} landed, and the work on it was started; see: {command('runplan', 'status', plan)}"
+        return f"{plan} landed; work on it: {command('runplan', 'start', plan, 'finish')}"
     if not phases:
         return _merge_note(state) or ("the plan is marked complete" if state.landed else "nothing landed")
     return f"{counted(len(phases), 'phase')} landed ({', '.join(phases)})"
