@@ -29,6 +29,7 @@ TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
             Form(verb="reject", plan=PLAN, tree=TREE, text=" --tree=other "),
             RejectRequest(plan=PLAN, tree=TREE, why="--tree=other"),
         ),
+        (Form(verb="reject", plan=PLAN, tree=TREE), RejectRequest(plan=PLAN, tree=TREE)),
         (Form(verb="answer", id="r1.2", text="-m"), AnswerRequest(id="r1.2", text="-m")),
         (
             Form(verb="start", plan=PLAN, words="auto every 'day at 9am'"),
@@ -54,6 +55,7 @@ def test_a_form_becomes_one_request(form: Form, request_: object) -> None:
         Form(verb="plan", goal="  ", text="x"),
         Form(verb="answer", id="", text="x"),
         Form(verb="answer", id="r1.1", text="  "),
+        Form(verb="reject", plan=PLAN, tree=TREE, text="  "),
         Form(verb="start", plan=PLAN, words="'unfinished"),
     ],
 )

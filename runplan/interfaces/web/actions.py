@@ -31,7 +31,7 @@ class Form(Struct, frozen=True, kw_only=True):
     plan: str = ""
     phase: str = ""
     tree: str = ""  #: the tree, or the SHA-256 of the proposal, that the page has shown
-    text: str = ""
+    text: str | None = None  #: None: the form does not ask for words
     id: str = ""  #: of a question
     words: str = ""  #: of a start, as in a shell
     goal: str = ""  #: of a plan to be written
@@ -41,7 +41,7 @@ class Form(Struct, frozen=True, kw_only=True):
 
     @property
     def effect(self) -> str:
-        return "revise" if self.verb == "reject" and self.text.strip() else self.verb
+        return "revise" if self.verb == "reject" and self.text else self.verb
 
 
 async def read_form(request: Request) -> Form:
@@ -71,7 +71,9 @@ def read_request(form: Form) -> object:
         options = tuple(shlex.split(form.words))
     except ValueError as error:
         raise UsageError(f"the words cannot be read: {error}") from None
-    text = form.text.strip()
+    text = (form.text or "").strip()
+    if form.verb == "reject" and form.text is not None and not text:
+        raise UsageError("the text is missing")  # without words it would end the run
     values = {**asdict(form), "text": text, "why": text, "options": options}
     values |= {"goal": form.goal.strip(), "quick": bool(form.quick), "fresh": bool(form.fresh)}
     action, _, to = form.action.partition(" ")
