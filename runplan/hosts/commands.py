@@ -186,7 +186,7 @@ class Executor:
         if self._find_work(plan) is not None:
             self._store.drop_wait(plan)
             lines.append(f"Stopped {plan}: it begins no further plan; those that it has begun are not stopped")
-        if self._owner.adopt(plan) is not None and not self._begins:
+        if self._owner.adopt(plan) and not self._begins:
             return None  # a daemon has come up meanwhile: it executes the command
         if self._owner.record(plan, e.StopRequested(by=command.by)):
             kept = f"its work and its schedule (every {row.spec}) are kept" if row and keeps else "its work is kept"
@@ -200,14 +200,14 @@ class Executor:
         if (work := self._find_work(plan)) is not None:
             self._store.put_wait(change_work(work, paused=command.by, trouble=""))
             return Answer(lines=(f"Paused {plan}: it begins no further plan; those that it has begun are not paused",))
-        if self._owner.adopt(plan) is not None and not self._begins:
+        if self._owner.adopt(plan) and not self._begins:
             return None
         halts = self._owner.record(plan, e.Halted(by=command.by))
         return Answer(lines=(f"Paused {plan}",) if rests or halts else ())
 
     @_verb
     def _tell(self, command: Command) -> Answer | None:
-        if self._owner.adopt(command.plan) is not None and not self._begins:
+        if self._owner.adopt(command.plan) and not self._begins:
             return None
         told = e.Told(**command.arguments, command=command.seq)
         if not self._owner.record(command.plan, told):

@@ -309,8 +309,7 @@ class RunOwner:
             plan = awaited_plan(state)
             holder = ""  # another process that owns the sub-plan
             if isinstance(event, e.StopRequested):
-                declined = self.adopt(plan)
-                holder = declined.owner if declined else ""
+                holder = self.adopt(plan)
                 if plan in self.runs and not self.runs[plan].state.stop:
                     self.record(plan, event)
             elif isinstance(event, e.RunStarted) and self.host.may_begin():
@@ -510,17 +509,17 @@ class RunOwner:
         resumed = not run.is_new and request.reply is None
         return Answer(run=active.id, fresh=True, resumed=resumed, warnings=active.state.warnings)
 
-    def adopt(self, plan: str) -> Answer | None:
-        """Own the plan's unfinished run and continue it unchanged; an answer when another process owns it."""
+    def adopt(self, plan: str) -> str:
+        """Own the plan's unfinished run and continue it unchanged; the process that owns it instead, or ""."""
         if plan in self.runs or (row := self.repository.store.get_interrupted_run(plan)) is None:
-            return None
+            return ""
         run = self._resolve_run(row)
         claim = self._claim_plan(run)
         if isinstance(claim, HeldByOther):
-            return Answer(declined=True, owner=claim.owner)
+            return claim.owner
         if claim is not None:
             self._open_journal(run, claim)
-        return None
+        return ""
 
     def _resolve_run(self, row: RunRow) -> ResolvedRun:
         """Resolve an unfinished run, which keeps the settings and the target it began with."""

@@ -66,7 +66,8 @@ class Runs:
         self.done.append(f"{type(event).__name__} {plan}")
         return True
 
-    def adopt(self, _plan: str) -> None: ...
+    def adopt(self, _plan: str) -> str:
+        return ""
 
     def is_at_work(self, _plan: str) -> bool:
         return False

@@ -127,7 +127,7 @@ def test_a_start_has_a_stopped_run_that_waits_for_git_try_again_at_once(project:
     with an_open_worker(project) as worker:
         facts = (BEGAN, ("StopRequested", {"by": "a person"}), ("Paused", pause))
         record(worker.repository.store, "r1", ASKED.plan, *facts)  # type: ignore[arg-type]
-        assert worker.adopt(ASKED.plan) is None
+        assert worker.adopt(ASKED.plan) == ""
         assert worker.begin(RunRequest(started=ASKED)) is None
         assert worker.runs[ASKED.plan].state.pause is None
         worker.work()
@@ -138,7 +138,7 @@ def test_a_start_has_a_stopped_run_that_waits_for_git_try_again_at_once(project:
 def test_a_process_that_left_its_run_waiting_is_not_recorded_as_dead(project: Project, state: str, dead: str) -> None:
     with an_open_worker(project) as worker:
         record(worker.repository.store, "r1", ASKED.plan, BEGAN, owner="1:1:gone", state=state)  # type: ignore[arg-type]
-        assert worker.adopt(ASKED.plan) is None
+        assert worker.adopt(ASKED.plan) == ""
     assert [body["took_over"] for body in project.bodies("ClaimTaken")] == [dead]
 
 
@@ -164,7 +164,7 @@ def test_a_run_that_another_process_took_over_is_forgotten(project: Project) -> 
     with an_open_worker(project) as worker:
         store = worker.repository.store
         record(store, "r1", ASKED.plan, BEGAN, owner="1:1:gone")  # type: ignore[arg-type]
-        assert worker.adopt(ASKED.plan) is None
+        assert worker.adopt(ASKED.plan) == ""
         with store.transaction():
             store.set_claim("plan", ASKED.plan, run="r1", owner="2:2:other")
         with pytest.raises(Fenced):
@@ -176,7 +176,7 @@ def test_a_planning_run_can_be_failed(project: Project) -> None:
     chosen = ("PlanningChosen", {"tip": "c0", "title": "Add OAuth", "planning": {"goal": "Add OAuth"}})
     with an_open_worker(project) as worker:
         record(worker.repository.store, "r1", ASKED.plan, BEGAN, chosen, owner="1:1:gone")  # type: ignore[arg-type]
-        assert worker.adopt(ASKED.plan) is None
+        assert worker.adopt(ASKED.plan) == ""
         fail_run(worker.runs[ASKED.plan], "runplan's own repository is gone")
     assert run_of(project)["state"] == "failed"
     assert [(body["title"], body["attempt"]) for body in project.bodies("PhaseFailed")] == [("Add OAuth", 1)]

@@ -115,8 +115,8 @@ class DaemonHost(BackgroundHost):
         store = owner.repository.store
         row = store.get_interrupted_run(plan)
         started = state_of(store, row).options if row is not None else None
-        declined = owner.adopt(plan) if started is not None and started.daemon else None
-        if row is None or declined is None:
+        other = owner.adopt(plan) if started is not None and started.daemon else ""
+        if row is None or not other:
             store.drop_wait(plan)
             if started is not None and started.daemon:
                 self.executor.halt_without_keys(started)
@@ -127,12 +127,12 @@ class DaemonHost(BackgroundHost):
         before = next((row for row in store.list_waits() if row.plan == plan), None)
         times, since = (before.times + 1, before.since) if before else (1, iso(now))
         again = iso(now + timedelta(seconds=look_s(times)))
-        about = f"process {declined.owner.partition(':')[0]} works on this run; the daemon takes over when it ends"
+        about = f"process {other.partition(':')[0]} works on this run; the daemon takes over when it ends"
         store.put_wait(WaitRow(kind=WaitKind.CLAIM, plan=plan, about=about, since=since, wake=again, times=times))
         if is_announced(times):
-            self.reporter.log.warning("declined", plan=plan, owner=declined.owner, again=again)
-        if store.get_owner_state(declined.owner) is OwnerState.SUSPENDED:
-            self.reporter.tell_stopped_owner(declined.owner, row)
+            self.reporter.log.warning("declined", plan=plan, owner=other, again=again)
+        if store.get_owner_state(other) is OwnerState.SUSPENDED:
+            self.reporter.tell_stopped_owner(other, row)
 
     def wake_at(self, moment: datetime) -> None:
         self._call_at(f"wake {self.root}", moment, self.wake)

@@ -99,9 +99,8 @@ class FleetHost(BackgroundHost):
 
     def adopt(self, plan: str) -> None:
         """Own the unfinished run of the plan; when its owner dies, the plan is queued again."""
-        declined = self.owner.adopt(plan)
-        if declined is not None:
-            self.reporter.log.info("declined", plan=plan, owner=declined.owner)
+        if other := self.owner.adopt(plan):
+            self.reporter.log.info("declined", plan=plan, owner=other)
             self._is_declined = plan == self.only
         elif plan in self.owner.runs and list_running(self.owner.runs[plan].state):
             self.limit.count_run((self.root, plan))
