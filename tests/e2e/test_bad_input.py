@@ -208,6 +208,7 @@ WORDS = {
     "nothing to report": Bad(
         code=3, words=("report", "X"), says="nothing to report of plans/X.md yet; start it: runplan start plans/X.md\n"
     ),
+    "blank words of a rejection": Bad(words=("reject", "X", "-m", " \n"), says="reject: the text is empty\n"),
     "nothing to explain": Bad(code=3, words=("explain", "X"), says="no run of plans/X.md is recorded here"),
 }
 

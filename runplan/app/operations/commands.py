@@ -167,6 +167,8 @@ def approve(caller: Caller, request: requests.ApproveRequest) -> Answer:
 
 @operation
 def reject(caller: Caller, request: requests.RejectRequest) -> Answer:
+    if request.why and not plain(request.why).strip():
+        raise UsageError("reject: the text is empty")
     return _submit_answer("reject", caller, request)
 
 
