@@ -28,7 +28,8 @@ class Claims:
 
     def take_plan(self, plan: str, *, run: str) -> ClaimResult:
         """Claim the plan for this process; re-entry keeps the fence."""
-        if plan in self._held and self.owns_plan(plan):
+        claim = self._store.get_claim("plan", plan)
+        if plan in self._held and claim is not None and claim.owner == self.me:
             return self._store.claim_plan(plan, run=run, owner=self.me)
         lock = _open_lock(self.locks, f"plan-{digest_of(plan.encode())[:16]}")
         try:
