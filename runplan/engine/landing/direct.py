@@ -43,8 +43,6 @@ Finish: TypeAlias = Callable[[Landing, bool], str]
 
 
 class RemoteLander:
-    """Lands by one push with a lease."""
-
     pull = ""  #: number and address of the pull request, once it is known
 
     def __init__(self, git: Git, remote: Remote, tool: Path, look: Look, finish: Finish) -> None:

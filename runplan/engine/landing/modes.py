@@ -164,7 +164,6 @@ def _list_branches(settings: Settings, slug: str, plan: Plan | None) -> dict[str
 
 
 def list_open(forge: Forge, settings: Settings, slug: str, plan: Plan | None) -> Iterator[tuple[str, PullRequest]]:
-    """The open pull requests of a plan, with their groups."""
     for group, branch in _list_branches(settings, slug, plan).items():
         pull = forge.find_pull_request(branch=branch, base=settings.run.target)
         if pull is not None and pull.is_open:

@@ -114,7 +114,6 @@ class Stack(Generic[L]):
         return self.of(self._top.seen.focus)
 
     def read_plan(self) -> Plan:
-        """The whole plan, from its branch."""
         return self._top.read_whole_plan(self._top.known_tip() or self._top.target_tip())
 
     @property

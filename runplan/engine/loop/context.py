@@ -208,7 +208,6 @@ def open_context(
 def context_at(
     cwd: Path, env: Mapping[str, str], settings: Callable[[Path, Mapping[str, str]], Settings]
 ) -> Iterator[RepositoryContext]:
-    """The repository around a directory, with the settings of this environment."""
     try:
         cwd = cwd.absolute()
     except FileNotFoundError:

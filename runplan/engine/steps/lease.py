@@ -50,8 +50,8 @@ def lease(state: RunState, context: RunContext) -> e.Event:
     failures = context.failures(phase.chosen.phase)
     kept: e.KeptWork | None = None
     if failures and not state.options.anew and isinstance(phase.chosen, e.PhaseChosen):
-        ref = _publish_kept_work(failures, state, context, branch)
-        kept = _read_kept_work(_find_last_work(failures), ref, state, context)
+        last, ref = _publish_kept_work(failures, state, context, branch)
+        kept = _read_kept_work(last, ref, state, context)
     parked = ""
     base = kept.base if kept else phase.chosen.base or tip
     if kept is not None:
@@ -66,20 +66,16 @@ def lease(state: RunState, context: RunContext) -> e.Event:
     return replace(leased, base=base, base_tree=context.objects.commit(judged).tree, parked=parked, kept=kept)
 
 
-def _find_last_work(failures: Sequence[Recorded[e.PhaseFailed]]) -> Recorded[e.PhaseFailed]:
-    """The failure of the last attempt with work; later ones without any say nothing about it."""
-    kept = [fact for fact in failures if fact.event.branch] or list(failures[-1:])
-    while len(kept) > 1 and not kept[-1].event.tree and kept[-1].event.head == kept[-2].event.head:
-        kept.pop()
-    return kept[-1]
-
-
 def _publish_kept_work(
     failures: Sequence[Recorded[e.PhaseFailed]], state: RunState, context: RunContext, branch: str
-) -> str:
-    """Bring the last work to a branch of the user: from a lane, from another host, from `tool.git`. The ref of it."""
+) -> tuple[Recorded[e.PhaseFailed], str]:
+    """Bring the last work to a branch of the user: from a lane, another host or `tool.git`. Its failure and its ref."""
     phase = state.work
-    failure = _find_last_work(failures).event
+    kept = [fact for fact in failures if fact.event.branch] or list(failures[-1:])
+    while len(kept) > 1 and not kept[-1].event.tree and kept[-1].event.head == kept[-2].event.head:
+        kept.pop()  # an attempt without any says nothing about it
+    last = kept[-1]
+    failure = last.event
     ref = f"{HEADS}{failure.branch}" if failure.branch else branch
     leases = {lease.event.worktree: lease.event for lease in context.store.list_facts(e.Leased, plan=context.plan)}
     # Also where `tool.git` was lost, the lane has the agent's commits, unless another phase has used it since.
@@ -93,7 +89,7 @@ def _publish_kept_work(
     unpublished = context.objects.tip(branch)  # where runplan crashed before it published the work
     if unpublished is not None and not context.objects.is_ancestor(unpublished, phase.chosen.tip):
         ref = context.workspace.publish(branch, newer_than=(ref, failure.head))
-    return ref
+    return last, ref
 
 
 def _read_kept_work(last: Recorded[e.PhaseFailed], ref: str, state: RunState, context: RunContext) -> e.KeptWork | None:
