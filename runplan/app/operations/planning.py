@@ -24,8 +24,6 @@ from runplan.domain.run.attempts import PlanningAttempt
 from runplan.domain.run.events import Planning, RunStarted
 from runplan.domain.run.kinds import Mode
 from runplan.domain.run.requests import RunRequest
-from runplan.domain.run.rows import RunRow
-from runplan.domain.run.state import RunState
 from runplan.domain.settings.options import Options, parse_words
 from runplan.domain.settings.schema import MAX_ROUNDS
 from runplan.domain.text import command
@@ -67,13 +65,19 @@ def plan(caller: Caller, request: PlanRequest) -> Answer:
         context = runs.prepare_run(caller, context, then.landing if then is not None else "")
         goal = _read_goal(context, request)
         context = _with_agents(context, request)
-        if (same := _find_planning(context, goal)) is not None:  # it is continued, instead of a second one
-            row, state = same
-            caller.say(f"{row.plan} is already being planned ({row.id})")
-            is_left = not row.daemon or not context.store().get_living_owner(row.plan)
-            if is_left and not row.needs_person:
-                return continue_run(caller, context, RunRequest(started=state.options))
-            return Accepted(plan=row.plan, run=row.id, is_ended=row.needs_person)
+        store = context.store()
+        for row in store.list_unfinished_runs():
+            state = state_of(store, row)
+            attempt = state.attempt
+            chosen = attempt.chosen.planning if isinstance(attempt, PlanningAttempt) else None
+            known = None if attempt is not None and attempt.cleaned else state.options.planning or chosen
+            is_same = known is not None and known.goal == goal.text and not known.is_revision
+            if known is not None and (row.plan == goal.plan if goal.plan else is_same):  # continue it instead
+                caller.say(f"{row.plan} is already being planned ({row.id})")
+                is_left = not row.daemon or not store.get_living_owner(row.plan)
+                if is_left and not row.needs_person:
+                    return continue_run(caller, context, RunRequest(started=state.options))
+                return Accepted(plan=row.plan, run=row.id, is_ended=row.needs_person)
         run = _resolve_request(context, goal, request, then)
         left = runs.unfinished_run(context, run.started.plan)  # which does a revision of its plan itself
         if left is not None and (request.agent or request.critic):
@@ -200,19 +204,6 @@ def _choose_path(context: RepositoryContext, title: str, out: str) -> str:
     slug = slug_of_title(title)
     numbered = (PurePath(plans, f"{slug}{f'-{number}' if number > 1 else ''}.md") for number in range(1, 10_000))
     return next(path.as_posix() for path in numbered if path.as_posix().lower() not in taken)
-
-
-def _find_planning(context: RepositoryContext, goal: Goal) -> tuple[RunRow, RunState] | None:
-    store = context.store()
-    for row in store.list_unfinished_runs():
-        state = state_of(store, row)
-        attempt = state.attempt
-        planning = state.options.planning or (attempt.chosen.planning if isinstance(attempt, PlanningAttempt) else None)
-        if planning is None or (attempt is not None and attempt.cleaned):
-            continue
-        if row.plan == goal.plan if goal.plan else planning.goal == goal.text and not planning.is_revision:
-            return row, state
-    return None
 
 
 def find_proposal(context: RepositoryContext, path: str) -> tuple[RunStarted, PlanningAttempt, ProposalMade]:
