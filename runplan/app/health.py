@@ -100,10 +100,7 @@ def examine(caller: Caller, *, runs_once: bool = False) -> list[SetupCheck]:
             _check_agents(settled, checks)
             if all(check.ok for check in checks if check.name == "target"):
                 _check_project(settled.with_landing("cherry-pick"), checks)  # the remote of others is asked last
-            if settled.settings.run.concludes:
-                checks += _check_forge(settled)
-            if all(check.ok for check in checks):
-                _check_start(settled, checks)
+            _check_landing(settled, checks)
         if runs_once:
             checks.append(_rehearse(caller, context, checks))
     return checks
@@ -316,40 +313,40 @@ def _rehearse(caller: Caller, context: RepositoryContext, checks: Sequence[Setup
     return SetupCheck("run", State.OK, detail)
 
 
-def _check_forge(context: RepositoryContext) -> list[SetupCheck]:
-    """The token, and the settings of the repository that decide how a pull request is merged."""
+def _check_landing(context: RepositoryContext, checks: list[SetupCheck]) -> None:
+    """The token and the rules of the forge, and the refusals of `start` that no other check has found."""
     run = context.settings.run
-    method = context.settings.pull_request.method
-    kind = "github"
-    try:
-        kind = forge_kind(read_address(context.git, remote=run.remote, env=context.env).host, context.env)
-        forge = find_forge(context.git, remote=run.remote, env=context.env)
-        there = forge.read_repository()
-        target = forge.read_target(run.target)
-        remarks = modes.require_mergeable(forge, context.settings)
-    except NotAllowed as error:
-        return [SetupCheck(kind, State.FAIL, str(error), f"check the token from {forge.token_source}")]
-    except RunplanError as error:
-        return [_failed_check(kind, error)]
-    scopes = f" (scopes {', '.join(there.scopes)})" if there.scopes else ""
-    auto = "auto-merge is allowed" if target.auto_merge else "auto-merge is off"
-    needs = target.requirements
-    merge = "; ".join([target.choose_method(method) or "by the merge queue", auto, *remarks])
-    return [
-        SetupCheck(kind, State.OK, f"{there.name}; token from {forge.token_source}{scopes} may push"),
-        SetupCheck("merge", State.OK, merge),
-        SetupCheck("rules", State.OK, f"{run.target} requires {needs}" if needs else f"none for {run.target}"),
-    ]
-
-
-def _check_start(context: RepositoryContext, checks: list[SetupCheck]) -> None:
-    """The refusals of `start` that no other check has found."""
+    if run.concludes:
+        kind = "github"
+        try:
+            kind = forge_kind(read_address(context.git, remote=run.remote, env=context.env).host, context.env)
+            forge = find_forge(context.git, remote=run.remote, env=context.env)
+            there = forge.read_repository()
+            target = forge.read_target(run.target)
+            remarks = modes.require_mergeable(forge, context.settings)
+        except NotAllowed as error:
+            checks.append(SetupCheck(kind, State.FAIL, str(error), f"check the token from {forge.token_source}"))
+            return
+        except RunplanError as error:
+            checks.append(_failed_check(kind, error))
+            return
+        scopes = f" (scopes {', '.join(there.scopes)})" if there.scopes else ""
+        auto = "auto-merge is allowed" if target.auto_merge else "auto-merge is off"
+        method = target.choose_method(context.settings.pull_request.method) or "by the merge queue"
+        needs = f"{run.target} requires {target.requirements}" if target.requirements else f"none for {run.target}"
+        checks += [
+            SetupCheck(kind, State.OK, f"{there.name}; token from {forge.token_source}{scopes} may push"),
+            SetupCheck("merge", State.OK, "; ".join([method, auto, *remarks])),
+            SetupCheck("rules", State.OK, needs),
+        ]
+    if not all(check.ok for check in checks):
+        return
     with _check("start", checks) as look:
         if is_partial_clone(read_listing(context.git.text("config", "--list", "-z"))):
             raise RefusedEarly(PARTIAL_CLONE)
         modes.require_ready(context.repository, context.settings, context.env)
-        require_workable(context.repository, target=context.target, prefix=context.settings.run.branch_prefix)
+        require_workable(context.repository, target=context.target, prefix=run.branch_prefix)
         preflight.require_agents(context)
         look.detail = "no further obstacle"
-        if context.fleet is not None and not uses_remote(context.settings.run.landing):
+        if context.fleet is not None and not uses_remote(run.landing):
             look.detail += " for direct and pr; a fleet needs one of these words, or run.landing"
