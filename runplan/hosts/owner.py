@@ -202,8 +202,18 @@ class RunOwner:
                 return decide(active.state)
             self.disown(plan)  # the next process repeats the step
             return None
-        except RunplanError as error:
-            return self._pause_after(error, plan, active)
+        except RunplanError as error:  # its lane pauses; the others continue at once
+            self.host.tell_trouble(plan, error)
+            if plan not in self.runs:  # it has ended, or another process owns it
+                return None
+            if not isinstance(error, Crashed):
+                waits = 0 if isinstance(error, TokenRefused) else active.state.of_lane(error.lane).waits
+                until = self._in_s(delay_s(waits + 1))  # a new token is seen soon
+                active.journal.append(
+                    e.Paused(kind=WaitKind.UNREACHABLE, until=until, words=str(error)), lane=error.lane
+                )
+            decision = self._tell_waits(plan, active)
+            return self.step(plan) if error.lane and decide(active.state.of_lane(error.lane)).waiting else decision
 
     def _advance(self, plan: str) -> Decision | None:
         active = self.runs[plan]
@@ -236,18 +246,6 @@ class RunOwner:
             return decision
         self._end_run(plan)
         return None
-
-    def _pause_after(self, error: RunplanError, plan: str, active: ActiveRun) -> Decision | None:
-        """Pause the lane in which the error came up; the other lanes continue at once."""
-        self.host.tell_trouble(plan, error)
-        if plan not in self.runs:  # it has ended, or another process owns it
-            return None
-        if not isinstance(error, Crashed):
-            waits = active.state.of_lane(error.lane).waits
-            until = self._in_s(delay_s(1 if isinstance(error, TokenRefused) else waits + 1))  # a new token is seen soon
-            active.journal.append(e.Paused(kind=WaitKind.UNREACHABLE, until=until, words=str(error)), lane=error.lane)
-        decision = self._tell_waits(plan, active)
-        return self.step(plan) if error.lane and decide(active.state.of_lane(error.lane)).waiting else decision
 
     def _has_permit(self, plan: str, journal: Journal, limit: Limit) -> bool:
         """Whether the run may work now; one that waits for something else needs no permit."""
