@@ -77,7 +77,6 @@ def main(version: str, *words: str) -> int:
         return 1
     env = dict(os.environ)
     if "mute" in words:
-        sys.stderr.write("thinking\n")
         time.sleep(60)
     echo = Echo(version)
     if "draining" in words:
