@@ -235,6 +235,8 @@ NEEDS = {
     "failed phase, another one landed": (PlanFacts(run=ENDED, failures=FAILURE), "failed"),
     "failed phase with a schedule": (PlanFacts(run=ENDED, failures=FAILURE, schedule=SCHEDULE), "failed"),
     "at work": (at_work(), "running"),
+    "at work again, its phase is not chosen yet": (replace(at_work(a_run(phase=None)), failures=FAILURE), "running"),
+    "failed run, its retry is queued": (PlanFacts(run=a_run(state="failed"), queued="retry"), "running"),
     "limit": (at_work(a_run(state="waiting", waiting_for="limit", wake=iso(NOW))), "running"),
     "queued": (PlanFacts(queued="start"), "running"),
     "schedule": (PlanFacts(run=ENDED, schedule=SCHEDULE), "scheduled"),
@@ -264,6 +266,8 @@ def test_a_failed_run_of_a_plan_that_was_put_off_offers_no_retry_unless_it_has_p
             facts = PlanFacts(run=a_run(state="failed", mode=Mode(mode)))
             shown = view_plan("plans/x.md", outline, facts, landing="direct", now=NOW)
             assert [action.verb for action in shown.actions] == verbs
+        paused = view_plan("plans/x.md", outline, at_work(PAUSED, alive=False), landing="direct", now=NOW)
+        assert [action.verb for action in paused.actions] == ["stop"]
 
 
 def test_plans_are_listed_by_need_and_name() -> None:
@@ -281,7 +285,7 @@ def test_plans_are_listed_by_need_and_name() -> None:
     ]
     watch = replace(views[0], plan="queue:1", answered=None)
     counts = count_plans([*views, watch])
-    assert counts == "3 waiting for you, 3 failed, 3 running, 2 scheduled, 2 open, 1 done"
+    assert counts == "3 waiting for you, 3 failed, 5 running, 2 scheduled, 2 open, 1 done"
     needs = [(shown.state, shown.plan) for shown in sort_plans(views)]
     assert [need for need, _ in needs] == [*(need for _, need in NEEDS.values()), "done", "page"]
     assert [name for need, name in needs if need == "failed"] == sorted(

@@ -292,12 +292,12 @@ def judge_state(view: PlanView) -> PlanState:
     run = view.run
     if run is not None and run.stuck is not None and run.stuck.level is Level.LOOK:
         return PlanState.WAITING
-    has_failed = run is not None and run.state is RunStatus.FAILED and not view.is_complete
-    if has_failed or view.failed_phases:
-        return PlanState.FAILED
     is_paused = run is not None and run.is_active and wait_of(run.waiting_for).is_asked
     if view.queued or (view.is_active and not is_paused):
         return PlanState.RUNNING
+    has_failed = run is not None and run.state is RunStatus.FAILED and not view.is_complete
+    if has_failed or (view.failed_phases and not is_paused):
+        return PlanState.FAILED
     if view.schedule or is_paused:
         return PlanState.SCHEDULED
     if not view.is_plan and run is None:

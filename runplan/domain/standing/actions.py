@@ -87,6 +87,7 @@ def list_actions(
     if run is not None and run.is_active:
         actions = _actions_of_run(plan, run, facts, is_stuck=is_stuck)
         actions += [action for action in _actions_of_schedule(plan, facts.schedule) if action.verb != "now"]
+        actions = [action for action in actions if not (is_shelved and action.verb == "resume")]
         return tuple({(action.verb, action.id, action.text, action.phase): action for action in actions}.values())
     has_ended_badly = run is not None and run.state in (RunStatus.FAILED, RunStatus.STOPPED) and not is_complete
     fresh = make_action("retry", plan, fresh=True)
