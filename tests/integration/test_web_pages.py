@@ -13,6 +13,7 @@ from runplan.adapters.clock import SystemClock
 from runplan.adapters.store.journal import Journal
 from runplan.adapters.store.protocol import open_store
 from runplan.domain.run.attempt_parts import StepCrashed
+from runplan.domain.run.events import Answered, Event, Halted
 from runplan.domain.run.rows import Acquired
 from tests.support.cli import Project, a_plan, a_project, set_up, steps, writes
 from tests.support.web import Browser, know, signed_in
@@ -162,15 +163,31 @@ def test_an_unplugged_repository_is_a_card_that_says_so(browser: Browser, projec
     assert browser.get(f"/start?repo={key}&plan=plans/X.md").status == 503
 
 
-def test_a_run_that_runplan_itself_failed_at_can_be_retried(browser: Browser, project: Project, tmp_path: Path) -> None:
-    copy = shutil.copytree(project.path, tmp_path / "crashed")
-    know(project.env, copy)
-    with closing(open_store(copy / ".git/runplan")) as store:
+def append(repository: Path, *events: Event) -> None:
+    """Record events of the newest run of the plan, as a process that has ended."""
+    with closing(open_store(repository / ".git/runplan")) as store:
         run = store.list_runs("plans/X.md", limit=1)[0]
         claim = store.claim_plan(run.plan, run=run.id, owner="0:0")
         assert isinstance(claim, Acquired)
         journal = Journal(store, SystemClock(), run=run.id, plan=run.plan, fence=claim.fence, on_event=lambda *_: None)
-        journal.append(*[StepCrashed(detail="KeyError: 'key'", trace="")] * 2)
+        journal.append(*events)
+
+
+def test_the_pages_say_that_a_run_is_paused(browser: Browser, project: Project, tmp_path: Path) -> None:
+    copy = shutil.copytree(project.path, tmp_path / "paused")
+    key = know(project.env, copy).key
+    tree = project.runplan("diff", "X", "--json").json["tree"]
+    append(copy, Answered(tree=tree, approved=True, why="", by="Uma"), Halted(by="Uma"))
+    pages = browser.get("/").text, browser.get(f"/plan?repo={key}&plan=plans/X.md").text
+    shutil.rmtree(copy)
+    for text in pages:
+        assert "Paused: phase 2, land, for " in text
+
+
+def test_a_run_that_runplan_itself_failed_at_can_be_retried(browser: Browser, project: Project, tmp_path: Path) -> None:
+    copy = shutil.copytree(project.path, tmp_path / "crashed")
+    know(project.env, copy)
+    append(copy, *[StepCrashed(detail="KeyError: 'key'", trace="")] * 2)
     inbox = browser.get("/inbox")
     shutil.rmtree(copy)
     (crashed,) = [entry for entry in inbox.text.split("<article ") if "KeyError" in entry]
