@@ -270,15 +270,20 @@ def test_a_remote_that_does_not_answer_pauses_the_run(project: Project, tmp_path
         until(lambda: worker.is_idle)
 
 
-def test_a_worker_that_gets_no_thread_is_idle(project: Project) -> None:
-    worker = a_worker(project, Timers(), Log())
+def test_a_worker_that_gets_no_thread_is_tried_again(project: Project) -> None:
+    timers, log = Timers(), Log()
+    worker = a_worker(project, timers, log)
     threading.stack_size(1 << 46)  # larger than the system allows
     try:
-        with pytest.raises(RuntimeError, match="can't start new thread"):
-            worker.wake()
+        worker.wake()
     finally:
         threading.stack_size(0)
-    assert worker.is_idle
+    assert (worker.is_idle, closed(log)) == (True, 1)
+    assert worker.trouble is not None
+    assert worker.trouble.error.startswith("can't start new thread; end some processes")
+    timers.armed.pop(f"wake {project.path}")[1]()
+    until(lambda: worker.is_idle)
+    assert closed(log) == 1
 
 
 def test_a_draining_worker_carries_out_a_stop_though_its_wake_up_kills_git(project: Project, tmp_path: Path) -> None:

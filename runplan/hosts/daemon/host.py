@@ -5,6 +5,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
+from runplan.domain.errors import Unreachable, refused_by_system
 from runplan.domain.run.kinds import WaitKind
 from runplan.domain.run.rows import OwnerState, WaitRow
 from runplan.domain.run.state import list_running
@@ -102,8 +103,15 @@ class DaemonHost(BackgroundHost):
             self.ask(commands=commands and not self.is_idle)
             if not self.is_idle:
                 return
-            threading.Thread(target=self.run, name=f"worker {self.root}", daemon=True).start()
-            self.is_idle = False  # now: without a thread it would never be idle again
+            self.is_idle = False
+            refusal = ""
+            try:
+                threading.Thread(target=self.run, name=f"worker {self.root}", daemon=True).start()
+            except RuntimeError as error:  # no thread is left; else it would never be idle again
+                self.is_idle = True
+                refusal = refused_by_system(error)
+        if refusal:
+            self.record_closing(None, Unreachable(refusal))
 
     def run(self) -> None:
         super().run()
