@@ -91,3 +91,9 @@ def test_a_file_of_tests_paths_is_a_test_file(patterns: tuple[str, ...]) -> None
     project = {"files": {"checks/log.sh": 5}, "changed": ["bin/log"]}
     reference = read([{"kind": "test", "ref": "checks/log.sh::rotates"}])
     assert judge_evidence("W1", reference, facts_of(project, test_paths=patterns)).passed is bool(patterns)
+
+
+@pytest.mark.parametrize(("ref", "passed"), [("Sums::adds", True), ("Other::adds", False), ("adds", False)])
+def test_a_suite_tells_tests_of_one_title_apart_where_names_have_no_file(ref: str, passed: bool) -> None:
+    project = {"files": {}, "changed": [], "passed": ["Sums › adds"], "failed": ["Other › adds"]}
+    assert judge_evidence("W1", read([{"kind": "test", "ref": ref}]), facts_of(project)).passed is passed
