@@ -190,6 +190,10 @@ def test_a_resumed_run_does_not_ask_again() -> None:
 def test_a_text_that_a_person_edited_is_asked_about_anew() -> None:
     edited = ProposalMade(**{**_fields(PROPOSAL), "sha256": "cc", "is_edited": True, "replaces": "aa"})
     assert decide(apply(asked(begun(quick=True)), edited)).actions == (a.ASK,)
+    answered = apply(asked(begun(quick=True)), e.Answered(tree="aa", approved=True))
+    for state, step in ((answered, PhaseStep.LAND), (apply(answered, edited), PhaseStep.APPROVE)):
+        assert state.attempt is not None
+        assert state.attempt.step is step
 
 
 def test_an_approved_plan_waits_for_the_checkout_and_gives_up_on_a_target_that_keeps_moving() -> None:

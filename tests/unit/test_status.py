@@ -270,6 +270,11 @@ def test_a_failed_run_of_a_plan_that_was_put_off_offers_no_retry_unless_it_has_p
         assert [action.verb for action in paused.actions] == ["stop"]
 
 
+def test_a_run_that_plans_is_not_between_phases_while_its_plan_lands() -> None:
+    held = a_run(mode=Mode.PLAN, phase=None, step="land", state="waiting", waiting_for="checkout", about="it is dirty")
+    assert view(at_work(held)).words == "Needs attention: planning, land, waiting 12m: it is dirty"
+
+
 def test_plans_are_listed_by_need_and_name() -> None:
     outlines = {"a": PlanOutline(complete=True), "b": PlanOutline(error="b:1: no phases found", is_page=True)}
     facts = {"a": PlanFacts(), "b": PlanFacts(), **{name: facts for name, (facts, _) in NEEDS.items()}}

@@ -387,7 +387,7 @@ def assess_progress(work: Work, facts: PlanFacts, *, now: datetime, zone: tzinfo
     interrupted = not (facts.alive or is_free or (wait_of(work.waiting_for).is_for_person and work.wake is None))
     level = Level.LOOK if interrupted or facts.stopped else _stuck_level(work, now)
     step = f"{work.step} {', '.join(work.gates)}" if work.gates else work.step
-    is_planning = work.step in PLANNING_STEPS
+    is_planning = work.step in PLANNING_STEPS or (facts.run is not None and facts.run.mode is Mode.PLAN)
     where = f"{'planning' if is_planning else f'phase {work.phase}'}, {step or 'starting'}"
     where = where if work.phase or is_planning else "between phases"
     parts = [where if work.waiting_for else f"{where} for {in_words(_seconds_ago(work.since, now))}"]

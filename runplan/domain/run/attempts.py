@@ -294,7 +294,8 @@ class PlanningAttempt(Attempt, frozen=True, kw_only=True):
     def step(self) -> PhaseStep:
         if (dispatch := self.dispatches.running or self.dispatches.ended) is not None:
             return PhaseStep(dispatch.role)
-        if self.delivery.approved or self.delivery.landed:
+        is_approved = self.proposal is not None and self.delivery.approved == self.proposal.sha256
+        if is_approved or self.delivery.landed:
             return PhaseStep.LAND
         newest = self.dispatches.newest
         return PhaseStep.APPROVE if self.proposal else PhaseStep(newest.role) if newest else PhaseStep.UNDERSTAND
