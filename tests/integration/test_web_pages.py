@@ -178,10 +178,15 @@ def test_the_pages_say_that_a_run_is_paused(browser: Browser, project: Project, 
     key = know(project.env, copy).key
     tree = project.runplan("diff", "X", "--json").json["tree"]
     append(copy, Answered(tree=tree, approved=True, why="", by="Uma"), Halted(by="Uma"))
-    pages = browser.get("/").text, browser.get(f"/plan?repo={key}&plan=plans/X.md").text
+    pages = [browser.get(path).text for path in ("/", f"/plan?repo={key}&plan=plans/X.md")]
+    project.repo.git("-C", str(copy), "rm", "-q", "plans/X.md")
+    project.repo.git("-C", str(copy), "commit", "-qm", "Remove the plan")
+    gone = [browser.get(path).text for path in ("/", f"/plan?repo={key}&plan=plans/X.md")]
     shutil.rmtree(copy)
-    for text in pages:
+    for text in (*pages, *gone):
         assert "Paused: phase 2, land, for " in text
+    for text in gone:
+        assert "the plan is gone" in text
 
 
 def test_a_run_that_runplan_itself_failed_at_can_be_retried(browser: Browser, project: Project, tmp_path: Path) -> None:
