@@ -64,7 +64,7 @@ class SetupCheck(Struct, frozen=True):
         return self.state is not State.FAIL
 
 
-class Look(Struct):
+class Finding(Struct):
     """What a check has found; with a remedy it is a warning."""
 
     detail: str = ""
@@ -72,15 +72,15 @@ class Look(Struct):
 
 
 @contextmanager
-def _check(name: str, checks: list[SetupCheck]) -> Iterator[Look]:
+def _check(name: str, checks: list[SetupCheck]) -> Iterator[Finding]:
     """Add the check that the block makes; a refusal is its failure."""
-    look = Look()
+    finding = Finding()
     try:
-        yield look
+        yield finding
     except RunplanError as error:
         checks.append(_failed_check(name, error))
     else:
-        checks.append(SetupCheck(name, State.WARN if look.remedy else State.OK, look.detail, look.remedy))
+        checks.append(SetupCheck(name, State.WARN if finding.remedy else State.OK, finding.detail, finding.remedy))
 
 
 def _failed_check(name: str, error: RunplanError) -> SetupCheck:
@@ -109,40 +109,40 @@ def examine(caller: Caller, *, runs_once: bool = False) -> list[SetupCheck]:
 def _check_repository(context: RepositoryContext, checks: list[SetupCheck]) -> RepositoryContext | None:
     """The context with the settings of the target; None when they cannot be read."""
     facts = inspect_repository(context)
-    with _check("git", checks) as look:
+    with _check("git", checks) as finding:
         require_git(facts.git_version)
-        look.detail = f"version {facts.git_version.removeprefix('git version ')}"
+        finding.detail = f"version {facts.git_version.removeprefix('git version ')}"
         if left_out := context.repository.left_out:
-            look.detail = "\n".join((look.detail, *left_out))
-            look.remedy = "move the included file out of the checkout if runplan's git needs it"
-    with _check("settings", checks) as look:
+            finding.detail = "\n".join((finding.detail, *left_out))
+            finding.remedy = "move the included file out of the checkout if runplan's git needs it"
+    with _check("settings", checks) as finding:
         context = runs.with_target_settings(context.with_settings(), "")
-        note, _, look.remedy = settings_note(context).partition(". ")
-        look.detail = note or "every key is valid"
+        note, _, finding.remedy = settings_note(context).partition(". ")
+        finding.detail = note or "every key is valid"
     is_settled = checks[-1].ok
-    with _check("identity", checks) as look:
+    with _check("identity", checks) as finding:
         if facts.identity is None:
             raise RefusedEarly(NO_IDENTITY)
-        look.detail = f"{facts.identity.name} <{facts.identity.email}>"
+        finding.detail = f"{facts.identity.name} <{facts.identity.email}>"
     if not is_settled:
         return None
-    with _check("target", checks) as look:
+    with _check("target", checks) as finding:
         require_target(context.repository, context.local_target)
-        look.detail = f"branch {context.settings.run.target}"
-    with _check("worktrees", checks) as look:
+        finding.detail = f"branch {context.settings.run.target}"
+    with _check("worktrees", checks) as finding:
         place = worktree_root(context.root, context.settings, context.env)
         nearest = next(directory for directory in (place, *place.parents) if directory.exists())
         if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
             raise RefusedEarly(f"{place} is not writable; set run.worktrees to a writable directory")
-        look.detail = str(place)
+        finding.detail = str(place)
     fleet = find_fleet(context.repository, context.settings) if context.settings.fleet.dsn else None
     if fleet is not None:
-        with _check("fleet", checks) as look:
+        with _check("fleet", checks) as finding:
             with closing(open_store(fleet)) as store:
                 count = len(store.list_host_labels())
             workers = counted(count, "living worker") if count else "no worker takes plans"
-            look.detail = f"{hide_password(fleet.dsn)}, version {load_postgres().SCHEMA_VERSION}; {workers}"
-            look.remedy = "" if count else "start one on a host: runplan worker"
+            finding.detail = f"{hide_password(fleet.dsn)}, version {load_postgres().SCHEMA_VERSION}; {workers}"
+            finding.remedy = "" if count else "start one on a host: runplan worker"
     return replace(context, fleet=fleet)
 
 
@@ -151,7 +151,7 @@ def _check_agents(context: RepositoryContext, checks: list[SetupCheck]) -> None:
     agents = context.settings.agents
     in_dollars = context.settings.limits.in_dollars
     for role, name in (*agents.dispatched, ("planner", agents.planner)):
-        with _check(role, checks) as look:
+        with _check(role, checks) as finding:
             table = agents.agent(name)
             invocation.require_agent(agents, table, role, root=context.root, caller=context.env, in_dollars=in_dollars)
             program = invocation.program_of(table)
@@ -164,31 +164,31 @@ def _check_agents(context: RepositoryContext, checks: list[SetupCheck]) -> None:
             is_inside = agents.sandbox_of(name) == CONTAINER
             version = "" if is_inside else invocation.version_of(table, context.env)
             account = f"; {redact_text(agent.describe_account(table, context.env))}" if agent.program else ""
-            look.detail = f"{name} ({f'{program} {version}'.rstrip()}){account}"
+            finding.detail = f"{name} ({f'{program} {version}'.rstrip()}){account}"
     planner = checks[-1]
     if not planner.ok:
         words = f"`runplan plan` cannot work: {planner.detail}"
         checks[-1] = replace(planner, state=State.WARN, detail=words)
-    with _check("sandbox", checks) as look:
-        look.detail, look.remedy = _describe_sandbox(context)
+    with _check("sandbox", checks) as finding:
+        finding.detail, finding.remedy = _describe_sandbox(context)
     channels = list_channels(context.settings.notify, context.env)
     if not channels:
         return
-    with _check("notify", checks) as look:
-        look.detail = ", ".join(channel.name for channel in channels)
+    with _check("notify", checks) as finding:
+        finding.detail = ", ".join(channel.name for channel in channels)
         if context.settings.notify.urls and find_spec("apprise") is None:
-            look.detail, look.remedy = "Apprise is not installed", INSTALL
+            finding.detail, finding.remedy = "Apprise is not installed", INSTALL
         elif failures := list_failures(context.env, channels):  # of each channel that has not worked since
             lines = (f"{failure.channel} failed at {failure.at}: {plain(failure.why)}" for failure in failures)
-            look.detail = "\n".join(lines)
-            look.remedy = "correct it in your settings, then run: runplan notify --test"
+            finding.detail = "\n".join(lines)
+            finding.remedy = "correct it in your settings, then run: runplan notify --test"
 
 
 def check_sandbox(context: RepositoryContext) -> SetupCheck:
     """What the processes of a run see and may write on this machine, with the settings of the checkout."""
     checks: list[SetupCheck] = []
-    with _check("sandbox", checks) as look:
-        look.detail, look.remedy = _describe_sandbox(context.with_settings())
+    with _check("sandbox", checks) as finding:
+        finding.detail, finding.remedy = _describe_sandbox(context.with_settings())
     return checks[0]
 
 
@@ -223,12 +223,12 @@ def _describe_sandbox(context: RepositoryContext) -> tuple[str, str]:
 def _check_project(context: RepositoryContext, checks: list[SetupCheck]) -> None:
     """What the target has for a run: prompts, tests, set-up, and a command that serves its interface."""
     settings = context.settings
-    with _check("prompts", checks) as look:
+    with _check("prompts", checks) as finding:
         places: dict[str, list[str]] = {}
         for role, prompt in preflight.require_prompts(context).items():
             places.setdefault(prompt.origin.replace(f"{role}.md", "*.md"), []).append(role)
-        look.detail = "; ".join(f"{place}: {', '.join(roles)}" for place, roles in places.items())
-    with _check("tests", checks) as look:
+        finding.detail = "; ".join(f"{place}: {', '.join(roles)}" for place, roles in places.items())
+    with _check("tests", checks) as finding:
         unnamed = preflight.require_test_command(context)
         line = settings.tests.command
         other = "or set tests.command to another command"
@@ -238,38 +238,38 @@ def _check_project(context: RepositoryContext, checks: list[SetupCheck]) -> None
                 f"`{line}` needs {file}, which {target} does not have; commit {file} on {target}, {other}"
             )
         _require_programs(context, line, other)
-        look.detail = line
+        finding.detail = line
         if unnamed:
-            look.detail = f"{line}\n{unnamed}"
-            look.remedy = "name JUnit files that it writes in tests.junit"
+            finding.detail = f"{line}\n{unnamed}"
+            finding.remedy = "name JUnit files that it writes in tests.junit"
         elif not line and settings.gates.tables:
-            look.detail = f"none; gates: {', '.join(settings.gates.tables)}"
+            finding.detail = f"none; gates: {', '.join(settings.gates.tables)}"
         elif not line:
-            look.detail = "no tests are run, and every report says so"
-            look.remedy = "set tests.command in runplan.toml"
-    with _check("setup", checks) as look:
+            finding.detail = "no tests are run, and every report says so"
+            finding.remedy = "set tests.command in runplan.toml"
+    with _check("setup", checks) as finding:
         line = settings.run.setup
         _require_programs(context, line, "or set run.setup to another command")
         files, texts = preflight.project_files(context)
         need = toolchain.needed_setup([*files, *settings.run.copy], texts, settings.tests.command)
-        look.detail = line or "none, and none seems to be needed"
+        finding.detail = line or "none, and none seems to be needed"
         if need is not None and not line:
-            look.detail = f"run.setup is empty, so tests use the {need.what} that are installed here"
-            look.remedy = f"add to runplan.toml, under [run]: setup = {toml_value(need.setup)}"
+            finding.detail = f"run.setup is empty, so tests use the {need.what} that are installed here"
+            finding.remedy = f"add to runplan.toml, under [run]: setup = {toml_value(need.setup)}"
             if need.is_certain:
-                raise RefusedEarly(f"a fresh worktree has no {need.what}, and run.setup is empty; {look.remedy}")
+                raise RefusedEarly(f"a fresh worktree has no {need.what}, and run.setup is empty; {finding.remedy}")
     trial = settings.trial
     if trial == TrySettings():
         return
-    with _check("trial", checks) as look:
+    with _check("trial", checks) as finding:
         if not trial.serve or not trial.paths:
             lacking = "serve" if not trial.serve else "paths"
-            look.detail = f"try.{lacking} is empty, so nothing is tried"
-            look.remedy = f"set try.{lacking} in runplan.toml"
+            finding.detail = f"try.{lacking} is empty, so nothing is tried"
+            finding.remedy = f"set try.{lacking} in runplan.toml"
             return
         _require_programs(context, trial.serve, "or set try.serve to another command")
         agent = settings.agents.trial or settings.agents.judges[0]
-        look.detail = f"{agent} tries changes of {', '.join(trial.paths)}; served by: {trial.serve}"
+        finding.detail = f"{agent} tries changes of {', '.join(trial.paths)}; served by: {trial.serve}"
 
 
 def _require_programs(context: RepositoryContext, line: str, other: str) -> None:
@@ -341,12 +341,12 @@ def _check_landing(context: RepositoryContext, checks: list[SetupCheck]) -> None
         ]
     if not all(check.ok for check in checks):
         return
-    with _check("start", checks) as look:
+    with _check("start", checks) as finding:
         if is_partial_clone(read_listing(context.git.text("config", "--list", "-z"))):
             raise RefusedEarly(PARTIAL_CLONE)
         modes.require_ready(context.repository, context.settings, context.env)
         require_workable(context.repository, target=context.target, prefix=run.branch_prefix)
         preflight.require_agents(context)
-        look.detail = "no further obstacle"
+        finding.detail = "no further obstacle"
         if context.fleet is not None and not uses_remote(run.landing):
-            look.detail += " for direct and pr; a fleet needs one of these words, or run.landing"
+            finding.detail += " for direct and pr; a fleet needs one of these words, or run.landing"
