@@ -220,9 +220,8 @@ class Direct(RemoteLander):
         answer = self._local.land(replace(landing, ref=self._local.ref, old=here))
         if isinstance(answer, Landed):
             return answer.note
-        if (
-            isinstance(answer, Pending) and (self._remote.common_dir / BOX).exists()
-        ):  # neither completed nor rolled back
+        is_halfway = (self._remote.common_dir / BOX).exists()  # neither completed nor rolled back
+        if isinstance(answer, Pending) and is_halfway:
             raise Unreachable(f"{answer.why}; the files there are half replaced, and put right when it is tried again")
         return self._explain_stay(here, answer.why if isinstance(answer, Pending) else "it has moved meanwhile")
 
