@@ -2,10 +2,12 @@
 
 import contextlib
 import functools
+import itertools
 import json
 import posixpath
+import re
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -96,13 +98,23 @@ def committed_plan(context: RepositoryContext, path: str, *, is_compared: bool) 
         for name, text in (split_files(content, path) or {path: content}).items():
             # The checkout may be behind the remote, or on another branch.
             stored = [context.git.object(f"{ref}:{name}") for ref in (context.target, context.local_target, "HEAD")]
-            is_same = any(is_stored(text, other.content) for other in stored if other)
+            forms = itertools.chain([text], _converted(context, name, text))
+            is_same = any(is_stored(form, other.content) for form in forms for other in stored if other)
             is_edited = is_edited or not is_same
     if blob is not None and not is_edited:
         return blob
     problem = "is not committed on" if blob is None else "in the checkout differs from"
     commit = committing(path, f"Plan {names.slug(path)}")
     raise RefusedEarly(f"{Reason.PLAN_NOT_COMMITTED}: {path} {problem} {context.target_name}; run: {commit}")
+
+
+def _converted(context: RepositoryContext, path: str, content: bytes) -> Iterator[bytes]:
+    """The content as git stores it by the attributes that need no program."""
+    answer = context.git.at(context.root).run("check-attr", "-z", "ident", "working-tree-encoding", "--", path)
+    _, _, ident, _, _, encoding, _ = answer.text.split("\0")
+    with contextlib.suppress(LookupError, UnicodeError):
+        text = content if encoding in ("unspecified", "unset", "set") else content.decode(encoding).encode()
+        yield re.sub(rb"\$Id:[^$\n]*\$", b"$Id$", text) if ident == "set" else text
 
 
 def needed_commit(context: RepositoryContext, path: str, name: str) -> str:
