@@ -3,7 +3,6 @@
 import json
 import threading
 import time
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,14 +14,13 @@ from tests.agents.dialects.chat import Chat
 from tests.agents.dialects.gemini import Gemini
 from tests.agents.dialects.responses import Responses
 from tests.agents.dialects.wire import Dialect, Malformed, Reply
-from tests.agents.scenario import KEY, Answer, Asked, FaultKind, Say, Scenario, Stop, answer, filled_form, prose
+from tests.agents.scenario import KEY, Answer, Asked, FaultKind, Say, Scenario, answer, filled_form, prose
 
 DIALECTS: tuple[Dialect, ...] = (Anthropic(), Responses(), Chat(), Gemini())
 LARGEST = 32 * 1024 * 1024
 
 #: A request of a program for its own ends, known by the words of its instructions.
 TITLE = "title generator"
-_CUTS = {FaultKind.REFUSAL: Stop.REFUSAL, FaultKind.LENGTH: Stop.LENGTH}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +57,6 @@ class ModelServer:
         self.scenario = scenario
         self.seen: list[Seen] = []
         self._known: dict[str, dict[str, Any]] = {}
-        self._hits: Counter[int] = Counter()
         self._calls = 0
         self._lock = threading.Lock()
         self._over = threading.Event()
@@ -128,13 +125,11 @@ class ModelServer:
         if side:
             words = json.dumps(filled_form(asked.form)) if asked.form else "A scripted answer"
             return _Plan(seen=seen, reply=dialect.reply(seen.path, asked, Answer(text=words)))
-        kind = self._fault(part, turn)
+        kind = next((fault.kind for fault in self.scenario.faults if fault.turn in (None, turn)), None)
         seen = replace(seen, fault=kind or "")
         if kind in (FaultKind.LIMIT, FaultKind.OVERLOAD, FaultKind.AUTH):
             return _Plan(seen=seen, reply=dialect.fault(kind, self.scenario.resets_in, time.time()))
         made = self._answer(part, turn, asked)
-        if kind in _CUTS:
-            made = Answer(text="I will not go on.", stop=_CUTS[kind])
         sent, answered = self.scenario.tokens
         tokens = (sent // 10 if part == self.scenario.small else sent, answered)
         reply = dialect.reply(seen.path, asked, replace(made, tokens=tokens))
@@ -150,14 +145,6 @@ class ModelServer:
         self._calls += 1
         due = turns[turn] if turn < len(turns) else Say("There is nothing left to do.")
         return answer(due, asked, self._known, id=f"{self._calls:06d}")
-
-    def _fault(self, part: str, turn: int) -> FaultKind | None:
-        for at, fault in enumerate(self.scenario.faults):
-            here = fault.part in ("", part) and fault.turn in (None, turn)
-            if here and (fault.times is None or self._hits[at] < fault.times):
-                self._hits[at] += 1
-                return fault.kind
-        return None
 
 
 def _decoded(seen: Seen) -> dict[str, Any]:

@@ -91,18 +91,14 @@ class FaultKind(StrEnum):
     AUTH = "auth"  #: 401 although the key is right
     HANG = "hang"  #: takes the request and never answers
     STALL = "stall"  #: begins an answer and falls silent
-    REFUSAL = "refusal"  #: an answer that stops because the model will not
-    LENGTH = "length"  #: an answer that stops because it got too long
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One kind of trouble, at a turn of a part, or everywhere."""
+    """One kind of trouble, at a turn, or everywhere."""
 
     kind: FaultKind
-    part: str = ""  #: "" for any
     turn: int | None = None  #: from 0; None for any
-    times: int | None = None  #: None for always
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,15 +110,6 @@ class Scenario:
     tokens: tuple[int, int] = (1_000, 20)  #: in and out, reported with every answer
     small: str = ""  #: the part whose answers report a tenth of that
     resets_in: int = 3_600  #: seconds until a limit ends
-
-
-class Stop(StrEnum):
-    """Why an answer ends."""
-
-    END = "end"
-    TOOL = "tool"
-    LENGTH = "length"
-    REFUSAL = "refusal"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +127,6 @@ class Answer:
 
     text: str
     call: Call | None = None
-    stop: Stop = Stop.END
     tokens: tuple[int, int] = (0, 0)
 
 
@@ -209,7 +195,7 @@ def answer(turn: Turn, asked: Asked, known: Mapping[str, dict[str, Any]], *, id:
     match turn:
         case Say(text=text) if any(SUBMIT in each.text for each in asked.heard):
             command = f"echo {SUBMIT} && echo {shlex.quote(text)}"
-            return Answer(text=text, call=_shell(command, asked, known, id), stop=Stop.TOOL)
+            return Answer(text=text, call=_shell(command, asked, known, id))
         case Say(text=text):
             return Answer(text=text)
         case Run(command=command):
@@ -225,7 +211,7 @@ def answer(turn: Turn, asked: Asked, known: Mapping[str, dict[str, Any]], *, id:
         case Serve(tool=tool):
             name = next((name for name in asked.tools if name.endswith((f"runplan__{tool}", f"runplan_{tool}"))), tool)
             call = Call(id=id, name=name, given=turn.arguments(asked))
-    return Answer(text="Working on it.", call=call, stop=Stop.TOOL)
+    return Answer(text="Working on it.", call=call)
 
 
 def prose(turns: tuple[Turn, ...], asked: "Asked") -> Answer:

@@ -5,10 +5,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests.agents.dialects.wire import Reply, bearer, document, event, need, words_of
-from tests.agents.scenario import Answer, Asked, FaultKind, Heard, Stop
+from tests.agents.scenario import Answer, Asked, FaultKind, Heard
 
 _MODEL = "claude-sonnet-5"
-_STOPS = {Stop.END: "end_turn", Stop.TOOL: "tool_use", Stop.LENGTH: "max_tokens", Stop.REFUSAL: "refusal"}
 _TYPES = {400: "invalid_request_error", 401: "authentication_error", 404: "not_found_error", 529: "overloaded_error"}
 
 
@@ -60,7 +59,7 @@ class Anthropic:
             "model": asked.model,
         }
         message |= {"content": [], "stop_reason": None, "stop_sequence": None, "usage": usage | {"output_tokens": 1}}
-        stop = {"stop_reason": _STOPS[answer.stop], "stop_sequence": None}
+        stop = {"stop_reason": "tool_use" if answer.call else "end_turn", "stop_sequence": None}
         if not asked.stream:
             return document(200, message | {"content": blocks, "usage": usage | {"output_tokens": spoken}} | stop)
         events = [event({"type": "message_start", "message": message}, "message_start")]

@@ -5,10 +5,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests.agents.dialects.wire import Reply, bearer, document, event, need, words_of
-from tests.agents.scenario import Answer, Asked, FaultKind, Heard, Stop
+from tests.agents.scenario import Answer, Asked, FaultKind, Heard
 
 _ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "model", "tool": "tool"}
-_STOPS = {Stop.END: "stop", Stop.TOOL: "tool_calls", Stop.LENGTH: "length", Stop.REFUSAL: "content_filter"}
 
 
 class Chat:
@@ -48,7 +47,7 @@ class Chat:
         tokens_in, spoken = answer.tokens
         usage = {"prompt_tokens": tokens_in, "completion_tokens": spoken, "total_tokens": tokens_in + spoken}
         head = {"id": f"chatcmpl-{id(answer):x}", "created": 1_800_000_000, "model": asked.model}
-        stop = _STOPS[answer.stop]
+        stop = "tool_calls" if answer.call else "stop"
         if not asked.stream:
             choice = {"index": 0, "message": message, "finish_reason": stop, "logprobs": None}
             return document(200, {**head, "object": "chat.completion", "choices": [choice], "usage": usage})

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests.agents.dialects.wire import Reply, document, event, need
-from tests.agents.scenario import Answer, Asked, FaultKind, Heard, Stop
+from tests.agents.scenario import Answer, Asked, FaultKind, Heard
 
 _PATH = re.compile(r"/v1(?:beta)?/models/([\w.-]+):(generateContent|streamGenerateContent|countTokens)")
-_STOPS = {Stop.END: "STOP", Stop.TOOL: "STOP", Stop.LENGTH: "MAX_TOKENS", Stop.REFUSAL: "SAFETY"}
 _STATUS = {400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 404: "NOT_FOUND", 503: "UNAVAILABLE"}
 _QUOTA = "GenerateRequestsPerDayPerProjectPerModel-FreeTier"
 
@@ -61,7 +60,7 @@ class Gemini:
         tokens_in, spoken = answer.tokens
         usage = {"promptTokenCount": tokens_in, "candidatesTokenCount": spoken, "totalTokenCount": tokens_in + spoken}
         head = {"modelVersion": asked.model, "responseId": f"r{id(answer):x}"}
-        last = {"finishReason": _STOPS[answer.stop], "index": 0}
+        last = {"finishReason": "STOP", "index": 0}
         if not asked.stream:
             whole = {"content": {"role": "model", "parts": parts}, **last}
             return document(200, {**head, "candidates": [whole], "usageMetadata": usage})

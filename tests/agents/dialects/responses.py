@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests.agents.dialects.wire import Reply, bearer, document, event, need, words_of
-from tests.agents.scenario import Answer, Asked, FaultKind, Heard, Stop
+from tests.agents.scenario import Answer, Asked, FaultKind, Heard
 
 _ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "model"}
 _CALLS = ("function_call", "custom_tool_call")
@@ -47,10 +47,9 @@ class Responses:
         usage = {"input_tokens": tokens_in, "input_tokens_details": {"cached_tokens": 0}}
         usage |= {"output_tokens": spoken, "output_tokens_details": {"reasoning_tokens": 0}}
         usage["total_tokens"] = tokens_in + spoken
-        cut = answer.stop is Stop.LENGTH
         head = {"id": f"resp_{id(answer):x}", "object": "response", "model": asked.model, "created_at": 1_800_000_000}
-        done = {**head, "status": "incomplete" if cut else "completed", "output": items, "usage": usage, "error": None}
-        done["incomplete_details"] = {"reason": "max_output_tokens"} if cut else None
+        done = {**head, "status": "completed", "output": items, "usage": usage, "error": None}
+        done["incomplete_details"] = None
         if not asked.stream:
             return document(200, done)
         told_events: list[dict[str, Any]] = [
@@ -58,7 +57,7 @@ class Responses:
         ]
         for at, item in enumerate(items):
             told_events += _streamed(at, item)
-        told_events.append({"type": f"response.{done['status']}", "response": done})
+        told_events.append({"type": "response.completed", "response": done})
         return Reply(
             events=tuple(event(each | {"sequence_number": n}, each["type"]) for n, each in enumerate(told_events))
         )
@@ -108,18 +107,9 @@ def _heard(item: dict[str, Any]) -> Heard:
 def _items(answer: Answer) -> list[dict[str, Any]]:
     made: list[dict[str, Any]] = []
     if answer.text:
-        part: dict[str, Any] = {"type": "output_text", "text": answer.text, "annotations": []}
-        if answer.stop is Stop.REFUSAL:
-            part = {"type": "refusal", "refusal": answer.text}
-        made.append(
-            {
-                "type": "message",
-                "id": f"msg_{id(answer):x}",
-                "role": "assistant",
-                "status": "completed",
-                "content": [part],
-            }
-        )
+        part = {"type": "output_text", "text": answer.text, "annotations": []}
+        message = {"type": "message", "id": f"msg_{id(answer):x}", "role": "assistant", "status": "completed"}
+        made.append({**message, "content": [part]})
     if answer.call is not None:
         call = {"id": f"fc_{answer.call.id}", "call_id": f"call_{answer.call.id}", "name": answer.call.name}
         if answer.call.name.startswith("mcp__"):
@@ -134,7 +124,7 @@ def _items(answer: Answer) -> list[dict[str, Any]]:
 
 def _streamed(at: int, item: dict[str, Any]) -> list[dict[str, Any]]:
     deltas: list[dict[str, Any]] = []
-    if item["type"] == "message" and item["content"][0]["type"] == "output_text":
+    if item["type"] == "message":
         place = {"item_id": item["id"], "output_index": at, "content_index": 0}
         deltas.append({"type": "response.output_text.delta", **place, "delta": item["content"][0]["text"]})
     return [
