@@ -8,7 +8,7 @@ import json
 import signal
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -82,6 +82,12 @@ def cli(request: pytest.FixtureRequest) -> Cli:
     return found
 
 
+@pytest.fixture(autouse=True)
+def nothing_is_left_running(tmp_path: Path) -> Iterator[None]:
+    yield
+    assert running(tmp_path) == []
+
+
 @pytest.fixture
 def record(record_property: Callable[[str, object], None], cli: Cli) -> Record:
     def add(case: str, how: How) -> None:
@@ -109,7 +115,6 @@ def test_the_work_of_a_real_agent_lands(tmp_path: Path, cli: Cli, record: Record
     asked = sum(seen.part != "" for seen in server.seen)
     assert asked * 1_000 <= sum(each["input_tokens"] for each in ended) <= (asked + 4) * 1_000
     assert all(each["output_tokens"] for each in ended)
-    assert running(tmp_path) == []
 
 
 @pytest.mark.parametrize("sandbox", ["bwrap", "container"])
@@ -171,7 +176,6 @@ def test_a_login_in_the_home_is_seen(tmp_path: Path, cli: Cli, record: Record) -
     record("login", how)
     assert how.outcome == "landed", how.output
     assert {name: (project.home / name).read_text() for name in files} == files
-    assert running(tmp_path) == []
 
 
 @pytest.mark.parametrize("case", list(ENDINGS))
@@ -190,7 +194,6 @@ def test_a_provider_error_has_a_named_ending(tmp_path: Path, cli: Cli, case: str
         assert (wait_s(project) > 3_400) == cli.reports_reset, "the limit ends in an hour"
     assert project.repo.git("rev-parse", "main") == before
     assert project.dispatched() == ["implement"] * (2 if how.kind == "silent" else 1), "silence is tried once more"
-    assert running(tmp_path) == []
 
 
 @pytest.mark.parametrize("cli", ["claude"], indirect=True)
@@ -203,7 +206,6 @@ def test_the_limit_of_a_subscription_has_its_reset_time(tmp_path: Path, cli: Cli
         record("limit-login", how)
     assert (how.kind, how.outcome) == ENDINGS["limit"], how.output
     assert 7_000 < wait_s(project) < 7_600
-    assert running(tmp_path) == []
 
 
 def test_an_agent_with_a_full_context_hands_over(tmp_path: Path, cli: Cli, record: Record) -> None:
@@ -221,7 +223,6 @@ def test_an_agent_with_a_full_context_hands_over(tmp_path: Path, cli: Cli, recor
     assert len([body for kind, body in project.events() if kind == "HandedOver"]) == 1
     assert [each["kind"] for each in endings(project)] == ["context", "success", "success"]
     assert project.show("main:1.txt") == "one"
-    assert running(tmp_path) == []
 
 
 @pytest.mark.parametrize("cli", ["claude"], indirect=True)
@@ -280,7 +281,6 @@ def test_claude_gets_of_the_project_what_it_gets_in_a_terminal(tmp_path: Path, c
     started = [*(project.path / ".git/runplan/dispatch").glob("*/own/return.json.MINE")]
     assert len(started) == 2, "the user's own server, with the implementer and the verifier"
     assert project.repo.git("ls-files", "CLAUDE.local.md") == ""
-    assert running(tmp_path) == []
 
 
 @pytest.mark.parametrize("cli", ["claude"], indirect=True)
@@ -324,7 +324,6 @@ def test_a_configured_gateway_is_used_although_there_is_a_key(tmp_path: Path, cl
     assert how.outcome == "landed", how.output
     assert {json.loads(seen.body)["model"] for seen in server.seen if seen.part} == {"gw-model"}
     assert f"login of its own configuration; address {server.url}/v1; model gw-model; billed to the account" in shown
-    assert running(tmp_path) == []
 
 
 def test_a_verifier_changes_nothing(tmp_path: Path, cli: Cli, record: Record) -> None:
@@ -350,7 +349,6 @@ def test_a_verifier_changes_nothing(tmp_path: Path, cli: Cli, record: Record) ->
         assert "Sneaked" not in project.repo.git("log", "--format=%s", ref)
         assert "sneaked" not in project.repo.git("ls-tree", "-r", "--name-only", ref)
     assert project.repo.git("status", "--porcelain") == ""
-    assert running(tmp_path) == []
 
 
 PLANTED = "total = 0  # planted fault"
@@ -373,7 +371,6 @@ def test_a_verifier_finds_the_fault_in_the_diff(tmp_path: Path, cli: Cli, size: 
     asked = [seen.body.decode() for seen in server.seen if seen.part == VERIFY]
     assert f"+{PLANTED}" in asked[-1]
     assert (f"+{PLANTED}" in asked[0]) == (size == "small" or not cli.tools)
-    assert running(tmp_path) == []
 
 
 def test_a_real_agent_fixes_what_did_not_pass(tmp_path: Path, cli: Cli, record: Record) -> None:
@@ -387,7 +384,6 @@ def test_a_real_agent_fixes_what_did_not_pass(tmp_path: Path, cli: Cli, record: 
     assert how.outcome == "landed", how.output
     assert [each["role"] for each in endings(project)] == ["implement", "verify", "fix", "verify"]
     assert project.show("main:2.txt") == "repaired"
-    assert running(tmp_path) == []
 
 
 def test_an_agent_sees_no_key_of_another_agent(tmp_path: Path, cli: Cli, record: Record) -> None:
@@ -404,7 +400,6 @@ def test_an_agent_sees_no_key_of_another_agent(tmp_path: Path, cli: Cli, record:
     assert [name for name, secret in FORGE.items() if secret in said] == []
     assert [name for name, secret in FOREIGN.items() if secret in said] == []
     assert how.outcome == "landed", how.output
-    assert running(tmp_path) == []
 
 
 # --- planning ------------------------------------------------------------------------------------------
@@ -437,7 +432,6 @@ def test_a_real_agent_plans(
     heard = [text for seen in asked for text in texts_in(json.loads(seen.body))]
     assert [prompt for prompt in prompts if not any(prompt.decode().strip() in text for text in heard)] == []
     assert checkout(project) == before
-    assert running(tmp_path) == []
 
 
 def test_a_critic_may_write_its_return_to_a_file(tmp_path: Path, cli: Cli, record: Record) -> None:
@@ -451,7 +445,6 @@ def test_a_critic_may_write_its_return_to_a_file(tmp_path: Path, cli: Cli, recor
     assert how.outcome == "waiting", how.output
     can_write = not cli.reads_only or (cli.name == "codex" and SANDBOX == "bwrap")  # its own mode is not used there
     assert project.dispatched(PROPOSED) == list(QUICK[:3] if can_write else QUICK)
-    assert running(tmp_path) == []
 
 
 @pytest.mark.parametrize("role", ["explore", "critique"])
@@ -466,7 +459,6 @@ def test_a_planning_agent_changes_nothing(tmp_path: Path, cli: Cli, role: str, r
     expected = "waiting" if cli.reads_only or SANDBOX == "bwrap" else "readonly-violated"
     assert how.outcome == ("plan-invalid" if cli.name == "aider" else expected), how.output  # it adds errors at the end
     assert checkout(project) == before
-    assert running(tmp_path) == []
 
 
 @pytest.mark.parametrize("cli", ["gemini", "qwen"], indirect=True)
@@ -484,7 +476,6 @@ def test_no_model_leaves_the_mode_that_reads(tmp_path: Path, cli: Cli, record: R
     record("plan-exit", how)
     assert how.outcome == "waiting", how.output
     assert checkout(project) == before
-    assert running(tmp_path) == []
 
 
 def checkout(project: Project) -> tuple[str, str]:
