@@ -19,7 +19,7 @@ from runplan.domain.errors import RefusedEarly
 from runplan.domain.names import DIFF_FILE
 from runplan.domain.run.events import DispatchStarted, PhaseChosen
 from runplan.domain.run.kinds import PLANNING, Role
-from runplan.domain.settings.schema import AgentsSettings, CheckSettings
+from runplan.domain.settings.schema import AgentsSettings
 from tests.support.builders import settle
 from tests.support.samples import FOLDERS, expected
 from tests.support.tools import write_script
@@ -118,12 +118,6 @@ def test_the_task_is_described_in_the_variables_of_the_contract(tmp_path: Path) 
 def test_an_agent_sees_its_own_keys_only(tmp_path: Path, name: str) -> None:
     call = Call(tmp_path, name, caller=KEYS)
     assert {key for key in call.env if key in KEYS} == set(calls(name)["keys"])
-
-
-def test_further_variables_are_passed_by_name_except_those_of_a_forge(tmp_path: Path) -> None:
-    call = Call(tmp_path, "claude", caller=KEYS, env=["AWS_SECRET_ACCESS_KEY", "GH_TOKEN"])
-    assert call.env["AWS_SECRET_ACCESS_KEY"] == "cloud"
-    assert "GH_TOKEN" not in call.env
 
 
 def test_aider_reads_the_plan_and_the_settings_and_does_not_edit_them(tmp_path: Path) -> None:
@@ -403,30 +397,6 @@ def test_a_start_with_an_agent_that_is_not_installed_is_refused(tmp_path: Path) 
     with pytest.raises(RefusedEarly, match=r"agent-missing: agents\.verifier: codex is not installed"):
         require_agents(settings(), root=tmp_path, caller={"PATH": str(tmp_path / "bin")})
     require_agents(settings(verifier="claude"), root=tmp_path, caller={"PATH": str(tmp_path / "bin")})
-
-
-def test_tests_and_setup_see_the_variables_that_agents_see_and_those_of_tests_env(tmp_path: Path) -> None:
-    """They run code that an agent wrote, so they get no key and no token either."""
-    caller = {
-        "PATH": "/bin",
-        "HOME": "/home/uma",
-        "LC_ALL": "C",
-        "ANTHROPIC_API_KEY": "k",
-        "GH_TOKEN": "t",
-        "SSH_AUTH_SOCK": "s",
-        "GIT_DIR": "g",
-        "RUNPLAN_TESTS_COMMAND": "make",
-        "NPM_TOKEN": "n",
-        "OTHER": "o",
-    }
-    env = ("NPM_TOKEN", "GH_TOKEN", "GIT_DIR")
-    agents = Agents(settings(), root=tmp_path, plan="p", run="r", caller=caller, tests=CheckSettings(env=env))
-    for role in (Role.GATE, Role.BASELINE, Role.SETUP):
-        started = DispatchStarted(id="r.1", role=role, cycle=1, phase="1")
-        _, seen = agents.command("make test", started, directory=tmp_path, cwd=tmp_path, writable=())
-        passed = {name: value for name, value in seen.items() if name in caller}
-        assert passed == {"PATH": "/bin", "HOME": "/home/uma", "LC_ALL": "C", "NPM_TOKEN": "n"}
-        assert seen["RUNPLAN_AGENT"] == "1"
 
 
 # --- versions -----------------------------------------------------------------------------------------

@@ -1,10 +1,7 @@
 """Agents through a shim: the output of real ones, and every step of the `script` agent."""
 
-import json
-import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,14 +13,11 @@ from runplan.adapters.agents.clis import agent_of
 from runplan.adapters.agents.clis.script import FAILED, MODIFIERS, STEPS
 from runplan.adapters.agents.environment import agent_environment
 from runplan.adapters.agents.invocation import Agents
-from runplan.adapters.configuration.load import Layer
 from runplan.domain.errors import SettingsError
-from runplan.domain.run.dispatch import OWN, Ending, Launch, Outcome, Tally, ToolUsed
-from runplan.domain.run.events import DispatchStarted
+from runplan.domain.run.dispatch import OWN, Ending, Outcome, Tally, ToolUsed
 from runplan.domain.run.kinds import Role
 from runplan.domain.settings.schema import AgentsSettings, AgentTable
 from tests.support import samples
-from tests.support.builders import settle
 from tests.support.dispatching import Stage, shared_stage
 from tests.support.repos import isolated_env
 
@@ -51,63 +45,6 @@ def test_a_broken_trajectory_does_not_block_the_dispatch(on: Stage) -> None:
     found = on.outcome(launch.id)
     assert found.tally == Tally()
     assert samples.ending("mini", found).kind == "no-output"
-
-
-def test_strange_lines_are_kept_counted_and_ignored(on: Stage) -> None:
-    program = (
-        "import sys\n"
-        "sys.stdout.buffer.write(b'\\xff\\x00 noise\\n' * 3 + b'{\"type\":' + b'[' * 100000 + b'\\n')\n"
-        'print(\'{"type":"result","subtype":"success","is_error":false,"result":"Done."}\')\n'
-    )
-    dispatch = on.python(program, reader="claude")
-    found = on.outcome(dispatch)
-    assert found.tally.unread == 4
-    assert found.message == "Done."
-    assert on.out(dispatch).count(b"noise") == 3
-
-
-FAKE = """\
-import json, os, pathlib, sys
-assert sys.argv[1] == "-p", sys.argv
-prompt = sys.stdin.read()
-pathlib.Path("made.txt").write_text(prompt)
-seen = sorted(name for name in os.environ if name.endswith("_API_KEY"))
-print(json.dumps({"type": "system", "subtype": "init", "session_id": "s1", "model": "m", "claude_code_version": "9.9"}))
-print(json.dumps({"type": "result", "subtype": "success", "is_error": False, "result": " ".join(seen)}), flush=True)
-"""
-
-
-def test_an_agent_is_called_supervised_and_judged(on: Stage, tmp_path: Path) -> None:
-    """The whole way: settings, argv, environment, prompt on standard input, reading, judgement."""
-    (tmp_path / "fake.py").write_text(FAKE, encoding="utf-8")
-    table = {"kind": "claude", "argv": [sys.executable, str(tmp_path / "fake.py")]}
-    settings = settle([Layer(origin="x", values={"agents": {"deep": table, "sandbox": "none"}})]).settings.agents
-    caller = {"PATH": os.environ["PATH"], "ANTHROPIC_API_KEY": "a", "OPENAI_API_KEY": "o"}
-    agents = Agents(settings, root=tmp_path, plan="plans/x.md", run="r1", caller=caller)
-    dispatch = on.launch("unused").id
-    directory = on.dispatches.directory(dispatch)
-    (directory / "prompt.md").write_text("Do ä.", encoding="utf-8")
-
-    started = DispatchStarted(id=dispatch, role=Role.IMPLEMENT, agent="deep", cycle=1, phase="1")
-    argv, env, reader = agents.launch(started, attempt=1, directory=directory, cwd=tmp_path, writable=())
-    on.dispatches.start(
-        Launch(
-            id=dispatch,
-            argv=argv,
-            cwd=str(tmp_path),
-            env=env,
-            stdin=str(directory / "prompt.md"),
-            reader=reader,
-            wall_s=30,
-            silence_s=0,
-        )
-    )
-    found = on.outcome(dispatch)
-
-    assert found.message == "ANTHROPIC_API_KEY", found.error
-    assert (tmp_path / "made.txt").read_text(encoding="utf-8") == "Do ä."
-    assert found.tally.model == "m"
-    assert samples.ending("claude", found).kind == "success"
 
 
 # --- the script agent -------------------------------------------------------------------------------------
@@ -168,9 +105,6 @@ class Theatre:
     def tools(self, dispatch: str) -> list[ToolUsed]:
         events = (event for line in self.on.out(dispatch).splitlines() for event in agent_of("script").read_line(line))
         return [event for event in events if isinstance(event, ToolUsed)]
-
-    def returned(self, dispatch: str) -> Any:
-        return json.loads((self.on.dispatches.directory(dispatch) / "return.json").read_text())
 
     def make_repository(self) -> None:
         """Turn the main checkout into a repository and the worktree into one of its worktrees."""
@@ -235,15 +169,6 @@ def test_a_commit_takes_what_the_script_touched_under_the_agents_name(theatre: T
     assert theatre.git("show", "--name-only", "--format=", "work") == "a"
 
 
-def test_a_commit_of_all_takes_everything(theatre: Theatre) -> None:
-    theatre.make_repository()
-    (theatre.worktree / "stray").touch()
-
-    theatre.play('commit = "All"\nall = true')
-
-    assert theatre.git("show", "--name-only", "--format=", "work") == "stray"
-
-
 def test_a_command_runs_in_the_worktree_and_knows_the_main_checkout(theatre: Theatre) -> None:
     theatre.make_repository()
     dispatch, outcome = theatre.play(
@@ -287,50 +212,7 @@ def test_a_script_reports_the_same_events_as_a_program(theatre: Theatre, tmp_pat
     assert outcome.message == "once\n"
 
 
-def test_a_return_goes_into_its_file(theatre: Theatre) -> None:
-    value = (
-        'return = {status = "done", summary = "said \\"é\\"\\n\\\\", '
-        'items = [{item = "W1", result = "pass", evidence = "x"}], usage = {input_tokens = 1, usd = 0.5}, odd = true}'
-    )
-    expected = {
-        "status": "done",
-        "summary": 'said "é"\n\\',
-        "items": [{"item": "W1", "result": "pass", "evidence": "x"}],
-        "usage": {"input_tokens": 1, "usd": 0.5},
-        "odd": True,
-    }
-
-    dispatch, outcome = theatre.play(value)
-
-    assert theatre.returned(dispatch) == expected
-    assert outcome.message == ""
-
-
-@pytest.mark.parametrize(
-    ("step", "results", "evidence"),
-    [
-        pytest.param(
-            "pass_all = true", ["pass", "pass"], [{"kind": "file", "ref": "a b.py", "gone": False}], id="pass"
-        ),
-        pytest.param('fail = ["C1"]\nevidence = "saw it"', ["pass", "fail"], "saw it", id="fail"),
-        pytest.param('pass_all = true\nevidence = ""', ["pass", "pass"], "", id="without evidence"),
-    ],
-)
-def test_a_verifier_answers_for_every_item(theatre: Theatre, step: str, results: list[str], evidence: object) -> None:
-    dispatch, _ = theatre.play(step)
-
-    items = theatre.returned(dispatch)["items"]
-    assert [item["item"] for item in items] == ["W1", "C1"]
-    assert [item["result"] for item in items] == results
-    assert [item["evidence"] for item in items] == [evidence, evidence]
-
-
 # --- time and death ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("step", "code"), [("exit = 3", 3), ('delete = "absent"', FAILED)])
-def test_it_ends_with_the_code_of_a_step(theatre: Theatre, step: str, code: int) -> None:
-    assert theatre.play("sleep = 0", step, 'say = "more"')[1].code == code
 
 
 # --- which steps ------------------------------------------------------------------------------------------

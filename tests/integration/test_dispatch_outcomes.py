@@ -302,15 +302,6 @@ def test_the_agent_does_not_inherit_the_lock(on: Stage) -> None:
     assert "/lock" not in on.outcome(dispatch).message
 
 
-def test_closing_the_runners_end_leaves_dispatches_running(tmp_path: Path) -> None:
-    with stage(tmp_path) as on:
-        dispatch = on.sh(WAITS)
-        on.dispatches.close()
-        assert on.dispatches.standing(dispatch) == Running()
-        (tmp_path / "go").touch()
-        assert on.outcome(dispatch).code == 7
-
-
 def test_a_killed_shim_loses_its_dispatch_whose_end_ends_the_agent(on: Stage) -> None:
     dispatch = on.sh(WAITS)
     agent = pid_in(on.path / "agent")

@@ -59,17 +59,6 @@ def test_a_zombie_is_dead(child: subprocess.Popen[bytes]) -> None:
     assert Path(f"/proc/{child.pid}").exists()
 
 
-def test_a_process_is_stopped_until_it_goes_on(child: subprocess.Popen[bytes]) -> None:
-    assert not processes.stopped(child.pid)
-    child.send_signal(signal.SIGSTOP)
-    until(lambda: processes.stopped(child.pid))
-    child.send_signal(signal.SIGCONT)
-    until(lambda: not processes.stopped(child.pid))
-    child.kill()
-    child.wait()
-    assert not processes.stopped(child.pid)
-
-
 @pytest.mark.parametrize("name", ["", "x", "-1:2:3", "²:1:1", "999999999:1:1", "{pid}:1:{boot}", "{pid}:{started}:1"])
 def test_an_invalid_identity_is_dead(name: str) -> None:
     mine = processes.identity(os.getpid())
@@ -112,11 +101,6 @@ def test_a_variable_is_read_as_the_process_was_started(child: subprocess.Popen[b
     assert processes.variable(999_999_999, "PATH") == ""
 
 
-def test_the_mark_finds_the_processes_of_a_dispatch_and_no_other(child: subprocess.Popen[bytes], mark: str) -> None:
-    assert [found.pid for found in processes.family(mark)] == [child.pid]
-    assert not list(processes.family(mark[:-1]))
-
-
 def test_the_family_is_mark_session_and_descendants_without_the_root(child: subprocess.Popen[bytes], mark: str) -> None:
     with subprocess.Popen(["sleep", "30"]) as stranger:
         by_mark = list(processes.family(mark, shim=stranger.pid))
@@ -128,12 +112,6 @@ def test_the_family_is_mark_session_and_descendants_without_the_root(child: subp
     assert [found.pid for found in by_session] == [child.pid]
     assert child.pid in {found.pid for found in by_descent}
     assert os.getpid() not in {found.pid for found in by_descent}
-
-
-def test_a_process_is_ended_by_request(child: subprocess.Popen[bytes]) -> None:
-    found = seen(child.pid)
-    assert processes.end_all(lambda: filter(processes.lives, [found]), grace_s=10) == (1, [])
-    assert child.wait() == -signal.SIGTERM
 
 
 def test_a_stopped_process_is_killed_after_the_grace(child: subprocess.Popen[bytes]) -> None:
