@@ -48,16 +48,6 @@ def test_a_host_that_is_gone_within_a_transaction_holds_no_claim(fleet: Fleet) -
         assert other.list_owners() == {"plans/P.md": "beta/1"}
 
 
-def test_a_store_outlives_a_restart_of_the_database(fleet: Fleet) -> None:
-    host = fleet.add_host("epsilon")
-    with open_on(host, fleet) as store:
-        fleet.restart_database()
-        host.namespace.call(lambda: store.put_baseline("first", "1"))
-        fleet.restart_database()
-
-        assert host.namespace.call(lambda: store.get_baseline("first")) == "1"
-
-
 def test_a_commit_whose_answer_is_lost_is_not_recorded_twice(fleet: Fleet) -> None:
     host = fleet.add_host("delta")
     with psycopg.connect(fleet.location.dsn, autocommit=True) as db:

@@ -21,7 +21,7 @@ from runplan.adapters.sandbox.home import MOST, HomeMounts
 from runplan.adapters.sandbox.view import HomeUse, Places, View
 from runplan.domain.run.dispatch import SCRATCH, TEMPORARY, Ending
 from runplan.domain.settings.schema import Network
-from tests.support.dispatching import PATIENCE_S, Stage, gone, stage, until
+from tests.support.dispatching import PATIENCE_S, Stage, stage, until
 from tests.support.mounts import obstacle
 from tests.support.repos import init_repo
 from tests.support.tools import write_script
@@ -55,31 +55,6 @@ def test_last_words_within_the_grace_come_through(on: Stage) -> None:
     outcome = on.outcome(dispatch)
 
     assert (outcome.ending, outcome.code, outcome.message) == (Ending.TIMEOUT, 3, "on\nbye\n")
-
-
-def test_a_process_that_ignores_signals_is_killed_with_its_children(on: Stage) -> None:
-    dispatch = sandboxed_sh(
-        on,
-        "trap '' TERM; (setsid env -i sh -c 'sleep 30' &); sleep 30 & touch ready; while :; do sleep 0.01; done",
-        grace_s=0.1,
-    )
-    until((on.path / "ready").exists)
-    shim = on.shim(dispatch)
-    family = [int(word) for word in _descendants(shim)]
-    assert len(family) >= 4
-
-    on.dispatches.end([dispatch], grace_s=0.2)
-
-    assert on.outcome(dispatch).ending is Ending.ENDED
-    assert all(gone(pid) for pid in family)
-
-
-def _descendants(pid: int) -> list[str]:
-    try:
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    except FileNotFoundError:  # it has ended
-        return []
-    return children + [deeper for child in children for deeper in _descendants(int(child))]
 
 
 def test_bytes_moved_inside_are_a_sign_of_life_and_silence_is_silence(on: Stage) -> None:

@@ -104,11 +104,6 @@ def test_an_entry_of_the_urls_is_a_text_or_a_table_with_its_own_notices(env: dic
     assert load_user(env | {"RUNPLAN_NOTIFY_URLS": "ntfy://a, ntfy://b"}).notify.urls == ("ntfy://a", "ntfy://b")
 
 
-@pytest.mark.parametrize(("text", "names"), [("claude, codex", ("claude", "codex")), ("codex", ("codex",)), ("", ())])
-def test_a_variable_has_some_fallbacks(root: Path, env: dict[str, str], text: str, names: tuple[str, ...]) -> None:
-    assert load_settings(root, env=env | {"RUNPLAN_AGENTS_FALLBACK": text}).settings.agents.fallbacks == names
-
-
 @pytest.mark.parametrize(
     "urls",
     [
@@ -121,12 +116,6 @@ def test_an_address_that_cannot_be_used_is_an_error_that_does_not_show_it(env: d
     with pytest.raises(SettingsError, match=r"\[notify\] urls: (must be a list like|each must be an address)") as error:
         load_user(env)
     assert "s3cret" not in str(error.value)
-
-
-def test_a_user_names_the_database_of_a_fleet_in_the_file_or_by_a_variable(env: dict[str, str]) -> None:
-    write(user_file(env), '[fleet]\ndsn = "postgresql://db/fleet"\n')
-    assert load_user(env).fleet.dsn == "postgresql://db/fleet"
-    assert load_user(env | {"RUNPLAN_FLEET_DSN": "host=db password=x"}).fleet.dsn == "host=db password=x"
 
 
 def test_the_file_at_the_top_hides_the_one_under_config(root: Path, env: dict[str, str]) -> None:

@@ -47,28 +47,6 @@ def test_the_users_repository_gets_nothing_but_a_pin_while_an_agent_works(place:
     assert place.repo.git("worktree", "list").count("\n") == 0
 
 
-def test_values_that_convert_files_are_taken_over_and_programs_are_not(place: Place) -> None:
-    for key, value in {
-        "core.autocrlf": "input",
-        "filter.up.clean": 'tr "a" "\\\\101"',
-        "user.signingkey": "K",
-        "core.hooksPath": "/hooks",
-        "core.fsmonitor": "/monitor",
-        "core.sshCommand": "/ssh",
-        "alias.x": "!x",
-        "credential.helper": "/helper",
-        "url.x.insteadOf": "y",
-    }.items():
-        place.repo.git("config", key, value)
-    place.workspace.prepare()
-    tree = place.lease()
-    kept = tree.git("config", "--list", "--local")
-    assert tree.git("config", "filter.up.clean") == 'tr "a" "\\\\101"'
-    assert tree.git("config", "core.autocrlf") == "input"
-    for absent in ("hookspath", "fsmonitor", "sshcommand", "alias", "credential", "url."):
-        assert absent not in kept
-
-
 def test_the_users_tokens_are_left_out_of_the_files_that_a_sandbox_shows(place: Place) -> None:
     common = place.workspace.common_dir
     assert place.workspace.hide_secrets() == {}
