@@ -31,7 +31,7 @@ from runplan.domain.run.rows import Answer, ClaimResult, Command, OwnerState, Wa
 from runplan.domain.run.rules.shared import MAX_MOVES
 from runplan.domain.run.state import RunState
 from runplan.domain.settings.schema import AgentsSettings, CheckSettings, RunSettings, Settings
-from runplan.domain.times import iso, parse_iso
+from runplan.domain.times import iso
 from runplan.engine.loop.advance import advance
 from runplan.engine.loop.repository import Environments
 from runplan.engine.loop.runs import ActiveRun
@@ -197,10 +197,6 @@ class World:
         """Between any two effects the process may die."""
         if self.may_crash and self.toss(["no"] * 9 + ["crash"]) == "crash":
             raise Crash
-
-    @property
-    def closed(self) -> None:
-        return None
 
 
 class Target:
@@ -796,7 +792,7 @@ class Simulation:
         me = self.world.new("process")
         self.owners[me] = OwnerState.RUNNING
         self.host = SimulatedHost(self._slots)
-        context = self._open_run(Here({}), None, run="", started=e.RunStarted(**_BARE))
+        context = self._open_run(Here({}), None, run="", started=START)
         repository = SimulatedRepository(
             store=self.store,
             claims=SimulatedClaims(self.store, me),
@@ -853,19 +849,3 @@ class Simulation:
 
     def states(self) -> list[RunState]:
         return [active.state for active in self.owner.runs.values()]
-
-    def jump_to_wake(self, wake: str) -> None:
-        left_s = (parse_iso(wake) - self.clock.now()).total_seconds()
-        self.clock.jump(max(0.0, left_s) + 1)
-
-
-_BARE: dict[str, Any] = {
-    "mode": "next",
-    "wanted": "",
-    "auto": False,
-    "plan": PLAN,
-    "title": "X",
-    "landing": "cherry-pick",
-    "target": "main",
-    "slug": "x",
-}
