@@ -140,9 +140,15 @@ def list_sites(node: ast.AST, function: str = MODULE, statement: ast.AST | None 
 
 
 def _is_left_alone(node: ast.AST) -> bool:
-    """Code for the type checker, limits of time and size, and checks of lengths that only a defect fails."""
+    """Code for the type checker, limits of time and size, lines of a log, and what only a defect reaches."""
     match node:
         case ast.If(test=ast.Name(id="TYPE_CHECKING")) | ast.Assert() | ast.keyword(arg="strict"):
+            return True
+        case (
+            ast.Expr(value=ast.Call(func=ast.Name(id="assert_never"))) | ast.Raise(exc=ast.Name("NotImplementedError"))
+        ):
+            return True  # for the type checker, and a method that each subclass has
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name("log") | ast.Attribute(attr="log")))):
             return True
         case ast.Assign(targets=[ast.Name(id=name)], value=value):
             return name.endswith("_S") or (name.isupper() and isinstance(value, ast.BinOp))

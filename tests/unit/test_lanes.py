@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from runplan.domain.plan.marks import NoWorkKind
 from runplan.domain.plan.model import parse_plan
 from runplan.domain.run import actions as a, events as e
-from runplan.domain.run.attempt_parts import PlanningChosen, RevisionRequested
+from runplan.domain.run.attempt_parts import PlanningChosen, RevisionRequested, StepCrashed
 from runplan.domain.run.decide import decide
 from runplan.domain.run.dispatch import Ending
 from runplan.domain.run.kinds import Mode, PhaseStep, ProofKind, Reason, Role, RunOutcome, WaitKind
@@ -153,6 +153,8 @@ def test_an_unreachable_target_delays_no_running_lane() -> None:
 
     assert decision.actions == (replace(a.AWAIT, lane="2"), a.SLEEP)
     assert a.READ_PLAN in decide(fold([*facts, silent, e.Woke(kind=WaitKind.UNREACHABLE)])).actions
+    crashes = [StepCrashed(detail="x", trace="")] * 2  # in the search for phases
+    assert decide(fold([*facts, *crashes, *in_lane("2", *at_work("p2", "d2"))])).actions == decision.actions[:1]
 
 
 @pytest.mark.parametrize("kind", ["unreachable", "limit", "checkout"])

@@ -12,6 +12,7 @@ from runplan.domain.checks.returns import (
     TrialReport,
     Unusable,
     find_blockers,
+    find_image_type,
     parse_return,
     parse_trial,
 )
@@ -228,3 +229,15 @@ def test_the_findings_and_files_of_a_trial_are_bounded() -> None:
     assert (report.findings[0], len(report.findings), len(report.files)) == ("a b", MOST_FINDINGS, MOST_FILES)
     assert max(map(len, report.findings)) <= LONGEST_FINDING
     assert (report.summary[:4], len(report.summary), report.files[0].path) == ("a bx", LONGEST_FINDING, "a.png")
+
+
+@pytest.mark.parametrize(
+    ("content", "media"),
+    [
+        (b"RIFF\x1a\0\0\0WEBPVP8 ", "image/webp"),
+        (b"RIFF\x1a\0\0\0WAVEfmt ", ""),
+        (b"\xff\xd8\xff\xe0", "image/jpeg"),
+    ],
+)
+def test_images_are_known_by_their_first_bytes(content: bytes, media: str) -> None:
+    assert find_image_type(content) == media
