@@ -141,7 +141,7 @@ def test_questions_of_each_step_before_the_draft_are_asked_once() -> None:
         assert due(state) == "ask-questions"
         for id_, text in state.planning.new_questions:
             state = apply(state, e.QuestionAsked(id=id_, text=text))
-        assert decide(state).waiting is WaitKind.QUESTION
+        assert (decide(state).waiting, state.planning.step) == (WaitKind.QUESTION, PhaseStep(role))
         for question in state.planning.dispatches.questions:
             state = apply(state, e.QuestionAnswered(id=question.id, text="here"))
     assert due(state) == Role.DRAFT
