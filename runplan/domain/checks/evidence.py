@@ -145,7 +145,8 @@ def _look_up_file(ref: str, facts: Facts, *, is_unchanged: bool = False) -> Look
         return Lookup(True, is_work=True)
     if is_unchanged:
         return Lookup(True, "unchanged")
-    return Lookup(True) if any(facts.is_named(file) for file in files) else Lookup(False, UNRELATED)
+    (file,) = files  # where there are several, the work changed one
+    return Lookup(True) if facts.is_named(file) else Lookup(False, UNRELATED)
 
 
 def _in_tree(path: str, facts: Facts) -> str:
