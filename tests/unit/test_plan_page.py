@@ -36,7 +36,7 @@ from runplan.domain.run.rows import FailureRow, PlanFacts, RunRow
 from runplan.domain.standing.phases import PhaseOutline, PlanOutline
 from runplan.engine.report.summary import PhaseRecord, PhaseSpending
 from runplan.interfaces.web.drawing import draw_graph, draw_timeline
-from runplan.interfaces.web.pages.plan import choose_phases, make_bars
+from runplan.interfaces.web.pages.plan import choose_phases
 from runplan.interfaces.web.render import TEMPLATES
 
 NOW = datetime(2026, 3, 1, 12, 1, tzinfo=UTC)
@@ -218,15 +218,6 @@ def test_a_page_takes_the_end_of_a_log() -> None:
 # --- what the page shows ----------------------------------------------------------------------------------
 
 
-def test_the_processes_of_a_phase_follow_each_other() -> None:
-    """Their recorded starts are whole seconds."""
-    second = e.DispatchEnded(id="d2", role=Role.VERIFY, ending=Ending.EXITED, code=0, seconds=0.5)
-    started = e.DispatchStarted(id="d2", role=Role.VERIFY, agent="v", cycle=1, phase="1", at=AT)
-    first, other = make_bars(list_dispatches(recorded(CHOSEN, STARTED, ENDED, started, second), NOW), {"1": "One"})
-    assert (first.row, other.name, other.address) == ("1 One", "verify v", "#log-d2")
-    assert (other.start_s - first.start_s, first.is_bad, other.is_bad) == (5, True, False)
-
-
 def test_a_long_plan_leaves_out_finished_phases_first() -> None:
     phases = a_view(*(a_phase(str(number), "done" if number < 30 else "todo") for number in range(100))).phases
     shown = choose_phases(phases, "3", is_all=False)
@@ -273,6 +264,6 @@ def test_the_page_of_a_long_plan_stays_small() -> None:
     values = {**common, "version": "1", "now": NOW, "repo": "0" * 16, "plan": "plans/X.md"}
     shown = choose_phases(page.card.view.phases, page.selected, is_all=False)
     titles = {phase.id: phase.title for phase in shown}
-    drawn = (draw_graph(shown, title="phases"), draw_timeline(make_bars(dispatches, titles), title="steps"))
+    drawn = (draw_graph(shown, title="phases"), draw_timeline(dispatches, titles, title="steps"))
     text = TEMPLATES.get_template("plan.html").render(**values, page=page, shown=shown, drawn=drawn)
     assert 60_000 < len(text.encode()) < 95_000

@@ -77,6 +77,11 @@ class Dispatch(Struct, frozen=True, kw_only=True):
             return "ok"
         return self.ended.kind or (f"exit {self.ended.code}" if is_exit else self.ended.ending.value)
 
+    @property
+    def is_good(self) -> bool:
+        """Whether it has not failed so far."""
+        return self.result in ("ok", "running", "ended")
+
 
 class NamedTest(Struct, frozen=True):
     name: str

@@ -1,36 +1,24 @@
 """Draws the phases of a plan, its dispatches and costs as SVG. Colours come from the style sheet, by class."""
 
 import math
-from collections.abc import Callable, Sequence
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from graphlib import CycleError, TopologicalSorter
+from statistics import fmean
 from time import localtime, strftime
 from typing import NamedTuple
 
 from markupsafe import Markup
-from msgspec import Struct
 
+from runplan.app.views.plan_page import Dispatch
 from runplan.app.views.status import PhaseView
-from runplan.domain.text import count_cells, cut_cells, plain_line
+from runplan.domain.times import parse_iso
 from runplan.interfaces.web.render import TEMPLATES
-
-# --- text -----------------------------------------------------------------------------------------------
 
 
 def _draw(template: str, **values: object) -> Markup:
     return Markup(TEMPLATES.get_template(template).render(**values))  # noqa: S704 - the template escapes all text
-
-
-def wrap_text(text: str, width: int, most: int) -> list[str]:
-    """At most so many lines of the text; the last one is cut."""
-    lines: list[str] = []
-    left = plain_line(text)
-    while left and len(lines) < most - 1 and count_cells(left) > width:
-        fitting = max((end for end in range(1, width + 1) if count_cells(left[:end]) <= width), default=1)
-        space = left.rfind(" ", 0, fitting + 1)
-        end = space if space > width // 3 else fitting
-        lines.append(left[:end])
-        left = left[end:].lstrip()
-    return [*lines, cut_cells(left, width)] if left else lines
 
 
 # --- the graph of phases --------------------------------------------------------------------------------
@@ -69,86 +57,64 @@ def find_layers(phases: Sequence[PhaseView]) -> dict[str, int]:
     return layers
 
 
-def drop_implied(phases: Sequence[PhaseView]) -> dict[str, tuple[str, ...]]:
+def drop_implied(phases: Sequence[PhaseView], layers: Mapping[str, int]) -> dict[str, list[str]]:
     """The dependencies of each phase, without those that follow from the others."""
-    layers = find_layers(phases)
-    above: dict[str, frozenset[str]] = {}  #: everything that a phase depends on
+    above: dict[str, set[str]] = {}  #: everything that a phase depends on
+    kept: dict[str, list[str]] = {}
     for phase in sorted(phases, key=lambda phase: layers[phase.id]):
-        direct = [other for other in phase.depends if layers.get(other, len(layers)) < layers[phase.id]]
-        above[phase.id] = frozenset(direct).union(*(above[other] for other in direct))
-    kept = {}
-    for phase in phases:
-        direct = [other for other in dict.fromkeys(phase.depends) if other in above[phase.id]]
-        kept[phase.id] = tuple(other for other in direct if not any(other in above[more] for more in direct))
+        direct = [other for other in dict.fromkeys(phase.depends) if layers.get(other, math.inf) < layers[phase.id]]
+        implied = set[str]().union(*(above[other] for other in direct))
+        above[phase.id] = implied.union(direct)
+        kept[phase.id] = [other for other in direct if other not in implied]
     return kept
 
 
 class Corner(NamedTuple):
-    x: float
-    y: float
-    top: float
-
-
-def place_phases(phases: Sequence[PhaseView]) -> dict[str, Corner]:
-    """The place of each phase: layers from left to right, in bands from top to bottom."""
-    layers = find_layers(phases)
-    edges = drop_implied(phases)
-    columns: list[list[str]] = [[] for _ in range(max(layers.values(), default=-1) + 1)]
-    for phase in phases:
-        columns[layers[phase.id]].append(phase.id)
-    corners: dict[str, Corner] = {}
-
-    def mean_height(id_: str) -> float:
-        heights = [corners[other].y for other in edges[id_] if other in corners]
-        return sum(heights) / len(heights) if heights else 0.0
-
-    top = float(MARGIN)
-    for first in range(0, len(columns), BAND):
-        band = columns[first : first + BAND]
-        rows = max(map(len, band))
-        for number, column in enumerate(band):
-            free = (rows - len(column)) * (NODE_HEIGHT + GAP_Y) / 2
-            for row, id_ in enumerate(sorted(column, key=mean_height)):
-                y = top + free + row * (NODE_HEIGHT + GAP_Y)
-                corners[id_] = Corner(MARGIN + number * (NODE_WIDTH + GAP_X), y, top)
-        top += rows * (NODE_HEIGHT + GAP_Y) - GAP_Y + BAND_GAP
-    return corners
+    x: int
+    y: int
+    top: int  #: of its band
 
 
 def draw_graph(
     phases: Sequence[PhaseView], *, title: str, selected: str = "", address_of: Callable[[str], str] = str
 ) -> Markup:
-    """The phases with arrows to those that wait for them. Each is a link; the state has a sign, a word and a class."""
-    corners = place_phases(phases)
-    if not corners:
+    """The phases with arrows to those that wait for them: layers from left to right, in bands from top to bottom.
+
+    Each is a link; the state has a sign, a word and a class.
+    """
+    if not phases:
         return Markup("")
-    edges = drop_implied(phases)
+    layers = find_layers(phases)
+    edges = drop_implied(phases, layers)
+    corners: dict[str, Corner] = {}
+    top = MARGIN
+    for first in range(0, max(layers.values()) + 1, BAND):
+        band = [[phase.id for phase in phases if layers[phase.id] == first + number] for number in range(BAND)]
+        rows = max(map(len, band))
+        for number, column in enumerate(band):
+            heights = {id_: fmean([corners[other].y for other in edges[id_]] or [0]) for id_ in column}
+            free = (rows - len(column)) * (NODE_HEIGHT + GAP_Y) // 2
+            for row, id_ in enumerate(sorted(column, key=heights.__getitem__)):
+                y = top + free + row * (NODE_HEIGHT + GAP_Y)
+                corners[id_] = Corner(MARGIN + number * (NODE_WIDTH + GAP_X), y, top)
+        top += rows * (NODE_HEIGHT + GAP_Y) - GAP_Y + BAND_GAP
     return _draw(
         "graph.svg",
         title=title,
         phases=phases,
         corners=corners,
-        arrows=[_arrow_path(corners[other], corners[phase.id]) for phase in phases for other in edges[phase.id]],
-        width=f"{max(corner.x for corner in corners.values()) + NODE_WIDTH + MARGIN:.0f}",
-        height=f"{max(corner.y for corner in corners.values()) + NODE_HEIGHT + MARGIN:.0f}",
+        arrows=[(corners[other], corners[phase.id]) for phase in phases for other in edges[phase.id]],
+        width=max(corner.x for corner in corners.values()) + NODE_WIDTH + MARGIN,
+        height=top - BAND_GAP + MARGIN,
         node_width=NODE_WIDTH,
         node_height=NODE_HEIGHT,
+        gap_x=GAP_X,
+        band_gap=BAND_GAP,
         states=STATES,
         selected=selected,
         address_of=address_of,
-        wrap=wrap_text,
+        wrap=partial(textwrap.wrap, width=19, max_lines=2, placeholder="…"),
     )
-
-
-def _arrow_path(start: Corner, end: Corner) -> str:
-    x1, y1 = start.x + NODE_WIDTH, start.y + NODE_HEIGHT / 2
-    x2, y2 = end.x, end.y + NODE_HEIGHT / 2
-    if start.top == end.top:
-        turn = x2 - GAP_X  # straight past the columns between, then up or down in the last gap
-        middle = (turn + x2) / 2
-        return f"M{x1:.0f} {y1:.0f}H{turn:.0f}C{middle:.0f} {y1:.0f} {middle:.0f} {y2:.0f} {x2:.0f} {y2:.0f}"
-    # between the columns down to the gap above the other band, and along it
-    return f"M{x1:.0f} {y1:.0f}h14V{end.top - BAND_GAP / 2:.0f}H{x2 - 14:.0f}V{y2:.0f}H{x2:.0f}"
 
 
 # --- the timeline of dispatches -------------------------------------------------------------------------
@@ -159,6 +125,7 @@ AXIS_HEIGHT = 22
 TICK_GAP = 84  #: pixels between two times of the axis, at least
 TICKS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)
 ROW_HEIGHT = 30
+MOST_ROWS = 20  #: phases
 BREAK_WIDTH = 26  #: of a time in which nothing ran
 
 
@@ -167,34 +134,18 @@ ROLES = {"implement": "running", "fix": "needs-you", **dict.fromkeys(("verify", 
 ROLES |= dict.fromkeys(("understand", "explore", "alternatives", "draft", "revise"), "running")
 
 
-class Bar(Struct, frozen=True, kw_only=True):
-    row: str  #: its phase
-    start_s: float  #: on any clock
-    seconds: float
-    kind: str  #: its role
-    name: str = ""  #: its role and who did it
-    address: str = ""  #: of its log
-    words: str  #: about it, for people
-    is_bad: bool = False
-    is_running: bool = False
-
-    @property
-    def look(self) -> str:
-        return "failed" if self.is_bad else ROLES.get(self.kind, "ready")
-
-
 class Scale:
     """Places of moments. Times in which nothing ran, longer than a tenth of the time at work, are cut to a break."""
 
-    def __init__(self, bars: Sequence[Bar], width: float) -> None:
-        busy = sum(bar.seconds for bar in bars) or 1.0
+    def __init__(self, bars: Sequence[tuple[float, float]], width: float) -> None:
+        """`bars` are the times at work, from and to."""
+        busy = sum(end - start for start, end in bars) or 1.0
         spans: list[tuple[float, float]] = []
-        for bar in sorted(bars, key=lambda bar: bar.start_s):
-            end = bar.start_s + bar.seconds
-            if spans and bar.start_s - spans[-1][1] <= busy / 10:
+        for start, end in sorted(bars):
+            if spans and start - spans[-1][1] <= busy / 10:
                 spans[-1] = (spans[-1][0], max(end, spans[-1][1]))
             else:
-                spans.append((bar.start_s, end))
+                spans.append((start, end))
         if len(spans) > int(width / 4 / BREAK_WIDTH):  # too many breaks: one scale for all of the time
             spans = [(spans[0][0], max(end for _, end in spans))]
         total = sum(end - start for start, end in spans) or 1.0
@@ -220,24 +171,34 @@ class Scale:
         return ticks
 
 
-def draw_timeline(bars: Sequence[Bar], *, title: str) -> Markup:
-    """One row for each phase, one bar for each dispatch, breaks where nothing ran."""
+def draw_timeline(dispatches: Sequence[Dispatch], titles: Mapping[str, str], *, title: str) -> Markup:
+    """A row for each of the phases worked on last, a bar for each dispatch, breaks where nothing ran."""
+    newest = list(dict.fromkeys(dispatch.started.phase for dispatch in reversed(dispatches)))[:MOST_ROWS]
+    ends: dict[str, float] = {}  #: of each phase
+    bars: list[tuple[Dispatch, str, float]] = []  #: with the look and the start
+    for dispatch in (dispatch for dispatch in dispatches if dispatch.started.phase in newest):
+        phase = dispatch.started.phase
+        start = max(parse_iso(dispatch.started.at).timestamp(), ends.get(phase, 0.0))  # recorded in whole seconds
+        ends[phase] = start + dispatch.seconds
+        bars.append((dispatch, ROLES.get(dispatch.started.role, "ready") if dispatch.is_good else "failed", start))
     if not bars:
         return Markup("")
-    rows = list(dict.fromkeys(bar.row for bar in bars))
-    scale = Scale(bars, TIMELINE_WIDTH - LABEL_WIDTH - 4)
+    scale = Scale([(start, start + bar.seconds) for bar, _, start in bars], TIMELINE_WIDTH - LABEL_WIDTH - 4)
     return _draw(
         "timeline.svg",
         title=title,
-        rows=rows,
+        rows=[(phase, f"{phase} {titles.get(phase, '')}".rstrip() if phase else "Plan") for phase in ends],
         breaks=[LABEL_WIDTH + scale.place(end) + BREAK_WIDTH / 2 for _, end in scale.spans[:-1]],
-        bars=[(bar, LABEL_WIDTH + scale.place(bar.start_s), max(bar.seconds * scale.per_second, 3.0)) for bar in bars],
+        bars=[
+            (dispatch, look, LABEL_WIDTH + scale.place(start), max(dispatch.seconds * scale.per_second, 3.0))
+            for dispatch, look, start in bars
+        ],
         width=TIMELINE_WIDTH,
         ticks=[(LABEL_WIDTH + scale.place(tick), strftime("%H:%M:%S", localtime(tick))) for tick in scale.list_ticks()],
         top=AXIS_HEIGHT,
-        height=AXIS_HEIGHT + (len(rows) + 1) * ROW_HEIGHT,  # with the legend
+        height=AXIS_HEIGHT + (len(ends) + 1) * ROW_HEIGHT,  # with the legend
         row_height=ROW_HEIGHT,
-        legend=sorted({(bar.look, "✕ failed" if bar.is_bad else bar.kind) for bar in bars}),
+        legend=sorted({(look, "✕ failed" if look == "failed" else bar.started.role.value) for bar, look, _ in bars}),
     )
 
 
@@ -250,8 +211,6 @@ AXIS = 44  #: for the numbers at the left
 
 def draw_columns(columns: Sequence[tuple[str, float, str]], *, title: str, key: str, unit: str = "") -> Markup:
     """A chart of labels, values and their words; every seventh column has its label. `key` makes its ids unique."""
-    if not columns:
-        return Markup("")
     largest = max(value for _, value, _ in columns)
     power = 10.0 ** math.floor(math.log10(largest)) if largest > 0 else 1.0
     ceiling = next((power * step for step in (1, 2, 5) if power * step >= largest), power * 10)  # of the axis

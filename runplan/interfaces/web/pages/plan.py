@@ -1,6 +1,6 @@
 """The page of a plan: its phases as a graph, its dispatches, the agent at work, one phase in depth; and its journal."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import groupby
 from operator import attrgetter
@@ -9,18 +9,16 @@ from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
-from runplan.app.views.plan_page import Dispatch, EventLine, read_journal, read_log, read_plan_page
+from runplan.app.views.plan_page import EventLine, read_journal, read_log, read_plan_page
 from runplan.app.views.repositories import find_known, open_by_key, open_known
 from runplan.app.views.status import PhaseView
 from runplan.domain.standing.actions import EFFECTS
-from runplan.domain.text import cut_cells, elapsed, plain_line
-from runplan.domain.times import parse_iso
-from runplan.interfaces.web.drawing import Bar, draw_graph, draw_timeline
+from runplan.domain.text import cut_cells, plain_line
+from runplan.interfaces.web.drawing import draw_graph, draw_timeline
 from runplan.interfaces.web.render import link, read_number, render, route, site_of
 
 MOST_PHASES = 36  #: that are drawn and listed
 LONGEST_TITLE = 120
-MOST_ROWS = 20  #: phases of the timeline
 MOST_EVENTS = 200  #: on one page of the journal
 
 
@@ -41,10 +39,10 @@ def show_plan(request: Request) -> Response:
         selected=page.selected,
         address_of=lambda phase: f"{link('/plan', repo=page.card.repo, plan=view.plan, phase=phase)}#phase",
     )
-    bars = make_bars(page.dispatches, {phase.id: phase.title for phase in view.phases})
-    drawn = (graph, draw_timeline(bars, title="Steps over time; the list below has their logs"))
+    titles = {phase.id: phase.title for phase in view.phases}
+    timeline = draw_timeline(page.dispatches, titles, title="Steps over time; the list below has their logs")
     about = {"root": known.root, "notes": notes, "effect": EFFECTS.get(query.get("done", ""), "")}
-    return render(request, "plan.html", live=True, about=about, page=page, shown=shown, drawn=drawn)
+    return render(request, "plan.html", live=True, about=about, page=page, shown=shown, drawn=(graph, timeline))
 
 
 def choose_phases(phases: Sequence[PhaseView], selected: str, *, is_all: bool) -> list[PhaseView]:
@@ -55,31 +53,6 @@ def choose_phases(phases: Sequence[PhaseView], selected: str, *, is_all: bool) -
     left_out = set(order[: max(surplus, 0)])
     shown = [phase for phase in phases if phase.id not in left_out]
     return [replace(phase, title=cut_cells(plain_line(phase.title), LONGEST_TITLE)) for phase in shown]
-
-
-def make_bars(dispatches: Sequence[Dispatch], titles: Mapping[str, str]) -> list[Bar]:
-    """The bars of the dispatches of the phases that were worked on last; the recorded starts are whole seconds."""
-    rows = list(dict.fromkeys(dispatch.started.phase for dispatch in reversed(dispatches)))[:MOST_ROWS]
-    ends: dict[str, float] = {}
-    bars = []
-    for dispatch in (dispatch for dispatch in dispatches if dispatch.started.phase in rows):
-        phase, role = dispatch.started.phase, dispatch.started.role.value
-        start_s = max(parse_iso(dispatch.started.at).timestamp(), ends.get(phase, 0.0))
-        ends[phase] = start_s + dispatch.seconds
-        about = (f"{role} by {dispatch.who}", elapsed(dispatch.seconds), dispatch.result, dispatch.usage.words)
-        bar = Bar(
-            row=f"{phase} {titles.get(phase, '')}".rstrip() if phase else "Plan",
-            address=f"#log-{dispatch.started.id}",
-            start_s=start_s,
-            seconds=dispatch.seconds,
-            kind=role,
-            name=f"{role} {dispatch.who}",
-            words=", ".join(filter(None, about)),
-            is_bad=dispatch.result not in ("ok", "running", "ended"),
-            is_running=dispatch.result == "running",
-        )
-        bars.append(bar)
-    return bars
 
 
 @route("/log")
