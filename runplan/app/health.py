@@ -53,10 +53,10 @@ class State(StrEnum):
     FAIL = "FAIL"
 
 
-class SetupCheck(Struct, frozen=True):
+class SetupCheck(Struct):
     name: str
-    state: State
-    detail: str
+    state: State = State.OK
+    detail: str = ""
     remedy: str = ""  #: empty when ok
 
     @property
@@ -64,23 +64,16 @@ class SetupCheck(Struct, frozen=True):
         return self.state is not State.FAIL
 
 
-class Finding(Struct):
-    """What a check has found; with a remedy it is a warning."""
-
-    detail: str = ""
-    remedy: str = ""
-
-
 @contextmanager
-def _check(name: str, checks: list[SetupCheck]) -> Iterator[Finding]:
-    """Add the check that the block makes; a refusal is its failure."""
-    finding = Finding()
+def _check(name: str, checks: list[SetupCheck]) -> Iterator[SetupCheck]:
+    """Add the check that the block makes: a warning when it gets a remedy; a refusal is its failure."""
+    check = SetupCheck(name)
     try:
-        yield finding
+        yield check
+        check.state = State.WARN if check.remedy else State.OK
     except RunplanError as error:
-        checks.append(_failed_check(name, error))
-    else:
-        checks.append(SetupCheck(name, State.WARN if finding.remedy else State.OK, finding.detail, finding.remedy))
+        check = _failed_check(name, error)
+    checks.append(check)
 
 
 def _failed_check(name: str, error: RunplanError) -> SetupCheck:
@@ -167,8 +160,8 @@ def _check_agents(context: RepositoryContext, checks: list[SetupCheck]) -> None:
             finding.detail = f"{name} ({f'{program} {version}'.rstrip()}){account}"
     planner = checks[-1]
     if not planner.ok:
-        words = f"`runplan plan` cannot work: {planner.detail}"
-        checks[-1] = replace(planner, state=State.WARN, detail=words)
+        planner.state = State.WARN
+        planner.detail = f"`runplan plan` cannot work: {planner.detail}"
     with _check("sandbox", checks) as finding:
         finding.detail, finding.remedy = _describe_sandbox(context)
     channels = list_channels(context.settings.notify, context.env)

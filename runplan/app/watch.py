@@ -32,6 +32,7 @@ class Watch:
         self._topic = topic
         self._files: list[Path] = []
         self._signature: Signature | None = None
+        self.newest_ns = 0  #: a file may have changed so late
         self._is_fleet = False
         with contextlib.suppress(RunplanError):  # settings that cannot be read
             self._is_fleet = bool(caller.user_settings.fleet.dsn)
@@ -53,10 +54,8 @@ class Watch:
                 self._files += [common / name for name in ("HEAD", "logs/HEAD", "packed-refs")]
                 self._files += _list_logs(known, topic.plan) if topic.plan else []
         self._signature = sign_files(self._files)
+        self.newest_ns = max((changed_ns for _, changed_ns, _ in self._signature), default=0) + COARSE_NS
         return True
-
-    def is_newer(self, seen_ns: int) -> bool:
-        return any(changed_ns > seen_ns - COARSE_NS for _, changed_ns, _ in self._signature or ())
 
 
 def _list_logs(repository: Known, plan: str) -> list[Path]:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from runplan.adapters.store.outputs import Outputs
 from runplan.adapters.supervise.output import DispatchFiles, ShimRecord
-from runplan.app.views.transcript import Transcript, read_process, read_tail
+from runplan.app.views.transcript import Transcript, read_process
 from runplan.domain.decoding import to_json
 from runplan.domain.run.dispatch import Ending
 from runplan.domain.run.events import DispatchEnded, DispatchStarted, Event
@@ -105,8 +105,8 @@ def test_chunks_of_a_message_are_joined_to_whole_lines(tmp_path: Path) -> None:
 def test_the_tail_of_a_long_output_begins_with_a_whole_line(tmp_path: Path) -> None:
     files = a_dispatch(tmp_path / STARTED.id, "unknown")
     files.out.write_text("".join(f"line {number}\n" for number in range(10_000)))
-    assert read_tail(Outputs(tmp_path, None), STARTED, most_bytes=25) == ["line 9998", "line 9999"]
-    assert read_tail(Outputs(tmp_path, None), STARTED)[1] == "line 0"
+    assert read_process(Outputs(tmp_path, None), STARTED, most_bytes=25) == ["line 9998", "line 9999"]
+    assert read_process(Outputs(tmp_path, None), STARTED)[1] == "line 0"
 
 
 def test_the_output_of_checks_that_run_at_once_is_shown_one_after_the_other(tmp_path: Path) -> None:

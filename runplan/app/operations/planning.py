@@ -160,8 +160,25 @@ def _with_agents(context: RepositoryContext, request: PlanRequest) -> Repository
 
 
 def _resolve_request(context: RepositoryContext, goal: Goal, request: PlanRequest, then: Options | None) -> RunRequest:
+    """The request for a run that plans; a new plan gets a file that no file, branch or other planning run has."""
     settings = context.settings.plan
-    path = goal.plan or _choose_path(context, goal.title, request.out)
+    plans = context.settings.paths.plans
+    taken = {path.lower() for path in known_plans(context, context.store().list_active_plans())}
+    if goal.plan:
+        path = goal.plan
+    elif request.out:
+        file = Path(context.cwd, request.out)
+        if not file.is_relative_to(context.root) or ".." in file.parts or not file.name.endswith(".md"):
+            raise UsageError(f"--out {request.out}: must be a .md file inside the repository, such as {plans}/NAME.md")
+        path = file.relative_to(context.root).as_posix()
+        names.require_plain(path)
+        if path.lower() in taken or file.exists() or context.git.blob(context.tip(), path) is not None:
+            raise RefusedEarly(f"{path} exists already; choose another name")
+    else:
+        slug = slug_of_title(goal.title)
+        numbered = (f"{slug}{f'-{number}' if number > 1 else ''}.md" for number in range(1, 10_000))
+        paths = (PurePath(plans, name).as_posix() for name in numbered)
+        path = next(path for path in paths if path.lower() not in taken)
     if not context.settings.tests.command:
         preflight.require_test_command(context)
     queued = None
@@ -186,24 +203,6 @@ def _resolve_request(context: RepositoryContext, goal: Goal, request: PlanReques
     started = runs.run_started(context, path, goal.title, options, issues=goal.issues)
     started = replace(started, mode=Mode.PLAN, planning=planning)
     return RunRequest(started=context.record_settings(started))
-
-
-def _choose_path(context: RepositoryContext, title: str, out: str) -> str:
-    """The file of the new plan, which no file, branch or other planning run has."""
-    taken = {path.lower() for path in known_plans(context, context.store().list_active_plans())}
-    plans = context.settings.paths.plans
-    if out:
-        path = Path(context.cwd, out)
-        if not path.is_relative_to(context.root) or ".." in path.parts or not path.name.endswith(".md"):
-            raise UsageError(f"--out {out}: must be a .md file inside the repository, such as {plans}/NAME.md")
-        relative = path.relative_to(context.root).as_posix()
-        names.require_plain(relative)
-        if relative.lower() in taken or path.exists() or context.git.blob(context.tip(), relative) is not None:
-            raise RefusedEarly(f"{relative} exists already; choose another name")
-        return relative
-    slug = slug_of_title(title)
-    numbered = (PurePath(plans, f"{slug}{f'-{number}' if number > 1 else ''}.md") for number in range(1, 10_000))
-    return next(path.as_posix() for path in numbered if path.as_posix().lower() not in taken)
 
 
 def find_proposal(context: RepositoryContext, path: str) -> tuple[RunStarted, PlanningAttempt, ProposalMade]:

@@ -1,27 +1,24 @@
-"""A plan file as `check` shows it, the setup as `doctor` shows it, and the disks."""
+"""A plan file as `check` shows it, and the disks."""
 
 import os
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 
 from msgspec import Struct
 
 from runplan.adapters.configuration.places import state_directory
 from runplan.adapters.store.files import publish
-from runplan.app.health import SetupCheck, examine
 from runplan.app.operations.model import Caller
 from runplan.domain import names
-from runplan.domain.errors import NotFound, RefusedEarly, RunplanError
+from runplan.domain.errors import NotFound, RefusedEarly
 from runplan.domain.plan.body import named_paths
 from runplan.domain.plan.marks import PhaseSettings, Status
 from runplan.domain.plan.model import Plan, other_way, parse_plan
 from runplan.domain.plan.reading import Reading, Remark
 from runplan.domain.plan.tracker import add_tracker
 from runplan.domain.text import command
-from runplan.domain.times import iso
 from runplan.engine.loop.context import describe_link, open_context, plan_in, plan_path, read_checkout, task_folder
 from runplan.engine.loop.preflight import foresee_refusals, needed_commit
 from runplan.hosts.daemon.state import Known
@@ -160,26 +157,6 @@ def view_plan_file(read: PlanFile) -> CheckedPlan:
         phases=tuple(phases),
         warnings=plan.remarks,
     )
-
-
-class Examination(Struct, frozen=True, kw_only=True):
-    checks: tuple[SetupCheck, ...]
-    made: str  #: UTC ISO-8601
-    took_s: float
-    error: str = ""
-
-
-def examine_repository(known: Known, env: Mapping[str, str]) -> Examination:
-    """What `doctor` says; it takes seconds where agents are asked for their versions."""
-    began = datetime.now(UTC)
-    checks: tuple[SetupCheck, ...] = ()
-    problem = ""
-    try:
-        checks = tuple(examine(Caller(cwd=Path(known.root), env=env)))
-    except RunplanError as error:
-        problem = str(error)
-    took_s = (datetime.now(UTC) - began).total_seconds()
-    return Examination(checks=checks, made=iso(began), took_s=took_s, error=problem)
 
 
 def list_disks(env: Mapping[str, str], known: Sequence[Known]) -> list[tuple[str, int, int, bool]]:

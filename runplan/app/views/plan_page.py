@@ -15,7 +15,7 @@ from runplan.app.views.changes import JudgedItem, judge_items, list_questions, p
 from runplan.app.views.journal import describe_duration, describe_event, event_words, list_steps
 from runplan.app.views.plans import PlanReader
 from runplan.app.views.status import PlanState, PlanView
-from runplan.app.views.transcript import read_process, read_tail
+from runplan.app.views.transcript import read_process
 from runplan.domain.checks.results import read_results
 from runplan.domain.checks.runners.naming import FILES
 from runplan.domain.errors import NotFound
@@ -157,7 +157,7 @@ def read_plan_page(context: RepositoryContext, repo: str, plan: str, phase: str,
         attempt=attempts.get(selected),
         failures=tuple(failure for failure in failed if failure is not None),
         checks=tuple(read_checks(outputs, proof_of(attempts.get(selected)))),
-        logs=tuple((agent, cut_log(read_tail(outputs, agent.started), share=1 / len(shown))) for agent in shown),
+        logs=tuple((agent, cut_log(read_process(outputs, agent.started), share=1 / len(shown))) for agent in shown),
         questions=tuple(list_questions(context, plan)),
     )
 

@@ -14,7 +14,7 @@ from runplan.domain.text import clock, elapsed, plain
 from runplan.engine.steps.gates import own_logs
 
 OUTPUT_LINES = 3  #: of a command, the last ones
-TAIL_BYTES = 100_000  #: of the output of an agent, for a page
+TAIL_BYTES = 100_000  #: of the output of a process, for a page
 
 
 class Transcript:
@@ -91,18 +91,13 @@ class Transcript:
             yield plain(f"{self.lane}{text}".rstrip())
 
 
-def read_tail(outputs: Outputs, started: e.DispatchStarted, *, most_bytes: int = TAIL_BYTES) -> list[str]:
-    """The lines of an agent's output, from the first whole one in its last bytes on."""
-    return list(Transcript(outputs, started, most_bytes=most_bytes).read_new(is_last=True))
-
-
-def read_process(outputs: Outputs, started: e.DispatchStarted) -> list[str]:
-    """The end of the output of any process: of an agent as above, of checks as they have printed it."""
+def read_process(outputs: Outputs, started: e.DispatchStarted, *, most_bytes: int = TAIL_BYTES) -> list[str]:
+    """The last lines of a process: of an agent for people, from the first whole one on; of checks as printed."""
     if started.agent:
-        return read_tail(outputs, started)
+        return list(Transcript(outputs, started, most_bytes=most_bytes).read_new(is_last=True))
     lines = []
     for file in own_logs(started.gates).values() or ("out.log",):
-        output, _ = outputs.read(started.id, file, -TAIL_BYTES)
+        output, _ = outputs.read(started.id, file, -most_bytes)
         lines += [f"== {file}", *plain(output.decode("utf-8", "replace")).splitlines()]
     return lines
 

@@ -186,7 +186,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
         ),
         "check": Verb("cli.show.check", "Show how runplan reads a plan, and what is wrong with it", _CHECK),
         "memory": Verb("cli.show.report", "Show what earlier runs taught the agents here, and forget it", _MEMORY),
-        "web": Verb("cli.show.web", "Show plans, changes and costs in a browser, and answer there", _WEB),
+        "web": Verb("web.app", "Show plans, changes and costs in a browser, and answer there", _WEB),
         "metrics": Verb("cli.show.journal", "Print Prometheus metrics"),
     },
     "Set up": {

@@ -21,6 +21,7 @@ from runplan.domain.standing.actions import EFFECTS
 from runplan.interfaces.web import access
 from runplan.interfaces.web.render import link, render, route, site_of
 
+LARGEST = 64 * 1024  #: bytes of a form
 LIMIT_S = 120.0  #: for an answer of the daemon; a request stays queued after it
 
 
@@ -45,9 +46,13 @@ class Form(Struct, frozen=True, kw_only=True):
 
 
 async def read_form(request: Request) -> Form:
+    body = b""
     try:
-        body = (await request.body()).decode("utf-8", "replace")
-        fields = dict(parse_qsl(body, keep_blank_values=True, max_num_fields=20))
+        async for part in request.stream():
+            body += part
+            if len(body) > LARGEST:
+                raise HTTPException(413, f"A form may have {LARGEST} bytes.")
+        fields = dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=20))
     except ValueError:
         raise HTTPException(400, "The form has too many fields") from None
     except ClientDisconnect:

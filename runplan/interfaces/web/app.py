@@ -1,5 +1,6 @@
 """The application: its server, its routes, what holds for every request, and the events that tell open pages."""
 
+import argparse
 import asyncio
 import contextlib
 import logging
@@ -27,6 +28,7 @@ from runplan.app.operations.commands import LinkEnded
 from runplan.app.operations.model import Caller
 from runplan.app.watch import Topic, Watch
 from runplan.domain.errors import Exit, RefusedEarly, RunplanError, Unreachable, UsageError, refused_by_system
+from runplan.interfaces.cli.terminal import say
 from runplan.interfaces.web import access, actions  # noqa: F401 - actions add routes
 from runplan.interfaces.web.access import EntryToken, Site, is_loopback, is_wildcard, list_origins, origin_of
 from runplan.interfaces.web.pages import change, plan, tools  # noqa: F401 - they add their routes
@@ -67,7 +69,7 @@ class Watcher:
             await self._look_at([(watch, pages)])
             changed.clear()
             yield RETRY
-            if watch.is_newer(seen_ns):
+            if watch.newest_ns > seen_ns:
                 changed.set()
             while not self._is_closed:
                 try:
@@ -115,7 +117,6 @@ async def stream_events(request: Request) -> Response:
     return StreamingResponse(watcher.stream(topic, seen_ns), media_type="text/event-stream")
 
 
-LARGEST = 64 * 1024  #: bytes of a form
 ENTER = "/enter"
 STATIC = "/static/"
 POLICY = (
@@ -154,15 +155,6 @@ class AccessControl:
         request.state.began_ns = time.time_ns()
         request.state.session = cookie if access.is_session(self._site, cookie, time.time()) else ""
         answer: ASGIApp = self._refuse(request) or self._enter(request) or self.app
-        size = 0
-
-        async def receive_some() -> Message:
-            nonlocal size
-            message = await receive()
-            size += len(message.get("body", b""))
-            if size > LARGEST:
-                raise HTTPException(413, f"A form may have {LARGEST} bytes.")
-            return message
 
         # A browser asks whether a static file has changed.
         headers = {**HEADERS, "cache-control": "no-cache" if scope["path"].startswith(STATIC) else "no-store"}
@@ -173,7 +165,7 @@ class AccessControl:
                 message["headers"] = [*message.get("headers", []), *added]
             await send(message)
 
-        await answer(scope, receive_some, send_with_headers)
+        await answer(scope, receive, send_with_headers)
 
     def _refuse(self, request: Request) -> Response | None:
         """The page that refuses a request of another site; None when it is allowed."""
@@ -233,6 +225,7 @@ def show_error(request: Request, error: Exception) -> Response:
     return _plain_page(request, status, "That did not work", text)
 
 
+ENDING_S = 0.1  #: for a thread to end
 FINISH_S = 2  #: for requests that are being answered when a signal comes
 UVICORN: dict[str, object] = {"loop": "asyncio", "http": "h11", "ws": "none", "lifespan": "off", "log_config": None}
 UVICORN |= dict.fromkeys(("access_log", "proxy_headers", "server_header", "date_header"), False)  # a log has the token
@@ -266,6 +259,20 @@ class WebServer(uvicorn.Server):
 
     async def main_loop(self) -> None:
         await self._end.wait()
+
+
+def run_web(args: argparse.Namespace) -> None:
+    tls = tuple(args.tls) if args.tls else None
+    shown = {"is_behind_proxy": args.behind_proxy, "is_read_only": args.read_only}
+    with open_server(Caller(), address=args.address, port=args.port, tls=tls, **shown) as server:
+        print(server.address, flush=True)  # noqa: T201 - the output of the command
+        say("open this address in a browser; it can be used once, within 10 minutes. Ctrl-C ends the server.")
+        server.run([server.listener])
+        threads = [thread for thread in threading.enumerate() if thread is not threading.current_thread()]
+        for thread in threads:
+            thread.join(ENDING_S)
+        if any(thread.is_alive() and not thread.daemon for thread in threads):
+            os._exit(Exit.DONE)  # Python would wait for a page that is being read; a command goes on by itself
 
 
 @contextlib.contextmanager

@@ -13,7 +13,6 @@ from runplan.domain.errors import Exit, RunplanError
 from runplan.domain.plan.body import WHOLE_PHASE, named_paths
 from runplan.domain.plan.marks import ExecutionKind, NoWorkKind
 from runplan.domain.plan.model import Phase, Plan
-from runplan.domain.plan.reading import Reading
 from runplan.domain.plan.tracker import NoPhase, choose_phase
 from runplan.domain.text import cut_cells, plain, visible
 from runplan.interfaces.cli.terminal import say, warn
@@ -24,20 +23,37 @@ WIDEST_ITEM = 100  #: cells of an item that are shown
 def run_check(args: argparse.Namespace) -> Exit:
     caller = Caller(say=say)
     read = read_plan_file(caller, args.plan, fix=args.fix)
+    plan = read.plan
+    due = choose_phase(plan, wanted=None)
     if args.json:
         print(as_json(view_plan_file(read)))
     else:
-        drawn = _draw_plan(read.plan, is_fleet=bool(caller.user_settings.fleet.dsn))
-        print(visible("\n".join([*drawn, *_describe_plan(read.plan, read.readings, read.text)]), is_prose=True))
+        lines = _draw_plan(plan, is_fleet=bool(caller.user_settings.fleet.dsn))
+        inactive = [due.detail] if isinstance(due, NoPhase) and due.kind is NoWorkKind.INACTIVE else []
+        lines += [""] if plan.remarks or read.readings or inactive else []
+        lines += [f"{plan.path}: warning: {detail}" for detail in inactive]
+        for remark in plan.remarks:
+            lines.append(f"{plan.path}:{remark.line}: {'error' if remark.is_error else 'warning'}: {remark.text}")
+        if read.readings is not None:
+            chosen, other = read.readings
+            texts = read.text.decode().splitlines()
+            lines.append(f"{plan.path} can be read in two ways:")
+            for way in read.readings:
+                where = f"line {way.decided_by + 1}: {texts[way.decided_by].strip()}"
+                mark = " - chosen" if way is chosen else ""
+                lines.append(f"  {way.name}, {len(way.places)} phases ({where}){mark}")
+            word = other.format if chosen.format is not other.format else other.name.lower()
+            lines.append(f"  To choose the other one, add to the front matter: format: {word}")
+        print(visible("\n".join(lines), is_prose=True))
     if args.preflight:
         try:
             check_start(replace(caller, warn=warn), args.plan)
         except RunplanError as error:
             say(f"a start would be refused: {error}")
             return Exit.FAILED
-    if read.plan.refusals(strict=args.strict):
+    if plan.refusals(strict=args.strict):
         return Exit.USAGE
-    if read.next and not args.json and not isinstance(choose_phase(read.plan, wanted=None), NoPhase):
+    if read.next and not args.json and not isinstance(due, NoPhase):
         print(plain(f"\nNext: {read.next}"))
     return Exit.DONE
 
@@ -89,22 +105,3 @@ def _describe_phase(phase: Phase, *, is_fleet: bool) -> Iterator[str]:
         yield f"pull request: {phase.pull_request}"
     if phase.execution.kind is not ExecutionKind.WORKTREE:
         yield f"execution: {phase.execution.text}"
-
-
-def _describe_plan(plan: Plan, readings: tuple[Reading, Reading] | None, text: bytes) -> Iterator[str]:
-    due = choose_phase(plan, wanted=None)
-    inactive = [due.detail] if isinstance(due, NoPhase) and due.kind is NoWorkKind.INACTIVE else []
-    if plan.remarks or readings or inactive:
-        yield ""
-    yield from (f"{plan.path}: warning: {detail}" for detail in inactive)
-    for remark in plan.remarks:
-        yield f"{plan.path}:{remark.line}: {'error' if remark.is_error else 'warning'}: {remark.text}"
-    if readings is not None:
-        chosen, other = readings
-        lines = text.decode().splitlines()
-        yield f"{plan.path} can be read in two ways:"
-        for reading in readings:
-            where = f"line {reading.decided_by + 1}: {lines[reading.decided_by].strip()}"
-            yield f"  {reading.name}, {len(reading.places)} phases ({where}){' - chosen' if reading is chosen else ''}"
-        word = other.format if chosen.format is not other.format else other.name.lower()
-        yield f"  To choose the other one, add to the front matter: format: {word}"

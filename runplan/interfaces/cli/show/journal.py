@@ -35,7 +35,18 @@ INTERNAL = {"settings", "slug", "patch", "onto_tree", "base_tree", "bounds", "gi
 def run_logs(args: argparse.Namespace) -> None:
     with open_run(Caller(warn=warn), args.plan) as (context, store, run):
         if args.list:
-            _print_runs(store.list_runs(run.plan if args.plan else None), is_json=args.json)
+            runs = store.list_runs(run.plan if args.plan else None)
+            if args.json:
+                names = ("id", "plan", "mode", "started", "since", "state", "outcome", "reason", "tokens", "usd")
+                print(as_json([{name: getattr(listed, name) for name in names} for listed in runs]))
+                return
+            now = datetime.now(UTC)
+            for listed in runs:
+                why = f" ({listed.reason})" if listed.reason not in (None, listed.state) else ""
+                used = usage_of(listed).words
+                began = clock(parse_iso(listed.started), None, now=now)
+                line = f"{listed.id}  {began:<20}  {listed.plan}, {listed.mode}: {listed.state}{why}"
+                print(line, used, sep=", " if used else "")
             return
         batches = follow_events(store, run.plan, run.id, is_followed=args.follow)
         if args.json or args.events:
@@ -62,19 +73,6 @@ def run_logs(args: argparse.Namespace) -> None:
 
 def run_attach(args: argparse.Namespace) -> None:
     run_logs(argparse.Namespace(**vars(args), list=False, follow=True, agent=True, events=False, json=False))
-
-
-def _print_runs(runs: list[RunRow], *, is_json: bool) -> None:
-    if is_json:
-        names = ("id", "plan", "mode", "started", "since", "state", "outcome", "reason", "tokens", "usd")
-        print(as_json([{name: getattr(run, name) for name in names} for run in runs]))
-        return
-    now = datetime.now(UTC)
-    for run in runs:
-        why = f" ({run.reason})" if run.reason not in (None, run.state) else ""
-        used = usage_of(run).words
-        began = clock(parse_iso(run.started), None, now=now)
-        print(f"{run.id}  {began:<20}  {run.plan}, {run.mode}: {run.state}{why}", used, sep=", " if used else "")
 
 
 def _show_event(row: EventRow, *, is_json: bool) -> str:

@@ -53,14 +53,13 @@ class Terminal:
         self._shown: list[str] = []  #: the lines on the screen
         self._style = Style.of(sys.stdout)
         self._woken, self._wake = os.pipe()
-        self._is_suspended = False
 
     def __enter__(self) -> "Terminal":
         os.set_blocking(self._wake, False)
         signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
-        signal.signal(signal.SIGWINCH, lambda *_: None)  # only wakes `read_keys`
+        for number in (signal.SIGWINCH, signal.SIGTSTP):  # they only wake `read_keys`: one may interrupt a write
+            signal.signal(number, lambda *_: None)
         signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-        signal.signal(signal.SIGTSTP, self._note_suspend)
         self._take()
         return self
 
@@ -76,10 +75,6 @@ class Terminal:
         _write(LEAVE)
         termios.tcsetattr(self._input, termios.TCSADRAIN, self._modes)
 
-    def _note_suspend(self, *_: object) -> None:
-        """Ctrl-Z. The handler may interrupt a write, so `read_keys` does the rest."""
-        self._is_suspended = True
-
     @contextlib.contextmanager
     def handed_over(self) -> Iterator[None]:
         """The terminal as it was, for commands and questions. Ctrl-C and Ctrl-Z are for the command."""
@@ -93,10 +88,8 @@ class Terminal:
     def read_keys(self, timeout_s: float | None) -> str:
         """What was typed until then; "" also when the window has another size."""
         ready, _, _ = select.select([self._input, self._woken], [], [], timeout_s)
-        if self._woken in ready:
-            os.read(self._woken, 1024)
-        if self._is_suspended:  # stop with the terminal restored; take it again when the process is continued
-            self._is_suspended = False
+        signals = os.read(self._woken, 1024) if self._woken in ready else b""
+        if signal.SIGTSTP in signals:  # stop with the terminal restored; take it again when the process is continued
             self._give_back()
             with _handled(signal.SIGTSTP, signal.SIG_DFL):
                 os.kill(os.getpid(), signal.SIGTSTP)

@@ -9,11 +9,12 @@ from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
+from runplan.app.health import SetupCheck, examine
 from runplan.app.operations.model import Caller
 from runplan.app.operations.start import forecast_start
 from runplan.app.operations.upkeep import list_lessons
 from runplan.app.views.board import GROUPS, find_card, read_board, shorten_roots
-from runplan.app.views.checks import examine_repository, list_disks, read_plan_file, view_plan_file
+from runplan.app.views.checks import list_disks, read_plan_file, view_plan_file
 from runplan.app.views.plans import ask_daemon
 from runplan.app.views.reports import read_costs, read_news, read_report, render_html
 from runplan.app.views.repositories import find_known, label_of, list_known, list_with_current, read_all_inboxes
@@ -22,6 +23,7 @@ from runplan.domain.plan.marks import Status
 from runplan.domain.settings.options import parse_words
 from runplan.domain.settings.schema import LANDINGS
 from runplan.domain.text import command
+from runplan.domain.times import iso
 from runplan.interfaces.web.drawing import draw_columns
 from runplan.interfaces.web.render import render, route, site_of
 
@@ -116,6 +118,14 @@ def show_health(request: Request) -> Response:
     repositories = list_with_current(env)
     key = request.query_params.get("repo", "")
     chosen = find_known(env, key) if key else None
+    caller = Caller(cwd=Path(chosen.root), env=env) if chosen else None
+    began = datetime.now(UTC)
+    checks: list[SetupCheck] = []
+    problem = ""
+    try:
+        checks = examine(caller) if caller else []
+    except RunplanError as error:
+        problem = str(error)
     return render(
         request,
         "health.html",
@@ -124,8 +134,11 @@ def show_health(request: Request) -> Response:
         repositories=repositories,
         names=shorten_roots([repository.root for repository in repositories]),
         chosen=chosen,
-        examination=examine_repository(chosen, env) if chosen else None,
-        lessons=list_lessons(Caller(cwd=Path(chosen.root), env=env)) if chosen else (),
+        checks=checks,
+        problem=problem,
+        made=iso(began),
+        took_s=(datetime.now(UTC) - began).total_seconds(),
+        lessons=list_lessons(caller) if caller else (),
     )
 
 
