@@ -8,9 +8,9 @@ from runplan.interfaces.web.access import (
     SESSION_S,
     EntryToken,
     Site,
-    is_form_token,
     is_loopback,
     is_own_origin,
+    is_same,
     is_session,
     list_origins,
     make_form_token,
@@ -113,10 +113,10 @@ def test_a_cookie_of_an_earlier_server_is_none() -> None:
 
 def test_a_form_belongs_to_its_cookie() -> None:
     mine, other = make_session(SITE, NOW), make_session(SITE, NOW + 1)
-    assert is_form_token(SITE, mine, make_form_token(SITE, mine))
-    assert not is_form_token(SITE, mine, make_form_token(SITE, other))
-    assert not is_form_token(SITE, mine, mine.partition(".")[2])
-    assert not is_form_token(SITE, mine, "")
+    assert is_same(make_form_token(SITE, mine), make_form_token(SITE, mine))
+    assert not is_same(make_form_token(SITE, mine), make_form_token(SITE, other))
+    assert not is_same(make_form_token(SITE, mine), mine.partition(".")[2])
+    assert not is_same(make_form_token(SITE, mine), "")
 
 
 def test_the_cookie_of_a_secure_site_is_sent_by_https_only() -> None:

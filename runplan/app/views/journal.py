@@ -316,9 +316,42 @@ def describe_end(context: RepositoryContext, run: str) -> tuple[Exit, list[str]]
 
 def _last_lines(store: Store, run: RunRow, state: RunState, directory: Path) -> tuple[Exit, list[str]]:
     """The exit code and the last lines: before the last one the time, cost and tests of an ended run."""
-    code, lines = _summarise_run(run.plan, state, directory)
-    records = store.list_facts(*KINDS, plan=run.plan) if state.ended else []
-    phases = list(summarise_attempts(record for record in records if record.run == run.id).values())
+    ended = state.ended
+    if ended is None:
+        decision = decide(state)
+        itself = "it continues by itself. " if decision.wake and decision.waiting is not WaitKind.ISSUE else ""
+        proposal = state.attempt.proposal if isinstance(state.attempt, PlanningAttempt) else None
+        return Exit.UNREACHABLE if decision.waiting is WaitKind.CRASHED else Exit.WAITING, [
+            decision.why,
+            *(describe_proposal(proposal) if proposal is not None else ()),
+            f"{itself}{describe_actions(actions_of_state(state, decision.waiting, run.plan))}",
+        ]
+    code = Exit.UNREACHABLE if ended.remedy else ended.outcome.exit
+    landed = _describe_landings(state)
+    report = f"Report: {command('runplan', 'report', run.plan)}"
+    if ended.remedy:
+        lines = [f"{ended.detail}. {ended.remedy}"]
+    elif ended.outcome is RunOutcome.NOTHING_TO_DO and not (state.landed or _merge_note(state)):
+        lines = [f"Nothing to do: {ended.detail}"]
+    elif code is Exit.DONE:
+        is_left = state.no_work is not None and state.no_work.kind is NoWorkKind.ELSEWHERE
+        lines = [*([f"Left: {ended.detail}"] if is_left else ()), f"Done: {landed}. {report}"]
+    else:
+        reason = Reason(ended.reason)
+        failure = failure_of(state)
+        lane = failed_lane(state)
+        over = lane.ended if lane is not None and lane.ended is not None else ended
+        lines = [ended.detail]
+        if failure:
+            phase = f"phase {failure.phase}" if failure.phase else "the plan"
+            here = directory if (directory / "dispatch" / failure.dispatch).exists() else ""
+            kept = describe_kept_work(failure, over.parked, here)
+            lines = [f"{phase} failed at {failure.step}", *(line.replace("`", "") for line in kept)]
+        lines += [landed, f"next: {next_action(reason, failure.step if failure else None)}"]
+        lines += [report] if failure or state.landed else []
+        lines.append(f"{'refused' if code is Exit.USAGE else 'failed'}: {reason}")
+    records = (record for record in store.list_facts(*KINDS, plan=run.plan) if record.run == run.id)
+    phases = list(summarise_attempts(records).values())
     used = sum_usage(PhaseSpending, (phase.spent for phase in phases))
     if not used.parts:
         return code, lines
@@ -327,43 +360,6 @@ def _last_lines(store: Store, run: RunRow, state: RunState, directory: Path) -> 
     after = next((phase.after for phase in reversed(phases) if phase.after), "")
     tests = PhaseRecord(id="", before=before, after=after).tests
     return code, [*lines[:-1], f"Time: {used.time_and_use}" + (f". Tests: {tests}" if tests else ""), lines[-1]]
-
-
-def _summarise_run(plan: str, state: RunState, directory: Path) -> tuple[Exit, list[str]]:
-    ended = state.ended
-    decision = decide(state)
-    report = f"Report: {command('runplan', 'report', plan)}"
-    if ended is None:
-        itself = "it continues by itself. " if decision.wake and decision.waiting is not WaitKind.ISSUE else ""
-        proposal = state.attempt.proposal if isinstance(state.attempt, PlanningAttempt) else None
-        return Exit.UNREACHABLE if decision.waiting is WaitKind.CRASHED else Exit.WAITING, [
-            decision.why,
-            *(describe_proposal(proposal) if proposal is not None else ()),
-            f"{itself}{describe_actions(actions_of_state(state, decision.waiting, plan))}",
-        ]
-    if ended.remedy:
-        return Exit.UNREACHABLE, [f"{ended.detail}. {ended.remedy}"]
-    landed = _describe_landings(state)
-    match ended.outcome.exit:
-        case Exit.DONE if ended.outcome is RunOutcome.NOTHING_TO_DO and not (state.landed or _merge_note(state)):
-            return Exit.DONE, [f"Nothing to do: {ended.detail}"]
-        case Exit.DONE:
-            is_left = state.no_work is not None and state.no_work.kind is NoWorkKind.ELSEWHERE
-            return Exit.DONE, [*([f"Left: {ended.detail}"] if is_left else ()), f"Done: {landed}. {report}"]
-        case code:
-            reason = Reason(ended.reason)
-            failure = failure_of(state)
-            lane = failed_lane(state)
-            over = lane.ended if lane is not None and lane.ended is not None else ended
-            lines = [ended.detail]
-            if failure:
-                phase = f"phase {failure.phase}" if failure.phase else "the plan"
-                lines = [f"{phase} failed at {failure.step}"]
-                here = directory if (directory / "dispatch" / failure.dispatch).exists() else ""
-                lines += [line.replace("`", "") for line in describe_kept_work(failure, over.parked, here)]
-            lines += [landed, f"next: {next_action(reason, failure.step if failure else None)}"]
-            lines += [report] if failure or state.landed else []
-            return code, [*lines, f"{'refused' if code is Exit.USAGE else 'failed'}: {reason}"]
 
 
 def _merge_note(state: RunState) -> str:

@@ -92,7 +92,9 @@ class PlanReader:
             journal = self._context.journal
             with suppress(RunplanError, OSError), closing(open_store(journal, may_create=False)) as store:
                 store.put_outlines(self._new)
-        return status.sort_plans(views), closed or find_missing_host(self._context, views)
+        order = list(status.PlanState)
+        views.sort(key=lambda view: (order.index(view.state), view.plan))
+        return views, closed or find_missing_host(self._context, views)
 
     def _view_work(self, view: status.PlanView, row: WaitRow) -> status.PlanView:
         """The work on the queue, as the plans stand that it has begun."""

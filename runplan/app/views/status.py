@@ -205,11 +205,6 @@ def describe_put_off(views: Iterable[PlanView]) -> str:
     return f"; to have a plan worked, write status: active into it: {listed}" if listed else ""
 
 
-def sort_plans(views: Iterable[PlanView]) -> list[PlanView]:
-    order = list(PlanState)
-    return sorted(views, key=lambda view: (order.index(view.state), view.plan))
-
-
 def view_plan(
     path: str,
     plan: PlanOutline,

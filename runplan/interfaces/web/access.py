@@ -74,7 +74,7 @@ class EntryToken:
 
     def use(self, token: str, now: float) -> bool:
         """Whether it is the token; after that it is none."""
-        is_valid = bool(self._token) and now < self._until and _is_same(self._token, token)
+        is_valid = bool(self._token) and now < self._until and is_same(self._token, token)
         if is_valid:
             self._token = ""
         return is_valid
@@ -87,21 +87,17 @@ def make_session(site: Site, now: float) -> str:
 
 def is_session(site: Site, cookie: str, now: float) -> bool:
     expires, _, signature = cookie.partition(".")
-    return _is_same(_sign(site, "session", expires), signature) and now < int(expires)
+    return is_same(_sign(site, "session", expires), signature) and now < int(expires)
 
 
 def make_form_token(site: Site, cookie: str) -> str:
     return _sign(site, "form", cookie)
 
 
-def is_form_token(site: Site, cookie: str, token: str) -> bool:
-    return _is_same(make_form_token(site, cookie), token)
-
-
 def _sign(site: Site, purpose: str, text: str) -> str:
     return hmac.new(site.key, f"{purpose}:{text}".encode("utf-8", "replace"), hashlib.sha256).hexdigest()
 
 
-def _is_same(expected: str, actual: str) -> bool:
+def is_same(expected: str, actual: str) -> bool:
     """Compare in a time that does not depend on the texts."""
     return hmac.compare_digest(expected.encode(), actual.encode("utf-8", "replace"))

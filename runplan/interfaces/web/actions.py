@@ -100,7 +100,7 @@ async def act(request: Request) -> Response:
     """POST /act: carry it out, and show the plan with what happens now, or why nothing does."""
     form = await read_form(request)
     site = site_of(request)
-    if not access.is_form_token(site, request.state.session, form.csrf):
+    if not access.is_same(access.make_form_token(site, request.state.session), form.csrf):
         raise HTTPException(403, "The form is out of date; load the page again")
     known = await run_in_threadpool(find_known, site.env, form.repo)
     outcome = await run_in_threadpool(carry_out, form, Path(known.root), site.env, "page")

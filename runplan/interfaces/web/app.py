@@ -307,7 +307,15 @@ def open_server(
     scheme = "https" if tls else "http"
     # Browsers send the cookie of 127.0.0.1 to every port of it, as to the server that an agent has started.
     host = f"{secrets.token_hex(8)}.localhost" if is_loopback(address) and not tls else address
-    with _listen(address, settings.port if port is None else port) as listener:
+    port = settings.port if port is None else port
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        listener = socket.create_server((address, port), family=family)
+    except (OSError, OverflowError) as error:
+        number = error.errno or 0 if isinstance(error, OSError) else 0
+        reason = os.strerror(number) if number > 0 else error  # Python adds words to those of the system
+        raise Unreachable(f"port {port} of {address}: {reason}; choose another: runplan web --port 0") from None
+    with listener:
         bound: int = listener.getsockname()[1]
         origin = origin_of(scheme, host, bound)
         site = Site(
@@ -323,13 +331,3 @@ def open_server(
         shown = settings.url.rstrip("/") if is_encrypted and settings.url else origin
         config = uvicorn.Config(app, **UVICORN, ssl_certfile=certificate, ssl_keyfile=key)  # type: ignore[arg-type]
         yield WebServer(config, app.app.state.watcher, listener, f"{shown}{ENTER}?token={token}")
-
-
-def _listen(address: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    try:
-        return socket.create_server((address, port), family=family)
-    except (OSError, OverflowError) as error:
-        number = error.errno or 0 if isinstance(error, OSError) else 0
-        why = os.strerror(number) if number > 0 else error  # Python adds words to those of the system
-        raise Unreachable(f"port {port} of {address}: {why}; choose another: runplan web --port 0") from None

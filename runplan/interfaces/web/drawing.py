@@ -43,30 +43,27 @@ STATES = {
 }
 
 
-def find_layers(phases: Sequence[PhaseView]) -> dict[str, int]:
-    """The layer of each phase: one more than the deepest of those it depends on."""
+def find_layers(phases: Sequence[PhaseView]) -> tuple[dict[str, int], dict[str, list[str]]]:
+    """The layer of each phase: one more than the deepest of those it depends on; and its arrows from those.
+
+    A dependency that follows from the others has no arrow.
+    """
     known = {phase.id for phase in phases}
-    depends = {phase.id: [other for other in phase.depends if other in known] for phase in phases}
+    depends = {phase.id: [other for other in dict.fromkeys(phase.depends) if other in known] for phase in phases}
     try:
         order = list(TopologicalSorter(depends).static_order())
     except CycleError:  # only of phases that are done; the plan is refused otherwise
         order = list(depends)
     layers: dict[str, int] = {}
-    for id_ in order:
-        layers[id_] = max((layers[other] for other in depends[id_] if other in layers), default=-1) + 1
-    return layers
-
-
-def drop_implied(phases: Sequence[PhaseView], layers: Mapping[str, int]) -> dict[str, list[str]]:
-    """The dependencies of each phase, without those that follow from the others."""
+    arrows: dict[str, list[str]] = {}
     above: dict[str, set[str]] = {}  #: everything that a phase depends on
-    kept: dict[str, list[str]] = {}
-    for phase in sorted(phases, key=lambda phase: layers[phase.id]):
-        direct = [other for other in dict.fromkeys(phase.depends) if layers.get(other, math.inf) < layers[phase.id]]
+    for id_ in order:
+        direct = [other for other in depends[id_] if other in layers]
         implied = set[str]().union(*(above[other] for other in direct))
-        above[phase.id] = implied.union(direct)
-        kept[phase.id] = [other for other in direct if other not in implied]
-    return kept
+        layers[id_] = max((layers[other] for other in direct), default=-1) + 1
+        arrows[id_] = [other for other in direct if other not in implied]
+        above[id_] = implied.union(direct)
+    return layers, arrows
 
 
 class Corner(NamedTuple):
@@ -84,15 +81,14 @@ def draw_graph(
     """
     if not phases:
         return Markup("")
-    layers = find_layers(phases)
-    edges = drop_implied(phases, layers)
+    layers, arrows = find_layers(phases)
     corners: dict[str, Corner] = {}
     top = MARGIN
     for first in range(0, max(layers.values()) + 1, BAND):
         band = [[phase.id for phase in phases if layers[phase.id] == first + number] for number in range(BAND)]
         rows = max(map(len, band))
         for number, column in enumerate(band):
-            heights = {id_: fmean([corners[other].y for other in edges[id_]] or [0]) for id_ in column}
+            heights = {id_: fmean([corners[other].y for other in arrows[id_]] or [0]) for id_ in column}
             free = (rows - len(column)) * (NODE_HEIGHT + GAP_Y) // 2
             for row, id_ in enumerate(sorted(column, key=heights.__getitem__)):
                 y = top + free + row * (NODE_HEIGHT + GAP_Y)
@@ -103,7 +99,7 @@ def draw_graph(
         title=title,
         phases=phases,
         corners=corners,
-        arrows=[(corners[other], corners[phase.id]) for phase in phases for other in edges[phase.id]],
+        arrows=[(corners[other], corners[phase.id]) for phase in phases for other in arrows[phase.id]],
         width=max(corner.x for corner in corners.values()) + NODE_WIDTH + MARGIN,
         height=top - BAND_GAP + MARGIN,
         node_width=NODE_WIDTH,
@@ -151,6 +147,12 @@ class Scale:
         total = sum(end - start for start, end in spans) or 1.0
         self.spans = spans  #: in which something ran, oldest first
         self.per_second = (width - BREAK_WIDTH * (len(spans) - 1)) / total
+        step = next((step for step in TICKS_S if step * self.per_second >= TICK_GAP), TICKS_S[-1])
+        self.ticks: list[float] = []  #: the start of each time at work, and round times where there is room
+        for start, end in spans:
+            for moment in (start, *range(math.ceil(start / step) * step, math.floor(end) + 1, step)):
+                if not self.ticks or self.place(moment) - self.place(self.ticks[-1]) >= TICK_GAP:
+                    self.ticks.append(moment)
 
     def place(self, moment: float) -> float:
         x = 0.0
@@ -159,16 +161,6 @@ class Scale:
                 return x + max(moment - start, 0.0) * self.per_second
             x += (end - start) * self.per_second + BREAK_WIDTH
         return x - BREAK_WIDTH
-
-    def list_ticks(self) -> list[float]:
-        """The moments of the axis: the start of each time at work, and round ones where there is room."""
-        step = next((step for step in TICKS_S if step * self.per_second >= TICK_GAP), TICKS_S[-1])
-        ticks: list[float] = []
-        for start, end in self.spans:
-            for moment in (start, *range(math.ceil(start / step) * step, math.floor(end) + 1, step)):
-                if not ticks or self.place(moment) - self.place(ticks[-1]) >= TICK_GAP:
-                    ticks.append(moment)
-        return ticks
 
 
 def draw_timeline(dispatches: Sequence[Dispatch], titles: Mapping[str, str], *, title: str) -> Markup:
@@ -194,7 +186,7 @@ def draw_timeline(dispatches: Sequence[Dispatch], titles: Mapping[str, str], *, 
             for dispatch, look, start in bars
         ],
         width=TIMELINE_WIDTH,
-        ticks=[(LABEL_WIDTH + scale.place(tick), strftime("%H:%M:%S", localtime(tick))) for tick in scale.list_ticks()],
+        ticks=[(LABEL_WIDTH + scale.place(tick), strftime("%H:%M:%S", localtime(tick))) for tick in scale.ticks],
         top=AXIS_HEIGHT,
         height=AXIS_HEIGHT + (len(ends) + 1) * ROW_HEIGHT,  # with the legend
         row_height=ROW_HEIGHT,

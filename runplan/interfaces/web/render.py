@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlencode
@@ -86,28 +87,24 @@ def read_number(text: str, default: int = 0) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else default
 
 
-def show_time(moment: str | None, zone: str = "") -> str:
-    """The time in the zone, or the local time of this machine: `20:30 CET`; with the day where that is not today."""
+def show_time(moment: str | None, zone: str = "", *, is_age: bool = False) -> str:
+    """The time in the zone, or the local time of this machine: `20:30 CET`; with the day where that is not today.
+
+    Or how long ago it was; the script counts on.
+    """
     if not moment:
         return ""
-    return _time_element(moment, clock(parse_iso(moment), zone_of(zone) if zone else None, now=datetime.now(UTC)))
-
-
-def show_age(moment: str | None) -> str:
-    """How long ago it was; the script counts on."""
-    if not moment:
-        return ""
-    return _time_element(moment, in_words((datetime.now(UTC) - parse_iso(moment)).total_seconds()), " data-age")
+    at = parse_iso(moment)
+    now = datetime.now(UTC)
+    text = in_words((now - at).total_seconds()) if is_age else clock(at, zone_of(zone) if zone else None, now=now)
+    exact = f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    more = Markup(" data-age") if is_age else ""
+    return Markup('<time datetime="{0}" title="{0}"{1}>{2}</time>').format(exact, more, text)
 
 
 def show_inline(text: str, *, has_links: bool = True) -> Markup:
     """A text of Markdown, such as a title or an item. Without links it can be the text of one."""
     return Markup(render_inline(visible(text, is_prose=True), has_links=has_links))  # noqa: S704 - it is escaped
-
-
-def _time_element(moment: str, text: str, more: str = "") -> str:
-    exact = f"{parse_iso(moment).astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
-    return Markup('<time datetime="{0}" title="{0}"{1}>{2}</time>').format(exact, Markup(more), text)  # noqa: S704
 
 
 TEMPLATES = Environment(
@@ -122,7 +119,7 @@ TEMPLATES = Environment(
 )
 TEMPLATES.filters |= {
     "time": show_time,
-    "age": show_age,
+    "age": partial(show_time, is_age=True),
     "inline": show_inline,
     "label": lambda text: show_inline(text, has_links=False),
     "hash": lambda id_: Markup('<span class="mono" title="{}">{}</span>').format(id_, id_[:7]),

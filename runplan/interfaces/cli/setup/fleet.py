@@ -7,7 +7,7 @@ from runplan.app import fleet
 from runplan.app.operations.model import Caller
 from runplan.domain.decoding import as_json
 from runplan.domain.errors import Exit, UsageError
-from runplan.domain.fleet import FleetState, WorkerHost
+from runplan.domain.fleet import WorkerHost
 from runplan.domain.text import counted, in_words, localized, plain
 from runplan.interfaces.cli.show.progress import say, warn
 
@@ -15,14 +15,26 @@ from runplan.interfaces.cli.show.progress import say, warn
 def run_fleet(args: argparse.Namespace) -> Exit:
     caller = Caller()
     match args.action:
-        case "status":
-            state = fleet.read_fleet(caller)
-            if args.host is None:
-                print(as_json(state) if args.json else _render_fleet(state))
-                return Exit.DONE
-            host = state.get_host(args.host)
+        case "status" if args.host is not None:
+            host = fleet.read_fleet(caller).get_host(args.host)
             print(as_json(host) if args.json else "\n".join(_render_host(host, len(args.host))))
             return Exit.UNREACHABLE if host.dead else Exit.DONE
+        case "status" if args.json:
+            print(as_json(fleet.read_fleet(caller)))
+        case "status":
+            state = fleet.read_fleet(caller)
+            width = max((len(host.name) for host in state.hosts), default=0)
+            lines = [line for host in state.hosts for line in _render_host(host, width)]
+            lines = lines or ["No host has registered. Start one: runplan worker"]
+            oldest = f", the oldest for {in_words(max(queued.age_s for queued in state.queue))}" if state.queue else ""
+            lines += ["", f"Queue: {counted(len(state.queue), 'plan')}{oldest}"]
+            lines += [f"  {queued.plan} of {queued.repository}: {queued.why}" for queued in state.queue]
+            permits = state.permits
+            most = f"{permits.most or 'any number'} at once, {permits.most_in_repository} in a repository"
+            lines.append(f"Runs: {permits.working} at work, {permits.waiting} waiting for their turn; at most {most}")
+            lines += [f"Usage limit of {limit.account}: until {limit.until} ({limit.words})" for limit in state.limits]
+            lines.append(f"Repositories: {', '.join(state.repositories) or 'none'}")
+            print(localized(plain("\n".join(lines)), now=datetime.now(UTC)))
         case "metrics":
             from runplan.app.fleet_metrics import read_metrics, serve_metrics  # a worker does without it
 
@@ -50,21 +62,6 @@ def run_fleet(args: argparse.Namespace) -> Exit:
 def run_worker(args: argparse.Namespace) -> None:
     labels = {label.strip().lower() for label in args.labels.split(",")} - {""}
     fleet.work(Caller(say=say), args.host, labels, args.slots)
-
-
-def _render_fleet(state: FleetState) -> str:
-    width = max((len(host.name) for host in state.hosts), default=0)
-    lines = [line for host in state.hosts for line in _render_host(host, width)]
-    lines = lines or ["No host has registered. Start one: runplan worker"]
-    oldest = f", the oldest for {in_words(max(queued.age_s for queued in state.queue))}" if state.queue else ""
-    lines += ["", f"Queue: {counted(len(state.queue), 'plan')}{oldest}"]
-    lines += [f"  {queued.plan} of {queued.repository}: {queued.why}" for queued in state.queue]
-    permits = state.permits
-    most = f"{permits.most or 'any number'} at once, {permits.most_in_repository} in a repository"
-    lines.append(f"Runs: {permits.working} at work, {permits.waiting} waiting for their turn; at most {most}")
-    lines += [f"Usage limit of {limit.account}: until {limit.until} ({limit.words})" for limit in state.limits]
-    lines.append(f"Repositories: {', '.join(state.repositories) or 'none'}")
-    return localized(plain("\n".join(lines)), now=datetime.now(UTC))
 
 
 def _render_host(host: WorkerHost, width: int) -> list[str]:

@@ -120,7 +120,18 @@ def lay_out(screen: Screen, *, width: int, height: int, now: datetime) -> list[L
         groups = ", ".join(f"{count} {words}" for count, words in counts if count) or "no plans yet"
         head: list[Line] = [(("runplan watch  ", "bold"), (groups, ""))]
         last: list[Line] = [((screen.message, "yellow"),) if screen.message else ((KEYS, "dim"),)]
-        detail = _lay_out_detail(screen, width, now)[: max(0, (height - 2) // 3)]
+        detail: list[Line] = []
+        if (card := screen.card) is not None:
+            view = card.view
+            phases = f"{card.done} of {counted(len(view.phases), 'phase')} done" if view.phases else ""
+            facts = [phases, card.usage.words, describe_schedule(view.schedule, now=now) if view.schedule else ""]
+            about = ", ".join(filter(None, [*facts, f"queued: {view.queued}" if view.queued else ""]))
+            sentence = textwrap.wrap(plain_line(view.words), width, max_lines=3, placeholder=" …")
+            place = f"  {plain_line(f'{view.plan} in {card.repository}')}"
+            detail = [(("─" * width, "dim"),), ((plain_line(view.title), "bold"), (place, ""))]
+            detail += [((line, _LEVELS.get(card.level, "")),) for line in sentence]
+            detail += [((plain_line(about), ""),)] if about else []
+            detail = detail[: max(0, (height - 2) // 3)]
         if height < SMALL:
             head, last, detail = [], [], []
         body_height = height - len(head) - len(detail) - len(last)
@@ -160,45 +171,23 @@ def _lay_out_body(screen: Screen, width: int, now: datetime) -> tuple[list[Line]
         for card in cards if group is not PlanState.DONE else ():
             is_selected = row_of(card) == screen.selected
             start = len(lines)
-            lines += _lay_out_card(card, title_width, name_width, now, is_selected=is_selected)
+            view = card.view
+            total = len(view.phases)
+            bar = ("█" * (card.done * BAR // total)).ljust(BAR, "░") if total else " " * BAR
+            count = f"{card.done}/{total}" if total else ""
+            title = f"{'>' if is_selected else ' '} {fit_cells(plain_line(view.title), title_width)}  "
+            title += f"{fit_cells(plain_line(card.repository), name_width)}  " if name_width else ""
+            age = ""
+            if card.current and card.since:
+                seconds = (now - datetime.fromisoformat(card.since)).total_seconds()
+                age = elapsed(seconds) if group is PlanState.RUNNING else in_words(seconds)
+            limit = f"/{card.most_usd:.2f}" if card.most_usd else ""
+            cost = f"{card.usage.cost if card.usage.usd else '$0.00'}{limit}" if card.usage.usd or limit else ""
+            lines.append(((f"{title}{bar} {count:<5} {cost:<11} {age:>7}", "reverse" if is_selected else ""),))
+            label = f"{card.action.label}: " if card.action and group is PlanState.WAITING else ""
+            about = plain_line(f"{label}{card.current or view.words}") if group is not PlanState.OPEN else ""
+            if group is PlanState.SCHEDULED and view.schedule:
+                about = describe_schedule(view.schedule, now=now)
+            lines += [((f"    {about}", _LEVELS.get(card.level, "")),)] if about else []
             selection = range(start, len(lines)) if is_selected else selection
     return lines, selection
-
-
-def _lay_out_card(card: Card, title_width: int, name_width: int, now: datetime, *, is_selected: bool) -> list[Line]:
-    view = card.view
-    total = len(view.phases)
-    bar = ("█" * (card.done * BAR // total)).ljust(BAR, "░") if total else " " * BAR
-    count = f"{card.done}/{total}" if total else ""
-    title = f"{'>' if is_selected else ' '} {fit_cells(plain_line(view.title), title_width)}  "
-    title += f"{fit_cells(plain_line(card.repository), name_width)}  " if name_width else ""
-    age = ""
-    if card.current and card.since:
-        seconds = (now - datetime.fromisoformat(card.since)).total_seconds()
-        age = elapsed(seconds) if card.group is PlanState.RUNNING else in_words(seconds)
-    limit = f"/{card.most_usd:.2f}" if card.most_usd else ""
-    cost = f"{card.usage.cost if card.usage.usd else '$0.00'}{limit}" if card.usage.usd or limit else ""
-    lines: list[Line] = [((f"{title}{bar} {count:<5} {cost:<11} {age:>7}", "reverse" if is_selected else ""),)]
-    label = f"{card.action.label}: " if card.action and card.group is PlanState.WAITING else ""
-    about = plain_line(f"{label}{card.current or view.words}") if card.group is not PlanState.OPEN else ""
-    if card.group is PlanState.SCHEDULED and view.schedule:
-        about = describe_schedule(view.schedule, now=now)
-    return [*lines, ((f"    {about}", _LEVELS.get(card.level, "")),)] if about else lines
-
-
-def _lay_out_detail(screen: Screen, width: int, now: datetime) -> list[Line]:
-    card = screen.card
-    if card is None:
-        return []
-    view = card.view
-    phases = f"{card.done} of {counted(len(view.phases), 'phase')} done" if view.phases else ""
-    facts = [phases, card.usage.words, describe_schedule(view.schedule, now=now) if view.schedule else ""]
-    facts += [f"queued: {view.queued}" if view.queued else ""]
-    sentence = textwrap.wrap(plain_line(view.words), width, max_lines=3, placeholder=" …")
-    about = ", ".join(filter(None, facts))
-    return [
-        (("─" * width, "dim"),),
-        ((plain_line(card.view.title), "bold"), (f"  {plain_line(f'{view.plan} in {card.repository}')}", "")),
-        *(((line, _LEVELS.get(card.level, "")),) for line in sentence),
-        *([((plain_line(about), ""),)] if about else []),
-    ]
