@@ -114,11 +114,11 @@ def test_a_page_survives_an_unplugged_repository(browser: Browser, known: Known)
 
 
 def test_nothing_looks_at_files_while_no_page_is_open(browser: Browser, known: Known) -> None:
-    watched = [browser.watcher._task is not None]
+    pages = [browser.watcher.pages]
     with page(browser), page(browser, f"repo={known.key}"):
-        watched.append(browser.watcher._task is not None)
-    assert watched == [False, True]
-    until(lambda: browser.watcher._task is None)
+        pages.append(browser.watcher.pages)
+    assert pages == [0, 2]
+    until(lambda: browser.watcher.pages == 0)
 
 
 def test_the_number_of_open_pages_is_limited(browser: Browser, known: Known) -> None:
@@ -127,6 +127,6 @@ def test_the_number_of_open_pages_is_limited(browser: Browser, known: Known) -> 
             stream = pages.enter_context(contextlib.closing(browser.open("GET", "/live")))
             assert next_event(stream) == "retry: 1000"
         assert browser.get("/live").status == 503
-    until(lambda: browser.watcher._task is None)
+    until(lambda: browser.watcher.pages == 0)
     with page(browser):
         pass

@@ -44,72 +44,43 @@ RETRY = b"retry: 1000\n\n"
 
 
 class Watcher:
-    """Looks at the files of all open pages, in one task that exists while a page is open."""
+    """Tells the open pages of changes. Nothing looks at files while no page is open."""
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
-        self.watches: dict[Topic, tuple[Watch, set[asyncio.Event]]] = {}  #: with the open pages
-        self._task: asyncio.Task[None] | None = None
-        self._looking = asyncio.Lock()
-        self._is_closed = False
+        self._closed = asyncio.Event()
+        self.pages = 0
 
     def close(self) -> None:
-        self._is_closed = True
-        for _, pages in self.watches.values():
-            _notify_pages(pages)
+        self._closed.set()
 
     async def stream(self, topic: Topic, seen_ns: int) -> AsyncIterator[bytes]:
         """Events for a page that was made at `seen_ns`."""
-        watch, pages = self.watches.setdefault(topic, (Watch(self._caller, topic), set()))
-        changed = asyncio.Event()
-        pages.add(changed)
-        if self._task is None:
-            self._task = asyncio.create_task(self._look_forever())
+        watch = Watch(self._caller, topic)
+        self.pages += 1
         try:
-            await self._look_at([(watch, pages)])
-            changed.clear()
+            await asyncio.to_thread(watch.look)  # a disk may not answer
             yield RETRY
-            if watch.newest_ns > seen_ns:
-                changed.set()
-            while not self._is_closed:
-                try:
-                    await asyncio.wait_for(changed.wait(), HEARTBEAT_S)
-                except TimeoutError:
-                    yield ALIVE
-                    continue
-                changed.clear()
-                yield CHANGED
+            message = CHANGED if watch.newest_ns > seen_ns else b""
+            quiet_since_s = time.monotonic()
+            while not self._closed.is_set():
+                if not message and time.monotonic() - quiet_since_s >= HEARTBEAT_S:
+                    message = ALIVE
+                if message:
+                    yield message
+                    quiet_since_s = time.monotonic()
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._closed.wait(), INTERVAL_S)
+                message = CHANGED if await asyncio.to_thread(watch.look) else b""
         finally:
-            pages.remove(changed)
-            if not pages:
-                del self.watches[topic]
-            if not self.watches:
-                self._task.cancel()
-                self._task = None
-
-    async def _look_forever(self) -> None:
-        while True:
-            await asyncio.sleep(INTERVAL_S)
-            await self._look_at(list(self.watches.values()))
-
-    async def _look_at(self, watches: list[tuple[Watch, set[asyncio.Event]]]) -> None:
-        """Look in a thread, because a disk may not answer, and notify the pages of what has changed."""
-        async with self._looking:
-            changed = await asyncio.to_thread(lambda: [pages for watch, pages in watches if watch.look()])
-            for pages in changed:
-                _notify_pages(pages)
-
-
-def _notify_pages(pages: set[asyncio.Event]) -> None:
-    for changed in pages:
-        changed.set()
+            self.pages -= 1
 
 
 @route("/live")
 async def stream_events(request: Request) -> Response:
     """GET /live: server-sent events of one plan, one repository, or all."""
     watcher: Watcher = request.app.state.watcher
-    if sum(len(pages) for _, pages in watcher.watches.values()) >= MOST_STREAMS:
+    if watcher.pages >= MOST_STREAMS:
         return PlainTextResponse(f"more than {MOST_STREAMS} pages are open", 503)
     query = request.query_params
     seen_ns = read_number(query.get("seen", ""), request.state.began_ns)
