@@ -697,6 +697,16 @@ def test_a_role_is_retried_once_per_fix_cycle() -> None:
     assert action.again
 
 
+def test_limits_and_overloaded_providers_in_a_row_are_counted() -> None:
+    begun, ended = sent("implement", "crashed")
+    kinds = ("limit", "overloaded", "limit", "overloaded", "overloaded")
+    state = fold_on(
+        proven_by(*BEFORE["implement"][0]), *(e for kind in kinds for e in (begun, replace(ended, kind=kind)))
+    )
+    assert state.attempt is not None
+    assert (state.attempt.dispatches.limited, state.attempt.dispatches.busy) == (2, 3)
+
+
 def fold_on(state: RunState, *more: e.Event) -> RunState:
     for event in more:
         state = apply(state, event)
