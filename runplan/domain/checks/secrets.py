@@ -148,7 +148,7 @@ class Redactor:
 
     def feed(self, chunk: bytes) -> bytes:
         """The part of the stream in which no secret can be incomplete, without its secrets."""
-        known = self._held + chunk if self._held else chunk
+        known = self._held + chunk
         size = len(known)
         # No incomplete secret can begin before `sure`.
         sure = known.rfind(b"\n", max(0, size - _LONGEST_WORD)) + 1 or max(0, size - _LONGEST_WORD)
