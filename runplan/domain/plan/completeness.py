@@ -45,7 +45,10 @@ def list_left_out(lines: Lines, reading: Reading) -> Iterator[Remark]:
     is_listed = any(not place.first <= place.at < place.end for place in reading.places)  # it has a tracker
     is_closed = reading.format not in _OPEN_FORMATS or is_listed
     excused = _lines_of_no_work(lines, None if is_over else series)
-    outside = list(_list_outside(lines, reading, inside))
+    # Neither in a phase nor above phases, and not called done.
+    firsts = sorted(place.first for place in reading.places)
+    apart = (h for h in lines.headings if bisect(firsts, h.at) == bisect(firsts, h.end - 1) and h.at not in inside)
+    outside = [h for h in apart if h.level > 1 and not re.search(marks.DONE_TITLE, h.text)]
     left: dict[str, int] = {}
     passed: dict[str, list[int]] = {}
     for box in (box for box in lines.boxes if box.at not in inside):
@@ -79,9 +82,9 @@ def list_left_out(lines: Lines, reading: Reading) -> Iterator[Remark]:
         left |= {f"the line {lines.texts[i][:60]!r}": i for i in named if len(named) > 1}
     suspects = [*series.list_missing(lines, inside), *_list_suspects(lines, reading, outside, excused, series)]
     left |= {f"the section {heading.text[:60]!r}": heading.at for heading in suspects}
-    left |= {f"the row of {id_}": at for at, id_ in _list_rows(lines, inside | excused, series) if not is_closed}
-    if reading.format in ("todo", "checklist"):
-        left |= {f"the table on line {at + 1}": at for at in _list_open_tables(lines, inside | excused)}
+    rows, tables = _examine_tables(lines, inside | excused, series)
+    left |= rows if not is_closed else {}
+    left |= tables if reading.format in ("todo", "checklist") else {}
     if left and (is_over or not is_closed):
         settled = "status: complete" if is_over else f"format: {reading.choice}"
         names = ", ".join([*left][:_NAMED]) + (f" and {len(left) - _NAMED} more" if len(left) > _NAMED else "")
@@ -170,15 +173,6 @@ def _lines_of_no_work(lines: Lines, series: _Series | None) -> set[int]:
     return excused
 
 
-def _list_outside(lines: Lines, reading: Reading, inside: set[int]) -> Iterator[Heading]:
-    """The headings that neither are in a phase nor have phases below them, and do not say done."""
-    firsts = sorted(place.first for place in reading.places)
-    for heading in lines.headings:
-        is_passed = heading.at in inside or bisect(firsts, heading.at) != bisect(firsts, heading.end - 1)
-        if heading.level > 1 and not is_passed and not re.search(marks.DONE_TITLE, heading.text):
-            yield heading
-
-
 def _list_suspects(
     lines: Lines, reading: Reading, outside: list[Heading], excused: set[int], series: _Series
 ) -> Iterator[Heading]:
@@ -192,17 +186,25 @@ def _list_suspects(
     counted += [h for h in leads if first.id.isdigit() and int(first.id) > 1]  # `MVP` before phase 2
     has_boxes = any(spot.slot == "box" for place in reading.places for spot in place.spots)
     if not is_over and (not has_boxes or reading.name == "numbered headings"):
-        counted += _list_siblings(lines, reading, outside)
+        # Those without a number between phases, and in the chapter of numbered ones, unless they are no work.
+        last = max(reading.places, key=attrgetter("first"))
+        own = marks_within(lines.headings, first.first, first.first + 1)
+        chapters = [h for h in lines.headings for o in own if 1 < h.level < o.level and h.at < o.at < h.end]
+        is_chapter = reading.name == "numbered headings" and bool(chapters)
+        span = (chapters[-1].at, chapters[-1].end) if is_chapter else (first.end, last.first)
+        siblings = (h for o in own for h in marks_within(outside, *span) if h.level == o.level and not h.name.id)
+        pattern = f"(?i){CHAPTER}|{_LATER}|{_CHECKS}|{_ASIDE}"
+        counted += [heading for heading in siblings if not re.search(pattern, heading.text)]
     for heading in outside:
         is_listed = heading.at not in excused and ((is_over and re.search(_LEFT, heading.text)) or heading in counted)
         entries = marks_within(lines.entries, heading.at, heading.end)
         inner = marks_within(lines.headings, heading.at + 1, heading.end)
         has_work = bool(inner) or any(not re.match(_OVER, entry.text) for entry in entries)
         is_left = has_work and not any(entry.sign for entry in entries) and (is_listed)
-        own = range(heading.at + 1, min([heading.end, *(h.at for h in inner[:1])]))
+        lead = range(heading.at + 1, min([heading.end, *(h.at for h in inner[:1])]))
         is_about = re.search(rf"(?i){CHAPTER}|progress|metadata|\bstate\b", heading.text)
         named = [*series.find_named(heading.text)]
-        values = (lines.texts[i][line.end() :] for i in own if (line := marks.STATUS_LINE.match(lines.texts[i])))
+        values = (lines.texts[i][line.end() :] for i in lead if (line := marks.STATUS_LINE.match(lines.texts[i])))
         stated = [read_mark(value) for value in values if value.strip()] if not is_about else []
         is_open = any(mark.known and mark.status is Status.TODO for mark in stated)
         is_signed = not named and re.search(marks.OPEN_SIGN, heading.text) is not None
@@ -210,38 +212,25 @@ def _list_suspects(
             yield heading
 
 
-def _list_siblings(lines: Lines, reading: Reading, outside: list[Heading]) -> Iterator[Heading]:
-    """The sections without a number between phases, and in the chapter of numbered ones, unless they are no work."""
-    first, last = (f(reading.places, key=attrgetter("first")) for f in (min, max))
-    own = marks_within(lines.headings, first.first, first.first + 1)
-    chapters = [h for h in lines.headings for o in own if 1 < h.level < o.level and h.at < o.at < h.end]
-    is_chapter = reading.name == "numbered headings" and bool(chapters)
-    span = (chapters[-1].at, chapters[-1].end) if is_chapter else (first.end, last.first)
-    pattern = f"(?i){CHAPTER}|{_LATER}|{_CHECKS}|{_ASIDE}"
-    for heading in marks_within(outside, *span) if own else ():
-        if heading.level == own[0].level and not heading.name.id and not re.search(pattern, heading.text):
-            yield heading
-
-
-def _list_open_tables(lines: Lines, passed: set[int]) -> Iterator[int]:
-    """The tables beside a list of boxes in which most rows state that they are open."""
-    for header, _, rows in list_status_tables(lines):
-        cells = [spots[0].text_in(lines) for line, _, spots in rows if spots and line not in passed]
-        marked = [read_mark(cell) for cell in cells if cell.strip("-: ")]
-        if 2 * sum(mark.known and mark.status is Status.TODO for mark in marked) > max(2, len(marked)):
-            yield header
-
-
-def _list_rows(lines: Lines, passed: set[int], series: _Series) -> Iterator[tuple[int, str]]:
-    """The rows of tables with a status that disagree with a phase, or are open and of no phase."""
+def _examine_tables(lines: Lines, passed: set[int], series: _Series) -> tuple[dict[str, int], dict[str, int]]:
+    """Rows with a status that disagree with a phase, or are open and of no phase; tables whose rows are mostly open."""
+    left: dict[str, int] = {}
+    tables: dict[str, int] = {}
     for header, names, rows in list_status_tables(lines):
         is_of_phases = any(name.startswith((*marks.UNITS, *series.words)) for name in names)
-        for line, name, spots in rows if header not in passed else ():
+        marked = []
+        for line, name, spots in rows:
             cell = spots[0].text_in(lines) if spots else ""
             mark = read_mark(cell)
-            if name is None or not cell or not mark.known or not re.search("[0-9]+[a-z]?\\Z|[0-9][.-]", name.id):
+            if line not in passed and cell.strip("-: "):
+                marked.append(mark)
+            is_named = name is not None and re.search("[0-9]+[a-z]?\\Z|[0-9][.-]", name.id) is not None
+            if name is None or not is_named or not cell or not mark.known or header in passed:
                 continue
             place = series.places.get(id_key(name.id))
             is_done = place is None or place.mark.status is Status.DONE
             if (place is None or is_of_phases or name.unit) and (mark.status is Status.DONE) != is_done:
-                yield line, name.id
+                left[f"the row of {name.id}"] = line
+        if 2 * sum(mark.known and mark.status is Status.TODO for mark in marked) > max(2, len(marked)):
+            tables[f"the table on line {header + 1}"] = header
+    return left, tables

@@ -223,20 +223,11 @@ def read_jest(lines: list[str], end: int, closing: re.Match[str]) -> Report:
     numbers = read_counts(closing[1] or "")
     suites = find_last(lines[:end], re.compile(r"^Test Suites: +(.*\b\d{1,9} total)$"))
     suite_counts = read_counts(suites[1][1] if suites else "")
-    tests = list(_read_tests(lines[:end]))
-    unloadable = sum(" › " not in name for name in dict(tests))
-    ran = suite_counts["of"] + suite_counts["skipped"]  # of "1 skipped, 1 passed, 1 of 2 total"
-    failed = numbers["failed"] + unloadable or suite_counts["failed"]
-    skipped = numbers["skipped"] + numbers["todo"]
-    why = "jest did not run every test file" if "of" in suite_counts and ran < suite_counts["total"] else ""
-    return Report(passed=numbers["passed"], failed=failed, skipped=skipped, tests=tests, stopped=why)
-
-
-def _read_tests(lines: list[str]) -> Iterator[tuple[str, TestState]]:
+    tests: list[tuple[str, TestState]] = []
     file = ""
     path: dict[int, str] = {}
     is_tree = False
-    for line in lines:
+    for line in lines[:end]:
         if head := _FILE.match(line):
             file = head[2]
             path = {}
@@ -245,12 +236,18 @@ def _read_tests(lines: list[str]) -> Iterator[tuple[str, TestState]]:
             is_tree = False
         elif file and (detail := _DETAIL.match(line)):
             is_loaded = detail[1] != "Test suite failed to run"
-            yield (f"{file} › {detail[1].strip()}" if is_loaded else file), TestState.FAILED
+            tests.append((f"{file} › {detail[1].strip()}" if is_loaded else file, TestState.FAILED))
         elif is_tree and (listed := _JEST_LINE.match(line)):
             indent = len(listed[1])
             path = {**{depth: suite for depth, suite in path.items() if depth < indent}, indent: listed[3]}
             if listed[2]:
-                yield " › ".join((file, *path.values())), _JEST_STATES.get(listed[2], TestState.SKIPPED)
+                tests.append((" › ".join((file, *path.values())), _JEST_STATES.get(listed[2], TestState.SKIPPED)))
+    unloadable = sum(" › " not in name for name in dict(tests))
+    ran = suite_counts["of"] + suite_counts["skipped"]  # of "1 skipped, 1 passed, 1 of 2 total"
+    failed = numbers["failed"] + unloadable or suite_counts["failed"]
+    skipped = numbers["skipped"] + numbers["todo"]
+    why = "jest did not run every test file" if "of" in suite_counts and ran < suite_counts["total"] else ""
+    return Report(passed=numbers["passed"], failed=failed, skipped=skipped, tests=tests, stopped=why)
 
 
 _FILES = re.compile(r"^ Test Files {2}(.+?)(?: \((\d{1,9})\))?$")

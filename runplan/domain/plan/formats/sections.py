@@ -8,7 +8,7 @@ runplan writes. A text with other signs of finished work is left to a person.
 import re
 from bisect import bisect, bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from operator import attrgetter
 
@@ -69,37 +69,6 @@ def plain_reading(name: str, places: tuple[Place, ...], unit: str = "phase") -> 
     said = Remark(places[0].first + 1, f"no boxes and no statuses: all {len(places)} phases count as todo")
     has_status = any(place.mark.status is Status.DONE for place in places)
     return Reading("headings", name, places, places[0].first, unit, () if has_status else (said,))
-
-
-def plain_places(
-    lines: Lines, sections: Sequence[Heading], others: Iterable[Heading], *, tables: bool = False
-) -> tuple[Place, ...]:
-    """The sections with their lists as items; none if one has no list, others have some, or work may be done."""
-    beside = reading.lines_beside_work(lines)
-    others = (other for other in others if other.at not in beside and not reading.is_measure(other.text))
-    if any(marks_within(lines.entries, other.at, other.end) for other in others):
-        return ()
-    inner_titles = Counter(h.text for s in sections for h in marks_within(lines.headings, s.at + 1, s.end))
-    places = []
-    for place, section in zip(reading.section_places(lines, sections), sections, strict=True):
-        entries = [e for e in marks_within(lines.entries, place.first, place.end) if e.at not in beside]
-        entries = [e for e in entries if e.indent < 2 and not STATUS_LINE.match(lines.texts[e.at])]
-        is_listed = bool(entries) and all(re.match("[✅✔☑]", e.text) for e in entries)
-        is_done = place.mark.status is Status.DONE or (is_listed and not place.spots)
-        is_table = tables and any(text.startswith("|") for text in lines.texts[place.first : place.end])
-        if not entries and not place.spots and not is_done and not is_table:
-            return ()
-        inner = marks_within(lines.headings, place.first + 1, place.end)
-        is_headed = any(re.match(r"[0-9]", h.name.id) and (h.name.strong or "." in h.name.id) for h in inner)
-        numbered = [entry for entry in entries if lines.texts[entry.at].lstrip()[0].isdigit()]
-        parts = [h for h in inner if h.level == inner[0].level and h.at not in beside]
-        headed = [Entry(h.at, 0, 0, "", optional=False, text=h.text) for h in parts]
-        is_grouped = len(headed) > 1 and entries and headed[0].at < entries[0].at
-        is_grouped = is_grouped and all(inner_titles[h.text] == 1 for h in parts)  # else they are labels like Goal
-        items = () if is_headed else headed if is_grouped else numbered if len(numbered) > 1 else entries
-        mark = Mark(Status.DONE) if is_done else place.mark
-        places.append(replace(place, title=place.title or section.text, mark=mark, entries=tuple(items)))
-    return () if _may_be_done(lines, places) else tuple(places)
 
 
 def _may_be_done(lines: Lines, places: Sequence[Place]) -> bool:
@@ -249,7 +218,7 @@ def read_headings(lines: Lines) -> Iterator[Reading]:
             continue
         has_boxes = any(spot.slot == "box" for place in places for spot in place.spots)
         is_list = not has_boxes and (not is_lettered or any(place.mark.status is Status.DONE for place in places))
-        if is_list and len(series) <= MANY_WORDS and (plain_sections := _plain_series(lines, word, sections)):
+        if is_list and len(series) <= MANY_WORDS and (plain_sections := _plain_places(lines, word, sections)):
             yield plain_reading(name, plain_sections, "step")
             continue
         if not is_letters and 0 < len(bare) < len(sections):
@@ -260,14 +229,15 @@ def read_headings(lines: Lines) -> Iterator[Reading]:
             yield _numbered_reading("headings", name, lines, sections, "step")
 
 
-def _plain_series(lines: Lines, word: str, sections: Sequence[Heading]) -> tuple[Place, ...]:
-    """The sections with plain lists; they count milestones or versions, or no section beside them has a list."""
+def _plain_places(lines: Lines, word: str, sections: Sequence[Heading]) -> tuple[Place, ...]:
+    """The sections with plain lists as items; none if one has no list, others have some, or work may be done."""
     firsts = [section.at for section in sections]
     above = [heading for heading in lines.headings if 1 < heading.level <= sections[0].level]
-    beside = [h for h in above if bisect_left(firsts, h.at) == bisect_left(firsts, h.end)]  # without a section
+    others = [h for h in above if bisect_left(firsts, h.at) == bisect_left(firsts, h.end)]  # without a section
     title = lines.headings[0].text if lines.headings[0].level == 1 else ""
-    if re.fullmatch(_COUNTS_WORK, word):
-        beside = [h for h in beside if re.match(rf"(?i)\W*{word}[ \t]*[0-9]|(?:{STEPS})\Z", h.text)]
+    counts_work = re.fullmatch(_COUNTS_WORK, word) is not None  # such as milestones or versions
+    if counts_work:
+        others = [h for h in others if re.match(rf"(?i)\W*{word}[ \t]*[0-9]|(?:{STEPS})\Z", h.text)]
     elif word and (len(word) < 3 or re.match(COUNTS_ELSE, word)):
         return ()
     elif not word and not re.fullmatch(_TASK_LIST, title):  # numbers alone count the chapters of most documents
@@ -276,7 +246,31 @@ def _plain_series(lines: Lines, word: str, sections: Sequence[Heading]) -> tuple
         has_chapters = any(re.search(CHAPTER, section.name.title) for section in sections)
         if has_chapters or not is_counted or not re.search(_PLAN_TITLE, title):
             return ()
-    return plain_places(lines, sections, beside, tables=re.fullmatch(_COUNTS_WORK, word) is not None)
+    beside = reading.lines_beside_work(lines)
+    others = [h for h in others if h.at not in beside and not is_measure(h.text)]
+    if any(marks_within(lines.entries, other.at, other.end) for other in others):
+        return ()
+    inner_titles = Counter(h.text for s in sections for h in marks_within(lines.headings, s.at + 1, s.end))
+    places = []
+    for place, section in zip(section_places(lines, sections), sections, strict=True):
+        entries = [e for e in marks_within(lines.entries, place.first, place.end) if e.at not in beside]
+        entries = [e for e in entries if e.indent < 2 and not STATUS_LINE.match(lines.texts[e.at])]
+        is_listed = bool(entries) and all(re.match("[✅✔☑]", e.text) for e in entries)
+        is_done = place.mark.status is Status.DONE or (is_listed and not place.spots)
+        is_table = counts_work and any(text.startswith("|") for text in lines.texts[place.first : place.end])
+        if not entries and not place.spots and not is_done and not is_table:
+            return ()
+        inner = marks_within(lines.headings, place.first + 1, place.end)
+        is_headed = any(re.match(r"[0-9]", h.name.id) and (h.name.strong or "." in h.name.id) for h in inner)
+        numbered = [entry for entry in entries if lines.texts[entry.at].lstrip()[0].isdigit()]
+        parts = [h for h in inner if h.level == inner[0].level and h.at not in beside]
+        headed = [Entry(h.at, 0, 0, "", optional=False, text=h.text) for h in parts]
+        is_grouped = len(headed) > 1 and entries and headed[0].at < entries[0].at
+        is_grouped = is_grouped and all(inner_titles[h.text] == 1 for h in parts)  # else they are labels like Goal
+        items = () if is_headed else headed if is_grouped else numbered if len(numbered) > 1 else entries
+        mark = Mark(Status.DONE) if is_done else place.mark
+        places.append(replace(place, title=place.title or section.text, mark=mark, entries=tuple(items)))
+    return () if _may_be_done(lines, places) else tuple(places)
 
 
 def _numbered_reading(format_: Format, name: str, lines: Lines, sections: Sequence[Heading], unit: str) -> Reading:

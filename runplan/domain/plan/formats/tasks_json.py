@@ -91,7 +91,23 @@ def read_tasks(lines: Lines) -> Iterator[Reading]:
         raise lines.error_at(error.lineno - 1, f"this is no JSON: {error.msg} in column {error.colno}") from None
     except (RecursionError, ValueError):
         raise lines.error_at(0, "the values are nested too deeply, or a number is too long") from None
-    entries, others = _find_tasks(data, locate_values(text), lines)
+    # The tasks of the only list, or of the tag `master`, in the order of work.
+    fields = data if isinstance(data, dict) else {}
+    tags = [tag for tag, value in fields.items() if isinstance(value, dict) and "tasks" in value]
+    tags.sort(key="master".__ne__)
+    if len(tags) > 1 and tags[0] != "master":
+        raise lines.error_at(0, f"the file has the tags {', '.join(tags)}; name one of them master, or keep only one")
+    node = locate_values(text)
+    for key in (*tags[:1], *_LISTS):
+        if isinstance(data, dict) and key in data:
+            data = data[key]
+            node = node.inner[key]
+    entries = _list_tasks(data, node)
+    if not entries or not all(entry.title for entry in entries):
+        lists = ", ".join(_LISTS)
+        raise lines.error_at(0, f"no tasks with titles; runplan reads a list of tasks, or one under {lists}", NotAPlan)
+    if all(type(entry.get("priority")) in (int, float) for entry in entries):
+        entries.sort(key=lambda entry: entry.fields["priority"])
     starts = [0, *(end.end() for end in re.finditer("\n", text))]
     tasks = []
     for number, entry in enumerate(entries, 1):
@@ -108,29 +124,10 @@ def read_tasks(lines: Lines) -> Iterator[Reading]:
         tasks.append(Task(place, entry.status, [str(id_) for id_ in waits] if isinstance(waits, list) else None))
     name = "JSON user stories" if "passes" in entries[0].fields else "JSON task list"
     reading = read_list(tasks, lines, ("json", name), ("done", "pending"))
-    left_out = [Remark(1, f"left out: the tasks of {', '.join(others)}; only master is worked")] if others else []
-    titles = [data.get(key) for key in ("project", "name", "title")] if isinstance(data, dict) else []
+    left_out = [Remark(1, f"left out: the tasks of {', '.join(tags[1:])}; only master is worked")] if tags[1:] else []
+    titles = [fields.get(key) for key in ("project", "name", "title")]
     title = next((title for title in titles if isinstance(title, str)), "")
     yield replace(reading, remarks=(*left_out, *reading.remarks), title=title)
-
-
-def _find_tasks(data: Any, root: Node, lines: Lines) -> tuple[list[Object], list[str]]:
-    """The tasks of the only list, or of the tag `master`, in the order of work, and the tags that are left out."""
-    fields = data if isinstance(data, dict) else {}
-    tags = [tag for tag, value in fields.items() if isinstance(value, dict) and "tasks" in value]
-    tags.sort(key="master".__ne__)
-    if len(tags) > 1 and tags[0] != "master":
-        raise lines.error_at(0, f"the file has the tags {', '.join(tags)}; name one of them master, or keep only one")
-    for key in (*tags[:1], *_LISTS):
-        if isinstance(data, dict) and key in data:
-            data = data[key]
-            root = root.inner[key]
-    tasks = _list_tasks(data, root)
-    if not tasks or not all(task.title for task in tasks):
-        lists = ", ".join(_LISTS)
-        raise lines.error_at(0, f"no tasks with titles; runplan reads a list of tasks, or one under {lists}", NotAPlan)
-    are_numbers = all(type(task.get("priority")) in (int, float) for task in tasks)
-    return sorted(tasks, key=lambda task: task.fields["priority"]) if are_numbers else tasks, tags[1:]
 
 
 def _list_tasks(values: object, node: Node | None) -> list["Object"]:

@@ -302,27 +302,20 @@ def _prove_tests(started: e.RunStarted, phase: WorkAttempt) -> Decision:
         final = replace(verifier, agent=verifiers[0], scope="final")
         why = f"the plan ends with this phase; a verifier judges all phases together{again}"
         return _set_up_proof(started, phase, phase.built.tree) or start_dispatch(final, why)
-    land = shared.land_candidate(started, phase, sign_off=list_sign_off(started, phase))
-    return _try_work(started, phase, is_verified=is_verified) or land
-
-
-def _try_work(started: e.RunStarted, phase: WorkAttempt, *, is_verified: bool) -> Decision | None:
-    """Have an agent use the work, if it changes files of try.paths; a finding starts a fix."""
-    proof = phase.proof
-    if proof.trial is not None and proof.trial.findings:
-        first, *others = proof.trial.findings  # the fixer gets all of them as items
+    # An agent uses the work, if it changes files of try.paths; a finding starts a fix.
+    trial = phase.proof.trial
+    if trial is not None and trial.findings:
+        first, *others = trial.findings  # the fixer gets all of them as items
         more = f"; and {counted(len(others), 'other finding')}" if others else ""
         detail = f"the trial found: {first}{more}"
         return _fix_candidate(started, phase, Reason.VERIFICATION_FAILED, detail, PhaseStep.TRY)
-    settings = started.kept.trial
-    tried = settings.paths if settings.serve else ()
+    tried = started.kept.trial.paths if started.kept.trial.serve else ()
     is_due = any(matches(pattern, path) for pattern in tried for path in phase.changed_files)
-    if is_verified or not is_due or proof.trial is not None:
-        return None
-    again = f"; it is asked once more, because {proof.doubted.why}" if proof.doubted else ""
-    trial = e.DispatchStarted(role=Role.TRY, cycle=phase.cycle, tree=phase.built.tree)
-    start = start_dispatch(trial, f"the change touches try.paths; an agent tries it in use{again}")
-    return _set_up_proof(started, phase, phase.built.tree) or start
+    if is_due and trial is None and not is_verified:
+        user = e.DispatchStarted(role=Role.TRY, cycle=phase.cycle, tree=phase.built.tree)
+        start = start_dispatch(user, f"the change touches try.paths; an agent tries it in use{again}")
+        return _set_up_proof(started, phase, phase.built.tree) or start
+    return shared.land_candidate(started, phase, sign_off=list_sign_off(started, phase))
 
 
 def _run_proofs(started: e.RunStarted, phase: WorkAttempt, runs: Sequence[e.ProofRun]) -> Decision | None:
