@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 
@@ -11,8 +11,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.domain.checks.runners import plain, printed
-from runplan.domain.checks.runners.printed import Report, TestState, find_last
+from runplan.domain.checks.runners.printed import Report, TestState, find_last, list_failed
 from runplan.domain.decoding import decode_json
+from runplan.domain.errors import SettingsError
 from runplan.domain.globs import covers
 
 _ANSI = r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\([AB0])"
@@ -72,13 +73,6 @@ def from_text(text: str) -> Results:
     return decode_json(text, Results)
 
 
-def merge_runs(first: Results, passed: frozenset[str]) -> Results:
-    failures = first.failures - passed
-    count = None if first.passed is None else first.passed + len(first.failures) - len(failures)
-    merged = replace(first, exit_code=first.exit_code if failures else 0, failures=failures, failed=len(failures))
-    return replace(merged, passed=count, passes=first.passes | passed if first.passes else first.passes)
-
-
 def read_results(
     output: str,
     *,
@@ -133,11 +127,18 @@ def _read_report(lines: list[str], pattern: str, junit: Iterable[str] | None) ->
                 name, report, rest = runner.name, summary, after
     if sum(1 for line in rest if not re.search(_TABLE, line)) > _NEAR_END:
         name, report, rest = "", _NO_REPORT, lines
-    if pattern:
-        configured = plain.read_configured(lines, pattern)
-        if configured is None:
+    if pattern:  # its last match, whose groups `passed` and `failed` are the counts
+        try:
+            matches = deque(re.finditer(pattern, "\n".join(lines), re.MULTILINE), maxlen=1)
+        except re.error as error:
+            raise SettingsError(f"[tests] summary: not a regular expression: {error}") from error
+        if not matches:
             return name, report, f"the output does not contain tests.summary {pattern!r}"
-        return (name, report, "") if configured.passed is None else ("summary", configured, "")
+        numbers = {group: int(text) for group, text in matches[0].groupdict().items() if (text or "").isdecimal()}
+        if "passed" not in numbers:
+            return name, report, ""
+        failures = list_failed(lines, plain.FAILED) if numbers.get("failed") else []
+        return "summary", Report(passed=numbers["passed"], failed=numbers.get("failed", 0), tests=failures), ""
     begun = [runner.name for runner in printed.RUNNERS if runner.begins and any(map(runner.begins.match, rest))]
     return name, report, f"no closing summary of {begun[0]}" if begun else ""
 

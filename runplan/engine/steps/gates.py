@@ -167,7 +167,12 @@ def judge_gate(state: RunState, context: RunContext) -> Iterator[e.Event]:
             base = phase.proof.baselines.get(name)
             old = results.from_text(base.results).failures if base and base.results else frozenset[str]()
             before = results.from_text(first)
-            result = results.merge_runs(before, before.failures - old if passed else result.passes)
+            solved = before.failures - old if passed else result.passes
+            left = before.failures - solved
+            count = None if before.passed is None else before.passed + len(before.failures) - len(left)
+            passes = before.passes | solved if before.passes else before.passes
+            code = before.exit_code if left else 0
+            result = replace(before, exit_code=code, failures=left, failed=len(left), passed=count, passes=passes)
         if passed or name == e.TESTS:  # the baseline of the next phase, old failures included; of others, the names
             context.store.put_baseline(key if passed else f"{NAMED_ONLY}{key}", results.to_text(result))
         tail = "" if passed else output[-OUTPUT_SENT:]

@@ -2,21 +2,19 @@
 
 import json
 import re
-from collections import deque
 from collections.abc import Iterable, Iterator
 from xml.etree import ElementTree as ET
 
 from msgspec.structs import replace
 
 from runplan.domain.checks.runners.printed import Report, TestState, count_states, list_failed, reads
-from runplan.domain.errors import SettingsError
 
 _PAIR = (
     r"^.*?\b(\d{1,9}) (?:tests? )?pass(?:ed|ing)?\b\W{1,5}(\d{1,9}) (?:tests? )?fail(?:ed|ing|ures?)?\b"
     r"|^(?i:.*?\bpass(?:ed)?\s*[:=]\s*(\d{1,9})\b.{0,200}?\bfail(?:ed|ures)?\s*[:=]\s*(\d{1,9})\b)"
 )
 _OUT_OF = r"(?i)^(?:.*\b(?:pass(?:ed)?|results?|ok|tests?:)\W*)?(\d{1,9}) ?/ ?(\d{1,9})(?: (?:tests? )?pass\w*)?\W*$"
-_FAILED = re.compile(r"^\s*(?:FAIL|FAILED|✗|✘|✖)(?:: ?| +)(\S.*)$")
+FAILED = re.compile(r"^\s*(?:FAIL|FAILED|✗|✘|✖)(?:: ?| +)(\S.*)$")
 
 
 @reads("plain", _OUT_OF)
@@ -24,20 +22,7 @@ _FAILED = re.compile(r"^\s*(?:FAIL|FAILED|✗|✘|✖)(?:: ?| +)(\S.*)$")
 def read_plain(lines: list[str], end: int, closing: re.Match[str]) -> Report | None:
     passed, other = (int(number) for number in closing.groups() if number is not None)
     failed = other - passed if closing.re.pattern == _OUT_OF else other
-    return Report(passed=passed, failed=failed, tests=list_failed(lines[:end], _FAILED)) if failed >= 0 else None
-
-
-def read_configured(lines: list[str], pattern: str) -> Report | None:
-    """The last match of tests.summary; its groups `passed` and `failed` are the counts. None without a match."""
-    try:
-        matches = deque(re.finditer(pattern, "\n".join(lines), re.MULTILINE), maxlen=1)
-    except re.error as error:
-        raise SettingsError(f"[tests] summary: not a regular expression: {error}") from error
-    if not matches:
-        return None
-    numbers = {name: int(text) for name, text in matches[0].groupdict().items() if (text or "").isdecimal()}
-    failures = list_failed(lines, _FAILED) if numbers.get("failed") else []
-    return Report(passed=numbers.get("passed"), failed=numbers.get("failed", 0), tests=failures)
+    return Report(passed=passed, failed=failed, tests=list_failed(lines[:end], FAILED)) if failed >= 0 else None
 
 
 MOST_REASONS = 200  #: failures whose first line is kept
