@@ -132,7 +132,8 @@ def test_every_dependency_is_listed_with_its_purpose() -> None:
 def test_the_variables_of_an_agent_are_those_of_the_code() -> None:
     listed = {cells[0].strip("`") for cells in rows(read("docs/agents.md"), "### Environment")}
     agents = Agents(AgentsSettings(), Path(), "p", "r", {})
-    _, given = agents.delegate("true", DispatchStarted(id="d", role=Role.FIX, cycle=1))
+    started = DispatchStarted(id="d", role=Role.DELEGATE, cycle=1)
+    _, given = agents.command("true", started, directory=Path(), cwd=Path(), writable=())
     more = ("ATTEMPT", "CYCLE", "PROMPT", "RETURN", "NOTES", "LANE", "PORT", "MODEL", "EFFORT")
     assert listed == {*given, *(f"RUNPLAN_{name}" for name in more)}
 

@@ -106,17 +106,18 @@ class Agents(Struct, frozen=True, dict=True):
     def command(
         self, line: str, started: DispatchStarted, *, directory: Path, cwd: Path, writable: Sequence[Path]
     ) -> tuple[tuple[str, ...], dict[str, str]]:
-        """argv and environment for tests and setup. They run an agent's work, so they get what agents get."""
-        env = self.script_env | self._variables(started.id, started.role, started.phase)
-        env |= {"GIT_NO_REPLACE_OBJECTS": "1", **self.git_config}  # they must see the tree that would land
+        """argv and environment for tests and setup. They run an agent's work, so they get what agents get.
+
+        The command of a phase has the user's rights: the caller's variables, and no sandbox.
+        """
+        variables = self._variables(started.id, started.role, started.phase)
         argv: tuple[str, ...] = ("/bin/sh", "-c", f"exec 2>&1\n{line}")  # one stream keeps the order of lines
+        if started.role is Role.DELEGATE:
+            return argv, {**self.caller, **variables}
+        env = self.script_env | variables
+        env |= {"GIT_NO_REPLACE_OBJECTS": "1", **self.git_config}  # they must see the tree that would land
         view = self._view(started, directory, cwd, writable, home_use(self.tests))
         return self._sandbox(self.settings.sandbox).wrap(argv, view), env
-
-    def delegate(self, line: str, started: DispatchStarted) -> tuple[tuple[str, ...], dict[str, str]]:
-        """argv and environment of a command with the user's rights: the caller's variables, and no sandbox."""
-        variables = self._variables(started.id, started.role, started.phase)
-        return ("/bin/sh", "-c", f"exec 2>&1\n{line}"), {**self.caller, **variables}
 
     def is_sandboxed(self, agent: str) -> bool:
         """Whether the agent runs in the sandbox, where a verifier cannot change its worktree."""
@@ -260,15 +261,6 @@ def own_file(table: AgentTable) -> str:
     program, *rest = (*table.argv, "")
     is_script = re.fullmatch(_INTERPRETER, Path(program).name) is not None and rest and not rest[0].startswith("-")
     return rest[0] if table.kind == "command" and is_script else ""
-
-
-def worktree_files(table: AgentTable) -> tuple[str, ...]:
-    """The project's files that are expected in the worktree when the agent starts."""
-    if table.kind == "script":
-        return ()
-    program = program_of(table)
-    named = (program if "/" in program else "", own_file(table))
-    return tuple(name for name in named if name and not name.startswith(("/", "../")))
 
 
 def list_known(agents: AgentsSettings) -> list[str]:

@@ -366,7 +366,11 @@ def require_agents(context: RepositoryContext) -> None:
     tree = context.git.commit(context.tip()).tree
     for role, name in agents.dispatched:
         table = agents.agent(name)
-        for file in map(posixpath.normpath, invocation.worktree_files(table) if not context.settings.run.setup else ()):
+        program = invocation.program_of(table)
+        named = (program if "/" in program else "", invocation.own_file(table))
+        is_made = table.kind == "script" or context.settings.run.setup  # or the script is read from the checkout
+        inside = (name for name in named if name and not name.startswith(("/", "../")) and not is_made)
+        for file in map(posixpath.normpath, inside):
             on_target = trees.find(context.git, tree, file)[1] if file not in copied else None
             is_there = on_target is not None and on_target.mode not in (trees.TREE, trees.SUBMODULE)
             if file not in copied and not is_there:

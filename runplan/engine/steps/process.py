@@ -413,10 +413,8 @@ def prepare_command(started: e.DispatchStarted, state: RunState, context: RunCon
     is_delegated = started.role is Role.DELEGATE
     build = proof.command_line if started.role is Role.PROVE else gates.command_line
     line, wall_s = build(started, phase, context)
-    if is_delegated:
-        argv, env = context.agents.delegate(line, started)
-    else:
-        argv, env = context.agents.command(line, started, directory=directory, cwd=path, writable=writable)
+    argv, env = context.agents.command(line, started, directory=directory, cwd=path, writable=writable)
+    if not is_delegated:
         env = env | committing_as(started.id)
         if started.agents:  # the same line runs in the agents' worktree and sandbox too, and fails when one does
             zone = context.zone
