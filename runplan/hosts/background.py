@@ -15,7 +15,7 @@ from runplan.adapters.clock import SystemClock
 from runplan.adapters.git.command import CALLS
 from runplan.adapters.git.objects import read_plan
 from runplan.adapters.notify.links import LinkMaker
-from runplan.adapters.notify.notices import Notice, of_ending, of_lost_keys, of_near_limit, of_stopped_owner, of_waiting
+from runplan.adapters.notify.notices import Notice, of_ending, of_lost_keys, of_near_limit, of_waiting
 from runplan.adapters.notify.notifier import Notifier
 from runplan.adapters.store.protocol import open_store
 from runplan.domain.errors import PlanUnreadable, RunplanError, Unreachable, refused_by_system
@@ -124,7 +124,13 @@ class Reporter:
 
     def tell_stopped_owner(self, owner: str, run: RunRow) -> None:
         """The process that owns the run does not work (Ctrl-Z)."""
-        self._notify_once(of_stopped_owner(owner, **self._locate(run.plan, run.id)), owner)
+        pid = owner.partition(":")[0]
+        title = f"{run.plan}: process {pid} is stopped"
+        text = f"Process {pid} works on this run and is stopped (Ctrl-Z). Continue it, or stop the run."
+        where = self._locate(run.plan, run.id)
+        proceed = f"kill -CONT {pid}"
+        notice = Notice(kind="waiting", reason=WaitKind.CLAIM, title=title, text=text, command=proceed, **where)
+        self._notify_once(notice, owner)
 
     def _locate(self, plan: str, run: str, *, phase: str = "", tree: str = "") -> dict[str, str]:
         """The fields of a notice that say what it is about; the link answers the change with this tree."""

@@ -57,12 +57,6 @@ def of_ending(state: RunState, *, plan: str, **where: str) -> Notice | None:
     return Notice(kind="failed", plan=plan, phase=phase, reason=reason, title=title, text=text, command=report, **where)
 
 
-def of_settings(words: str) -> Notice:
-    title = "runplan: settings that cannot be used"
-    text = f"{words}; the previous settings hold until this is fixed."
-    return Notice(kind="waiting", reason="settings", title=title, text=text, command="runplan config")
-
-
 def of_test(host: str, link: str) -> Notice:
     text = f"Notifications of runplan on {host} arrive here."
     return Notice(kind="test", title="runplan: test", text=text, command="runplan status", link=link)
@@ -81,14 +75,6 @@ def of_near_limit(limit: str, *, plan: str, **where: str) -> Notice:
     text = f"{limit} when the last agent began. Agents are stopped at the limit; raise it, or let the run end there."
     see = command("runplan", "status", plan)
     return Notice(kind="limit", plan=plan, reason=WaitKind.BUDGET, title=title, text=text, command=see, **where)
-
-
-def of_stopped_owner(owner: str, *, plan: str, **where: str) -> Notice:
-    pid = owner.partition(":")[0]
-    title = f"{plan}: process {pid} is stopped"
-    proceed = f"kill -CONT {pid}"
-    text = f"Process {pid} works on this run and is stopped (Ctrl-Z). Continue it, or stop the run."
-    return Notice(kind="waiting", plan=plan, reason=WaitKind.CLAIM, title=title, text=text, command=proceed, **where)
 
 
 def of_waiting(state: RunState, decision: Decision, *, plan: str, **where: str) -> Notice | None:

@@ -29,7 +29,7 @@ from runplan.adapters.git import command
 from runplan.adapters.git.zones import STOPPED_S
 from runplan.adapters.notify import channels
 from runplan.adapters.notify.links import LinkMaker
-from runplan.adapters.notify.notices import Notice, of_settings
+from runplan.adapters.notify.notices import Notice
 from runplan.adapters.notify.notifier import Notifier, open_log
 from runplan.adapters.processes import agent_above
 from runplan.adapters.store.files import not_there
@@ -318,7 +318,10 @@ class DaemonProcess:
             if str(error) != self._invalid:
                 self._invalid = str(error)
                 self._log.warning("settings", words=f"{error}; using the last valid settings")
-                self._send_notice(of_settings(str(error)))
+                title = "runplan: settings that cannot be used"
+                text = f"{error}; the previous settings hold until this is fixed."
+                check = "runplan config"
+                self._send_notice(Notice(kind="waiting", reason="settings", title=title, text=text, command=check))
             return
         if user != self._user or self._invalid:
             self._user, self._invalid = user, ""
