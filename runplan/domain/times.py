@@ -11,7 +11,7 @@ FIRST_PARENT_S = 600.0  #: the first wait for a parent that holds the end of a p
 #: A recorded time that is later than any due one by more than this comes from a clock that was ahead.
 CLOCK_ERROR = timedelta(days=1)
 _MINUTE = timedelta(minutes=1)
-_LOOKS = ((26, 60), (16, 30), (10, 10), (1, 1))  #: from the n-th look on: minutes until the next one
+LOOKS = {26: 60, 16: 30, 10: 10, 1: 1}  #: from the n-th look on: minutes until the next one
 
 
 def iso(moment: datetime) -> str:
@@ -70,11 +70,7 @@ def delay_s(n: int, *, first_s: float = 60.0, longest_s: float = 3600.0, factor:
 
 def look_s(n: int) -> float:
     """Seconds to wait after the n-th look in a row, counted from 1, that found something in use."""
-    return 60.0 * next(minutes for first, minutes in _LOOKS if max(n, 1) >= first)
-
-
-def is_announced(n: int) -> bool:
-    return any(n == first for first, _ in _LOOKS)
+    return 60.0 * next(minutes for first, minutes in LOOKS.items() if max(n, 1) >= first)
 
 
 def limit_ends(resets: float | None, *, now: float, times: int, seed: str) -> float:

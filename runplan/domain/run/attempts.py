@@ -205,9 +205,11 @@ class WorkAttempt(Attempt, frozen=True, kw_only=True):
                 authors = kept.authors if kept else attempt.authors
                 attempt = replace(attempt, lease=event, base=event.base, base_tree=event.base_tree, authors=authors)
                 fixed = kept if kept and kept.beginning is Beginning.FIX else None
-                return attempt.begin_fix(tree=fixed.tree, complaint=fixed.complaint, cycle=2) if fixed else attempt
-            case e.DispatchStarted():
-                return attempt.record_start(event)
+                return attempt.begin_fix(fixed.tree, fixed.complaint, 2) if fixed else attempt
+            case e.DispatchStarted(role=role):
+                again = [f"{event.again}; it was tried once more"] if event.again and event.agent else []
+                attempt = replace(attempt.warn(*again), written=event.id if role.is_writer else attempt.written)
+                return attempt.begin_fix(event.tree, event.complaint, event.cycle) if role is Role.FIX else attempt
             case e.DispatchEnded():
                 is_author = event.role.is_writer and event.kind not in (EndingKind.LIMIT, EndingKind.OVERLOADED)
                 new = (event.agent,) if is_author and event.agent not in ("", *attempt.authors) else ()
@@ -252,7 +254,7 @@ class WorkAttempt(Attempt, frozen=True, kw_only=True):
     def without_candidate(self) -> Self:
         return replace(self, delivery=replace(self.delivery, candidate=None))
 
-    def begin_fix(self, *, tree: str, complaint: str, cycle: int) -> Self:
+    def begin_fix(self, tree: str, complaint: str, cycle: int) -> Self:
         cycles = self.cycles
         if cycle != self.cycle:
             failed = "".join(f"\n  {item}: {evidence}" for item, evidence in self.proof.failed_items)
@@ -267,15 +269,7 @@ class WorkAttempt(Attempt, frozen=True, kw_only=True):
         delivery = replace(attempt.delivery, conflict=None)
         start = event.start if event.tree else ""
         attempt = replace(attempt, base=event.base, base_tree=event.base_tree, start=start, delivery=delivery)
-        return attempt.begin_fix(tree=event.tree, complaint=event.complaint, cycle=attempt.cycle + 1)
-
-    def record_start(self, event: e.DispatchStarted) -> Self:
-        attempt = self.warn(f"{event.again}; it was tried once more") if event.again and event.agent else self
-        if event.role.is_writer:
-            attempt = replace(attempt, written=event.id)
-        if event.role is not Role.FIX:
-            return attempt
-        return attempt.begin_fix(tree=event.tree, complaint=event.complaint, cycle=event.cycle)
+        return attempt.begin_fix(event.tree, event.complaint, attempt.cycle + 1)
 
 
 class PlanningAttempt(Attempt, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from runplan.domain.errors import Unreachable, refused_by_system
 from runplan.domain.run.kinds import WaitKind
 from runplan.domain.run.rows import OwnerState, WaitRow
 from runplan.domain.run.state import list_running
-from runplan.domain.times import is_announced, iso, look_s
+from runplan.domain.times import LOOKS, iso, look_s
 from runplan.engine.loop.runs import state_of
 from runplan.hosts.background import BackgroundHost, Services
 from runplan.hosts.daemon.state import Known
@@ -137,7 +137,7 @@ class DaemonHost(BackgroundHost):
         again = iso(now + timedelta(seconds=look_s(times)))
         about = f"process {other.partition(':')[0]} works on this run; the daemon takes over when it ends"
         store.put_wait(WaitRow(kind=WaitKind.CLAIM, plan=plan, about=about, since=since, wake=again, times=times))
-        if is_announced(times):
+        if times in LOOKS:
             self.reporter.log.warning("declined", plan=plan, owner=other, again=again)
         if store.get_owner_state(other) is OwnerState.SUSPENDED:
             self.reporter.tell_stopped_owner(other, row)

@@ -5,6 +5,7 @@ import shlex
 import signal
 import tomllib
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from itertools import compress
 
 from runplan.adapters.agents import adapter as f
@@ -82,7 +83,12 @@ class Codex(Agent):
         item = f.get_value(event, "item")
         match f.get_text(event, "type"), f.get_text(item, "type"):
             case "item.started", "command_execution":
-                return (ToolUsed(tool="command", detail=_unwrap_shell(f.get_text(item, "command")[:4_096])),)
+                line = f.get_text(item, "command")[:4_096]
+                parts: list[str] = []
+                with suppress(ValueError):  # a quote is not closed
+                    parts = shlex.split(line)
+                is_wrapped = len(parts) == 3 and parts[1] in ("-c", "-lc")  # `/bin/bash -lc 'make test'`
+                return (ToolUsed(tool="command", detail=parts[2] if is_wrapped else line),)
             case "thread.started" | "turn.started" | "item.started" | "item.updated", _:
                 return ()
             case "item.completed", "agent_message":
@@ -122,15 +128,6 @@ class Codex(Agent):
 
 
 AGENT = Codex()
-
-
-def _unwrap_shell(line: str) -> str:
-    """The script of a line such as `/bin/bash -lc 'make test'`; other lines stay as they are."""
-    try:
-        words = shlex.split(line)
-    except ValueError:  # a quote is not closed
-        return line
-    return words[2] if len(words) == 3 and words[1] in ("-c", "-lc") else line
 
 
 def _read_config(caller: Mapping[str, str]) -> f.JsonObject:
