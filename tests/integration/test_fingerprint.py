@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from runplan.adapters.git.command import Git
-from runplan.adapters.git.repository import MOST_LINES, Difference, Fingerprints, describe_differences
+from runplan.adapters.git.repository import MOST_LINES, Fingerprints
 from runplan.domain.gitfacts import committing_as, signing
 from tests.support.repos import make_repo
 
@@ -33,11 +33,11 @@ def test_a_change_is_named_and_nothing_else(tmp_path: Path, name: str) -> None:
     with Git(repo.path, env=env) as git:
         prints = Fingerprints(git, repo.path / ".git", "runplan/")
         before = prints.take_fingerprint()
-        assert prints.list_differences(before, agent=AGENT) == ()
+        assert prints.describe_differences(before, "the agent", agent=AGENT) == ((), False)
         repo.sh(CHANGES[name])
-        (found,) = prints.list_differences(before, agent=AGENT)
-    assert found.name.endswith(name)
-    assert not found.by_agent
+        (line,), is_violated = prints.describe_differences(before, "the agent", agent=AGENT)
+    assert line.partition(" changed while the agent ran: ")[0].endswith(name)
+    assert not is_violated
 
 
 def test_a_landing_of_ours_is_no_difference(tmp_path: Path) -> None:
@@ -46,8 +46,9 @@ def test_a_landing_of_ours_is_no_difference(tmp_path: Path) -> None:
         prints = Fingerprints(git, repo.path / ".git", "runplan/")
         before = prints.take_fingerprint()
         tip = repo.commit("Landed", a="2")
-        assert [one.name for one in prints.list_differences(before, agent=AGENT)] == ["refs/heads/main"]
-        assert prints.list_differences(before, agent=AGENT, list_landed=lambda: [tip]) == ()
+        (line,), _ = prints.describe_differences(before, "the agent", agent=AGENT)
+        assert line.startswith("refs/heads/main changed")
+        assert prints.describe_differences(before, "the agent", agent=AGENT, list_landed=lambda: [tip])[0] == ()
 
 
 def test_a_ref_moved_under_the_name_of_the_agent_is_its_change(tmp_path: Path) -> None:
@@ -59,22 +60,22 @@ def test_a_ref_moved_under_the_name_of_the_agent_is_its_change(tmp_path: Path) -
         repo.git("branch", "another", env=committing_as("r2.1"))
         repo.git("branch", "theirs", env=committing_as("r1.1"))
         repo.git("branch", "runplan/x/1", env=committing_as("r1.1"))
-        found = prints.list_differences(before, agent=AGENT)
-    assert {one.name: one.by_agent for one in found} == {
-        **dict.fromkeys(("refs/heads/mine", "refs/heads/another"), False),
-        "refs/heads/theirs": True,
-    }
-
-
-def test_the_report_says_who_where_it_is_known() -> None:
-    own = Difference(name="refs/heads/x", old="", new="a" * 40, by_agent=True)
-    other = Difference(name="/r/.git/config", old="1", new="2")
-    assert describe_differences([own, other], "the agent") == (
-        "the agent changed refs/heads/x in your repository: nothing → aaaaaaaaaaaa",
-        "/r/.git/config changed while the agent ran: it has other content",
+        lines, is_violated = prints.describe_differences(before, "the agent", agent=AGENT)
+        tip = repo.git("rev-parse", "HEAD")
+    assert is_violated
+    assert lines == (
+        f"refs/heads/another changed while the agent ran: nothing → {tip[:12]}",
+        f"refs/heads/mine changed while the agent ran: nothing → {tip[:12]}",
+        f"the agent changed refs/heads/theirs in your repository: nothing → {tip[:12]}",
     )
 
 
-def test_many_differences_are_counted() -> None:
-    many = [Difference(name=f"refs/tags/{number}", old="", new="1") for number in range(MOST_LINES + 3)]
-    assert describe_differences(many, "the agent")[-1] == "and 3 more"
+def test_many_differences_are_counted(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path / "repo", a="1")
+    with repo.adapter() as git:
+        prints = Fingerprints(git, repo.path / ".git", "runplan/")
+        before = prints.take_fingerprint()
+        repo.sh(f"for n in $(seq {MOST_LINES + 3}); do git tag t$n; done; git config core.editor vi")
+        lines, _ = prints.describe_differences(before, "the tests", agent=AGENT)
+    assert lines[0].endswith("/.git/config changed while the tests ran: it has other content")
+    assert lines[-1] == "and 4 more"

@@ -4,7 +4,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -249,13 +249,6 @@ _FILES = ("config", "config.worktree", "info/attributes", "info/exclude", "objec
 _MOST_LOGS = 100  #: reflogs that are read, a process each
 
 
-class Difference(Struct, frozen=True, kw_only=True):
-    name: str  #: of a file its absolute path
-    old: str  #: a commit, the content of HEAD, or the hash of a file; empty when it is new
-    new: str  #: empty when it is gone
-    by_agent: bool = False  #: its newest reflog entry has the agent's identity
-
-
 class Fingerprints(Struct, frozen=True):
     git: Git
     common_dir: Path
@@ -265,20 +258,34 @@ class Fingerprints(Struct, frozen=True):
     def take_fingerprint(self) -> str:
         return json.dumps(dict(self._list_values()))
 
-    def list_differences(
-        self, before: str, *, agent: str, list_landed: Callable[[], Collection[Oid]] = tuple
-    ) -> tuple[Difference, ...]:
-        """The differences since, without refs that landings have moved; the process commits as `agent`."""
+    def describe_differences(
+        self, before: str, process: str, *, agent: str, list_landed: Callable[[], Collection[Oid]] = tuple
+    ) -> tuple[tuple[str, ...], bool]:
+        """The differences since, without refs that landings have moved; and whether the agent moved a ref.
+
+        It did where the newest reflog entry has the address with which it commits, `agent`.
+        """
         old = json.loads(before)
         new = dict(self._list_values())
         changed = [name for name in sorted({*old, *new}) if old.get(name) != new.get(name)]
         landed = list_landed() if changed else ()
         names = [name for name in changed if not (name.startswith("refs/") and new.get(name) in landed)]
         refs = [name for name in names[:_MOST_LOGS] if name.startswith("refs/")]
-        newest = ("log", "-g", "-1", "--format=%ge")  # the address in the newest reflog entry
+        newest = ("log", "-g", "-1", "--format=%ge")
         moved = {ref for ref in refs if self.git.run(*newest, ref, "--", ok=ANY).text == agent}
-        pairs = ((name, old.get(name, ""), new.get(name, "")) for name in names)
-        return tuple(Difference(name=name, old=was, new=now, by_agent=name in moved) for name, was, now in pairs)
+        lines = []
+        for name in names[:MOST_LINES]:
+            was, now = old.get(name, ""), new.get(name, "")
+            who = f"{process} changed {name} in your repository"
+            said = who if name in moved else f"{name} changed while {process} ran"
+            if name.startswith("/"):
+                state = "is new" if not was else "is gone" if not now else "has other content"
+                lines.append(f"{said}: it {state}")
+            else:
+                shown = (value if value.startswith("ref: ") else value[:12] for value in (was, now))
+                lines.append(f"{said}: {' → '.join(value or 'nothing' for value in shown)}")
+        more = [f"and {len(names) - MOST_LINES} more"] if len(names) > MOST_LINES else []
+        return (*lines, *more), bool(moved)
 
     def _list_values(self) -> Iterator[tuple[str, str]]:
         ours = ("refs/runplan/", *([f"{HEADS}{self.prefix}"] if self.prefix else []))
@@ -305,22 +312,6 @@ def _list_names(directory: str) -> list[str]:
         return sorted(os.listdir(directory))  # noqa: PTH208 - two agents a phase, and pathlib takes as long as the disk
     except FileNotFoundError:
         return []
-
-
-def describe_differences(differences: Sequence[Difference], process: str) -> tuple[str, ...]:
-    lines = []
-    for difference in differences[:MOST_LINES]:
-        who = f"{process} changed {difference.name} in your repository"
-        said = who if difference.by_agent else f"{difference.name} changed while {process} ran"
-        if difference.name.startswith("/"):
-            state = "is new" if not difference.old else "is gone" if not difference.new else "has other content"
-            lines.append(f"{said}: it {state}")
-        else:
-            values = (difference.old, difference.new)
-            old, new = (value if value.startswith("ref: ") else value[:12] for value in values)
-            lines.append(f"{said}: {old or 'nothing'} → {new or 'nothing'}")
-    more = [f"and {len(differences) - MOST_LINES} more"] if len(differences) > MOST_LINES else []
-    return (*lines, *more)
 
 
 def is_users_own(git: Git, branch: str, base: Oid) -> bool:

@@ -8,7 +8,6 @@ from msgspec.structs import asdict, replace
 from runplan.adapters.agents.budgets import meter_usage, price_usage
 from runplan.adapters.agents.clis import agent_of
 from runplan.adapters.agents.endings import FARTHEST_S, AgentEnding, judge_ending, quote_error
-from runplan.adapters.git.repository import describe_differences
 from runplan.adapters.sandbox.serve import UNSERVED
 from runplan.domain.checks import returns
 from runplan.domain.checks.runners.naming import FILES
@@ -175,10 +174,11 @@ def _examine_changes(started: e.DispatchStarted, state: RunState, context: RunCo
             return [fact.event.tip for fact in context.store.list_facts(e.Landed, since=started.at)]
 
         address = signing(started.id).email
-        differences = context.fingerprints.list_differences(before, agent=address, list_landed=list_landed)
-        lines = describe_differences(differences, "the agent" if role.agent else f"the {role} command")
+        process = "the agent" if role.agent else f"the {role} command"
+        compare = context.fingerprints.describe_differences
+        lines, is_violated = compare(before, process, agent=address, list_landed=list_landed)
         if set(lines) - set(state.current.warnings):  # else recorded before a crash
-            yield e.GuardFound(violated=any(difference.by_agent for difference in differences), lines=lines)
+            yield e.GuardFound(violated=is_violated, lines=lines)
     if role.is_writer:
         try:
             work = state.work
