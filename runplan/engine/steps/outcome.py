@@ -17,9 +17,8 @@ from runplan.domain.gitfacts import signing
 from runplan.domain.run import dispatch as d, events as e
 from runplan.domain.run.attempt_parts import DispatchRecord
 from runplan.domain.run.kinds import Reason, Role, WaitKind
-from runplan.domain.run.rules.hosts import describe_wait
 from runplan.domain.run.state import RunState
-from runplan.domain.text import in_words
+from runplan.domain.text import command, in_words
 from runplan.domain.times import CLOCK_ERROR, busy_ends, iso, iso_at, limit_ends, parse_iso
 from runplan.engine.steps.context import RunContext
 from runplan.engine.steps.gates import keep_products, read_content
@@ -240,7 +239,10 @@ def await_host(state: RunState, context: RunContext) -> e.Event:
     chosen = state.current.chosen
     is_there = any(set(chosen.host) <= set(labels) for labels in context.store.list_host_labels())
     until = iso(context.clock.now() + HOST_LOOK) if is_there else ""
-    return e.Paused(kind=WaitKind.HOST, until=until, words=describe_wait(chosen.phase, chosen.host, is_there=is_there))
+    start = f"no worker has them; start one: {command('runplan', 'worker', '--labels', ','.join(chosen.host))}"
+    what = "; it is queued for one" if is_there else f", and {start}"
+    needed = f"phase {chosen.phase} needs a host with the labels {', '.join(chosen.host)}"
+    return e.Paused(kind=WaitKind.HOST, until=until, words=f"{needed}{what}")
 
 
 def longest_run_s(started: e.DispatchStarted, now: datetime) -> float:

@@ -1,10 +1,9 @@
 """The labels of hosts: which a phase needs, and the queues in which its plan waits for a host that has them."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from itertools import combinations
 
 from runplan.domain.run.state import RunState, open_states
-from runplan.domain.text import command
 
 ANY = "any"  #: the queue of plans that need no label
 MAX_LABELS = 8  #: of one host, which looks into a queue for each combination of them
@@ -27,10 +26,3 @@ def missing_labels(state: RunState) -> tuple[str, ...]:
 
 def awaited_labels(state: RunState) -> tuple[str, ...]:
     return next((lane.current.chosen.host for lane in open_states(state) if missing_labels(lane)), ())
-
-
-def describe_wait(phase: str, labels: Sequence[str], *, is_there: bool) -> str:
-    needed = f"phase {phase} needs a host with the labels {', '.join(labels)}"
-    if is_there:
-        return f"{needed}; it is queued for one"
-    return f"{needed}, and no worker has them; start one: {command('runplan', 'worker', '--labels', ','.join(labels))}"
