@@ -82,8 +82,13 @@ class Bubblewrap(Sandbox, frozen=True):
         namespace = find_namespace()  # in which the layers are made; later mounts of the machine do not get into it
         # In a user namespace of its own the process would be root.
         ids = ("--unshare-user", "--uid", str(os.geteuid()), "--gid", str(os.getegid())) if "-r" in namespace else ()
+        # A process could connect to the socket of a server that it can only read. Temporary files are private, except
+        # below the places that are shown.
         shown = [os.path.realpath(place) for place in (entries.path, *self.places.needed)]
-        sockets = list_sockets(shown, view.uses.mounts) if namespace else ()
+        rows = (read_file("/proc/net/unix") or b"").splitlines()[1:] if namespace else ()
+        servers = {os.fsdecode(row.split(None, 7)[7]) for row in rows if row.count(b" /")}
+        seen = (path for path in servers if not is_below(path, TEMPORARY) or is_below(path, shown))
+        sockets = sorted(path for path in seen if path.startswith("/") and not is_below(path, view.uses.mounts))
         how = "overlay" if namespace and not view.is_copy else "copy"
         pairs = (word for number, path in below.items() for word in (str(number), path))
         layers = (str(_layer(view, 0).parents[1]), how, *pairs) if below else ()
@@ -208,17 +213,6 @@ def _layer(view: View, number: int) -> Path:
 
 def _call(program: str, words: Sequence[str], *layers: str, sockets: Iterable[str] = ()) -> tuple[str, ...]:
     return ("/bin/sh", "-c", _CALL, "sh", _RULES, EMPTY_FILE, *sockets, "--", *layers, "--", program, *words)
-
-
-def list_sockets(shown: Iterable[str], without: Iterable[str]) -> list[str]:
-    """The sockets of servers on this machine. A process could connect to one that it can only read.
-
-    Temporary files are private, except below the places that are shown.
-    """
-    lines = (read_file(Path("/proc/net/unix")) or b"").splitlines()[1:]
-    paths = {os.fsdecode(line.split(None, 7)[7]) for line in lines if line.count(b" /")}
-    seen = (path for path in paths if not is_below(path, TEMPORARY) or is_below(path, shown))
-    return sorted(path for path in seen if path.startswith("/") and not is_below(path, without))
 
 
 @cache
