@@ -197,11 +197,6 @@ class Agents(Struct, frozen=True, dict=True):
         bounded = {} if self.tests.network == "all" else {"tests.network": str(self.tests.network)}
         return _digest(self.script_env | bounded)
 
-    @cached_property
-    def named_digest(self) -> str:
-        """Identifies those of them that tests.env names."""
-        return _digest({name: value for name, value in self.script_env.items() if name in self.tests.env})
-
     def confine(self, argv: Sequence[str], cwd: Path, writable: Sequence[Path]) -> Sequence[str]:
         """A command of runplan that opens an agent's files, in the sandbox of agents and without a network."""
         view = View(cwd=cwd, writable=tuple(writable), network="none")

@@ -336,7 +336,10 @@ def find_inputs(started: e.DispatchStarted, phase: WorkAttempt, context: RunCont
     files = _list_inputs(context.objects, tree, run.setup, run.setup_inputs, context.bookkeeping)
     contents = {name: read_bounded(context.root / name, largest=LARGEST_COPY) or b"" for name in run.copy}
     copies = {name: sha256(content).hexdigest() for name, content in contents.items()}
-    others = {"its command": run.setup, "a variable of tests.env": context.agents.named_digest}
+    variables = context.agents.script_env.items()
+    named = repr(sorted(item for item in variables if item[0] in context.settings.tests.env))
+    digest = sha256(named.encode("utf-8", "surrogateescape")).hexdigest()
+    others = {"its command": run.setup, "a variable of tests.env": digest}
     if context.agents.places and (image := context.agents.places.image):
         others["the image"] = image
     return json.dumps({**files, **copies, **others}, sort_keys=True)  # msgspec rejects names that are not UTF-8
