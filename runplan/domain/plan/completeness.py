@@ -110,14 +110,6 @@ def _list_counted_on(lines: Lines, series: Iterable[list[Heading]]) -> dict[str,
     return found
 
 
-def is_partly_signed(lines: Lines, place: Place) -> bool:
-    """Whether some entries right below the heading begin with a sign for done, and others do not."""
-    parts = marks_within(lines.parts, place.first + 1, place.end)
-    entries = marks_within(lines.entries, place.first, parts[0].at if parts else place.end)
-    signs = {re.match("[✅✔☑]", entry.text) is not None for entry in entries if not entry.indent and not entry.sign}
-    return len(signs) > 1
-
-
 def is_told_elsewhere(lines: Lines, reading: Reading) -> bool:
     """Whether a section Status says done of phases, or a list outside of them has signs for done and begun."""
     inside = {i for place in reading.places for i in range(place.first, place.end)}

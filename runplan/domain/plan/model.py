@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from runplan.domain.errors import NotAPlan, PlanUnreadable
 from runplan.domain.plan import body as phase_text, marks
 from runplan.domain.plan.body import WHOLE_PHASE, Body, Execution, Item, entry_text
-from runplan.domain.plan.completeness import is_partly_signed, is_told_elsewhere, list_left_out, says_complete
+from runplan.domain.plan.completeness import is_told_elsewhere, list_left_out, says_complete
 from runplan.domain.plan.dependencies import Depends, read_depends
 from runplan.domain.plan.formats import front_matter, sections, speckit, table, tasks_json, tracks
 from runplan.domain.plan.marks import ExecutionKind, PhaseSettings, PlanStatus, Status, id_key, read_mark
@@ -469,7 +469,12 @@ def _about_bare(lines: Lines, reading: Reading) -> Iterator[Remark]:
     marked = [place.first for place in ticked if place.mark.status is Status.DONE]
     listed = [e for e in lines.entries if e.text.startswith(("✅", "✔", "☑"))]
     with_signs = [place for place in bare if marks_within(listed, place.first, place.end)]
-    partly = [place for place in with_signs if is_partly_signed(lines, place)]
+    partly = []
+    for place in with_signs:  # some entries right below the heading begin with a sign for done, and others do not
+        inner = marks_within(lines.parts, place.first + 1, place.end)
+        entries = marks_within(lines.entries, place.first, inner[0].at if inner else place.end)
+        signs = {re.match("[✅✔☑]", e.text) is not None for e in entries if not e.indent and not e.sign}
+        partly += [place] if len(signs) > 1 else []
     last = max(marked, default=0) if 2 * len(with_signs) <= len(reading.places) else len(lines.texts)
     ends = [0, *accumulate((heading.end for heading in signed), max)]  # of the headings up to each
     doubtful = [p for p in bare if p.first < last or p.first < ends[bisect_left(signed, p.first, key=attrgetter("at"))]]

@@ -201,11 +201,6 @@ def slots_after(schedule: Schedule, *, after: datetime, zone: tzinfo, anchor: da
             yield deque(same, maxlen=1)[0]
 
 
-def next_daily(time: str, *, after: datetime, zone: tzinfo) -> datetime:
-    hour, minute = time.split(":")
-    return next(slots_after(parse_schedule(f"{minute} {hour} * * *"), after=after, zone=zone, anchor=after, seed="")).at
-
-
 def delay_of(schedule: Schedule, seed: str) -> timedelta:
     """One to five minutes for a full or half hour, always the same for the same seed; else nothing."""
     if not schedule.is_delayed:

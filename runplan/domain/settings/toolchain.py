@@ -192,7 +192,16 @@ def detect(files: Sequence[str], texts: Mapping[str, str], *, needs_pytest: bool
     makefile = texts.get("Makefile", "")
     if node := _choose_node(tools.get(Kind.NODE), package):
         tools[Kind.NODE] = node
-    unittest = _find_unittest(files, texts)
+    # The module and its arguments, if Python's own unittest runs all tests.
+    unittest = ""
+    modules = [path for path in texts if re.fullmatch(_TEST_FILE, path)]
+    has_pytest = any(re.search(_OF_PYTEST, text) for name, text in texts.items() if name != ".gitignore")
+    if not has_pytest and any(re.search(r"(?m)^\s*(?:import|from) unittest\b", texts[path]) for path in modules):
+        starts = {posixpath.dirname(path) for path in modules}
+        while packages := {start for start in starts if start and f"{start}/__init__.py" in files}:
+            starts = starts - packages | {posixpath.dirname(package) for package in packages}
+        start = starts.pop()  # discovery enters packages only
+        unittest = "" if starts else f"unittest discover -s {shlex.quote(start)}" if start else "unittest"
     if unittest and not _first(files, INPUTS[Kind.PYTHON]):
         tools.pop(Kind.PYTHON, None)  # nothing has to be installed
     targets = {target for named in re.findall(r"(?m)^([\w. -]+):(?!:?=)", makefile) for target in named.split()}
@@ -219,19 +228,6 @@ def detect(files: Sequence[str], texts: Mapping[str, str], *, needs_pytest: bool
 
 def _first(files: Sequence[str], patterns: Collection[str]) -> str:
     return next((path for path in files for pattern in patterns if fnmatchcase(path, pattern)), "")
-
-
-def _find_unittest(files: Sequence[str], texts: Mapping[str, str]) -> str:
-    """The module and its arguments if Python's own unittest runs all tests; "" if it does not."""
-    tests = [path for path in texts if re.fullmatch(_TEST_FILE, path)]
-    has_pytest = any(re.search(_OF_PYTEST, text) for name, text in texts.items() if name != ".gitignore")
-    if has_pytest or not any(re.search(r"(?m)^\s*(?:import|from) unittest\b", texts[path]) for path in tests):
-        return ""
-    starts = {posixpath.dirname(path) for path in tests}
-    while packages := {start for start in starts if start and f"{start}/__init__.py" in files}:
-        starts = starts - packages | {posixpath.dirname(package) for package in packages}
-    start = starts.pop()  # discovery enters packages only
-    return "" if starts else f"unittest discover -s {shlex.quote(start)}" if start else "unittest"
 
 
 def _find_tests(

@@ -34,7 +34,7 @@ from runplan.adapters.notify.notifier import Notifier, open_log
 from runplan.adapters.processes import agent_above
 from runplan.adapters.store.files import not_there
 from runplan.domain.errors import Exit, RunplanError, SettingsError, Unreachable
-from runplan.domain.settings.schedule import next_daily
+from runplan.domain.settings.schedule import parse_schedule, slots_after
 from runplan.domain.settings.schema import Settings
 from runplan.domain.text import in_words
 from runplan.domain.times import iso, zone
@@ -339,7 +339,10 @@ class DaemonProcess:
         user = self._user
         if not user.notify.morning:
             return
-        due = next_daily(user.notify.morning, after=self._clock.now(), zone=zone(user.run.timezone))
+        hour, minute = user.notify.morning.split(":")
+        now = self._clock.now()
+        daily = parse_schedule(f"{minute} {hour} * * *")
+        due = next(slots_after(daily, after=now, zone=zone(user.run.timezone), anchor=now, seed="")).at
 
         def send_report() -> None:
             if user is self._user and self._clock.now() >= due:
