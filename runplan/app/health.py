@@ -65,23 +65,26 @@ class SetupCheck(Struct):
 
 
 @contextmanager
-def _check(name: str, checks: list[SetupCheck]) -> Iterator[SetupCheck]:
+def make_check(name: str, checks: list[SetupCheck]) -> Iterator[SetupCheck]:
     """Add the check that the block makes: a warning when it gets a remedy; a refusal is its failure."""
     check = SetupCheck(name)
+    checks.append(check)
     try:
         yield check
         check.state = State.WARN if check.remedy else State.OK
     except RunplanError as error:
-        check = _failed_check(name, error)
-    checks.append(check)
+        _fail(check, error)
 
 
-def _failed_check(name: str, error: RunplanError) -> SetupCheck:
+def _fail(check: SetupCheck, error: RunplanError) -> SetupCheck:
     """A refusal, split into the problem and its remedy at the first semicolon that is not in a quoted command."""
-    text = str(error).removeprefix("agent-missing: ").removeprefix(f"agents.{name}: ")
+    text = str(error).removeprefix("agent-missing: ").removeprefix(f"agents.{check.name}: ")
     parts = re.match(r"((?:`[^`]*`|(?!; ).)*)(?:; (.*))?", text, re.DOTALL)
     assert parts is not None
-    return SetupCheck(name, State.FAIL, parts[1], parts[2] or "correct it; see runplan config")
+    check.state = State.FAIL
+    check.detail = parts[1]
+    check.remedy = parts[2] or "correct it; see runplan config"
+    return check
 
 
 def examine(caller: Caller, *, runs_once: bool = False) -> list[SetupCheck]:
@@ -102,27 +105,27 @@ def examine(caller: Caller, *, runs_once: bool = False) -> list[SetupCheck]:
 def _check_repository(context: RepositoryContext, checks: list[SetupCheck]) -> RepositoryContext | None:
     """The context with the settings of the target; None when they cannot be read."""
     facts = inspect_repository(context)
-    with _check("git", checks) as finding:
+    with make_check("git", checks) as finding:
         require_git(facts.git_version)
         finding.detail = f"version {facts.git_version.removeprefix('git version ')}"
         if left_out := context.repository.left_out:
             finding.detail = "\n".join((finding.detail, *left_out))
             finding.remedy = "move the included file out of the checkout if runplan's git needs it"
-    with _check("settings", checks) as finding:
+    with make_check("settings", checks) as finding:
         context = runs.with_target_settings(context.with_settings(), "")
         note, _, finding.remedy = settings_note(context).partition(". ")
         finding.detail = note or "every key is valid"
     is_settled = checks[-1].ok
-    with _check("identity", checks) as finding:
+    with make_check("identity", checks) as finding:
         if facts.identity is None:
             raise RefusedEarly(NO_IDENTITY)
         finding.detail = f"{facts.identity.name} <{facts.identity.email}>"
     if not is_settled:
         return None
-    with _check("target", checks) as finding:
+    with make_check("target", checks) as finding:
         require_target(context.repository, context.local_target)
         finding.detail = f"branch {context.settings.run.target}"
-    with _check("worktrees", checks) as finding:
+    with make_check("worktrees", checks) as finding:
         place = worktree_root(context.root, context.settings, context.env)
         nearest = next(directory for directory in (place, *place.parents) if directory.exists())
         if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
@@ -130,7 +133,7 @@ def _check_repository(context: RepositoryContext, checks: list[SetupCheck]) -> R
         finding.detail = str(place)
     fleet = find_fleet(context.repository, context.settings) if context.settings.fleet.dsn else None
     if fleet is not None:
-        with _check("fleet", checks) as finding:
+        with make_check("fleet", checks) as finding:
             with closing(open_store(fleet)) as store:
                 count = len(store.list_host_labels())
             workers = counted(count, "living worker") if count else "no worker takes plans"
@@ -144,7 +147,7 @@ def _check_agents(context: RepositoryContext, checks: list[SetupCheck]) -> None:
     agents = context.settings.agents
     in_dollars = context.settings.limits.in_dollars
     for role, name in (*agents.dispatched, ("planner", agents.planner)):
-        with _check(role, checks) as finding:
+        with make_check(role, checks) as finding:
             table = agents.agent(name)
             invocation.require_agent(agents, table, role, root=context.root, caller=context.env, in_dollars=in_dollars)
             program = invocation.program_of(table)
@@ -162,12 +165,12 @@ def _check_agents(context: RepositoryContext, checks: list[SetupCheck]) -> None:
     if not planner.ok:
         planner.state = State.WARN
         planner.detail = f"`runplan plan` cannot work: {planner.detail}"
-    with _check("sandbox", checks) as finding:
-        finding.detail, finding.remedy = _describe_sandbox(context)
+    with make_check("sandbox", checks) as finding:
+        finding.detail, finding.remedy = describe_sandbox(context)
     channels = list_channels(context.settings.notify, context.env)
     if not channels:
         return
-    with _check("notify", checks) as finding:
+    with make_check("notify", checks) as finding:
         finding.detail = ", ".join(channel.name for channel in channels)
         if context.settings.notify.urls and find_spec("apprise") is None:
             finding.detail, finding.remedy = "Apprise is not installed", INSTALL
@@ -177,16 +180,8 @@ def _check_agents(context: RepositoryContext, checks: list[SetupCheck]) -> None:
             finding.remedy = "correct it in your settings, then run: runplan notify --test"
 
 
-def check_sandbox(context: RepositoryContext) -> SetupCheck:
-    """What the processes of a run see and may write on this machine, with the settings of the checkout."""
-    checks: list[SetupCheck] = []
-    with _check("sandbox", checks) as finding:
-        finding.detail, finding.remedy = _describe_sandbox(context.with_settings())
-    return checks[0]
-
-
-def _describe_sandbox(context: RepositoryContext) -> tuple[str, str]:
-    """The detail and the remedy."""
+def describe_sandbox(context: RepositoryContext) -> tuple[str, str]:
+    """What the processes of a run see and may write on this machine, and a remedy."""
     agents = context.settings.agents
     if set(agents.sandboxes.values()) == {"none"}:
         return f'off: agents.sandbox = "none". {UNCONFINED}', ""
@@ -216,12 +211,12 @@ def _describe_sandbox(context: RepositoryContext) -> tuple[str, str]:
 def _check_project(context: RepositoryContext, checks: list[SetupCheck]) -> None:
     """What the target has for a run: prompts, tests, set-up, and a command that serves its interface."""
     settings = context.settings
-    with _check("prompts", checks) as finding:
+    with make_check("prompts", checks) as finding:
         places: dict[str, list[str]] = {}
         for role, prompt in preflight.require_prompts(context).items():
             places.setdefault(prompt.origin.replace(f"{role}.md", "*.md"), []).append(role)
         finding.detail = "; ".join(f"{place}: {', '.join(roles)}" for place, roles in places.items())
-    with _check("tests", checks) as finding:
+    with make_check("tests", checks) as finding:
         unnamed = preflight.require_test_command(context)
         line = settings.tests.command
         other = "or set tests.command to another command"
@@ -240,7 +235,7 @@ def _check_project(context: RepositoryContext, checks: list[SetupCheck]) -> None
         elif not line:
             finding.detail = "no tests are run, and every report says so"
             finding.remedy = "set tests.command in runplan.toml"
-    with _check("setup", checks) as finding:
+    with make_check("setup", checks) as finding:
         line = settings.run.setup
         _require_programs(context, line, "or set run.setup to another command")
         files, texts = preflight.project_files(context)
@@ -254,7 +249,7 @@ def _check_project(context: RepositoryContext, checks: list[SetupCheck]) -> None
     trial = settings.trial
     if trial == TrySettings():
         return
-    with _check("trial", checks) as finding:
+    with make_check("trial", checks) as finding:
         if not trial.serve or not trial.paths:
             lacking = "serve" if not trial.serve else "paths"
             finding.detail = f"try.{lacking} is empty, so nothing is tried"
@@ -291,7 +286,7 @@ def _rehearse(caller: Caller, context: RepositoryContext, checks: Sequence[Setup
         with Interruption(0.0), open_repository(context) as repository:
             phase = rehearse_phase(context, repository, show).work
     except RunplanError as error:
-        return _failed_check("run", error)
+        return _fail(SetupCheck("run"), error)
     failure = phase.failure
     if failure is not None and failure.reason != Reason.STOPPED:  # it stops where the first agent would start
         last = "".join(f"\n{line}" for line in failure.output.splitlines()[-LINES_SHOWN:])
@@ -321,7 +316,7 @@ def _check_landing(context: RepositoryContext, checks: list[SetupCheck]) -> None
             checks.append(SetupCheck(kind, State.FAIL, str(error), f"check the token from {forge.token_source}"))
             return
         except RunplanError as error:
-            checks.append(_failed_check(kind, error))
+            checks.append(_fail(SetupCheck(kind), error))
             return
         scopes = f" (scopes {', '.join(there.scopes)})" if there.scopes else ""
         auto = "auto-merge is allowed" if target.auto_merge else "auto-merge is off"
@@ -334,7 +329,7 @@ def _check_landing(context: RepositoryContext, checks: list[SetupCheck]) -> None
         ]
     if not all(check.ok for check in checks):
         return
-    with _check("start", checks) as finding:
+    with make_check("start", checks) as finding:
         if is_partial_clone(read_listing(context.git.text("config", "--list", "-z"))):
             raise RefusedEarly(PARTIAL_CLONE)
         modes.require_ready(context.repository, context.settings, context.env)

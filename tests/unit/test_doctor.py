@@ -5,5 +5,5 @@ from runplan.domain.errors import RefusedEarly
 
 
 def test_a_semicolon_in_a_quoted_command_does_not_begin_the_remedy() -> None:
-    check = health._failed_check("tests", RefusedEarly("`make lib; make test` needs Makefile; commit it"))
+    check = health._fail(health.SetupCheck("tests"), RefusedEarly("`make lib; make test` needs Makefile; commit it"))
     assert (check.detail, check.remedy) == ("`make lib; make test` needs Makefile", "commit it")

@@ -18,7 +18,6 @@ from runplan.interfaces.web.drawing import (
     STATES,
     TICK_GAP,
     Scale,
-    draw_columns,
     draw_graph,
     draw_timeline,
     find_layers,
@@ -81,8 +80,7 @@ def test_every_drawing_is_well_formed_and_holds_foreign_text_as_text() -> None:
     hostile = [a_phase(HOSTILE, title=HOSTILE, state=PhaseState(state), words=HOSTILE) for state in STATES]
     graph = draw_graph(hostile, title=HOSTILE, selected=HOSTILE, address_of=lambda phase: f"/plan?{phase}")
     timeline = draw_timeline([a_step(agent=HOSTILE, phase=HOSTILE)], {HOSTILE: HOSTILE}, title=HOSTILE)
-    chart = draw_columns([(HOSTILE, 1, HOSTILE)], title=HOSTILE, key="k")
-    for drawing in (graph, timeline, chart):
+    for drawing in (graph, timeline):
         root = ET.fromstring(drawing)
         assert {element.tag for element in root.iter()}.isdisjoint({"script"})
         assert not any(name.startswith("on") or name == "style" for element in root.iter() for name in element.attrib)
@@ -140,11 +138,3 @@ def test_the_processes_of_a_phase_follow_each_other() -> None:
 def test_processes_without_a_length_can_be_drawn() -> None:
     assert draw_timeline([a_step(seconds=0), a_step(seconds=0)], {}, title="t")
     assert (draw_timeline([], {}, title="t"), draw_graph([], title="t")) == ("", "")
-
-
-def test_an_axis_ends_at_a_round_number() -> None:
-    def end(value: float) -> str:
-        chart = draw_columns([("", value, "")], title="t", key="k")
-        return [str(words) for words in re.findall(r'text-anchor="end">([^<]+)<', chart)][2]
-
-    assert [end(value) for value in (0, 0.3, 1, 3, 51, 200_001)] == ["1", "0.5", "1", "5", "100", "500k"]

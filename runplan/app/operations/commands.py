@@ -5,7 +5,6 @@ import signal
 from collections.abc import Mapping
 from pathlib import Path
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.adapters import processes
@@ -260,17 +259,12 @@ def answer(caller: Caller, request: requests.AnswerRequest) -> Answer:
 REPLACED = "The change was replaced: the link is for an earlier change, or it was answered. See: runplan inbox"
 
 
-class LinkedChange(Struct, frozen=True, kw_only=True):
-    link: Link
-    root: Path
-    view: ChangeView | ProposalView
-
-
 class LinkEnded(RunplanError):
     """The link was used, or is too old."""
 
 
-def open_link(env: Mapping[str, str], token: str, now: float) -> LinkedChange:
+def open_link(env: Mapping[str, str], token: str, now: float) -> tuple[Link, Path, ChangeView | ProposalView]:
+    """The link of the token, the root of its repository, and the change that waits for an answer."""
     link = read_link(load_key(key_directory(env)), token, now)
     if link is Unusable.FORGED:
         raise NotFound("No such link: it is not complete, or it was made by another runplan.")
@@ -285,5 +279,5 @@ def open_link(env: Mapping[str, str], token: str, now: float) -> LinkedChange:
             raise LinkEnded("The link was used: the change was answered with it, and a link takes one answer.")
         for change in list_pending(context, link.plan, link.phase or None, "approve"):
             if change.run == link.run and change.attempt.answerable == link.tree:
-                return LinkedChange(link=link, root=Path(known.root), view=view_change(context, change))
+                return link, Path(known.root), view_change(context, change)
     raise Busy(REPLACED)

@@ -213,20 +213,13 @@ def find_proposal(context: RepositoryContext, path: str) -> tuple[RunStarted, Pl
     return left[1].options, attempt, attempt.proposal
 
 
-class Draft(Struct, frozen=True, kw_only=True):
-    plan: str
-    sha256: str  #: of the proposal
-    text: str
-    file: Path  #: to edit; kept until the version is accepted
-
-
-def open_draft(caller: Caller, word: str) -> Draft:
+def open_draft(caller: Caller, word: str) -> tuple[ProposalMade, Path]:
+    """The proposal that waits, and the file to edit it in, which is kept until the version is accepted."""
     with caller.open() as context:
-        plan = plan_path(context, word)
-        proposal = find_proposal(context, plan)[2]
-        file = context.state / "edited" / f"{names.slug(plan)}-{proposal.sha256[:12]}.md"
+        proposal = find_proposal(context, plan_path(context, word))[2]
+        file = context.state / "edited" / f"{names.slug(proposal.path)}-{proposal.sha256[:12]}.md"
         make_below(context.common_dir, file.parent)
-    return Draft(plan=plan, sha256=proposal.sha256, text=proposal.text, file=file)
+    return proposal, file
 
 
 @operation

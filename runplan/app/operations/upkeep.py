@@ -17,7 +17,7 @@ from runplan.adapters.git.command import ANY
 from runplan.adapters.store.files import LARGEST, is_held, read_bounded, remove_directory
 from runplan.adapters.store.location import hide_password
 from runplan.adapters.store.protocol import open_store
-from runplan.app.health import check_sandbox
+from runplan.app.health import describe_sandbox, make_check
 from runplan.app.machine import change_service, control_daemon
 from runplan.app.operations.model import Accepted, Answer, Caller, Declined, operation
 from runplan.app.operations.requests import ForgetRequest
@@ -60,10 +60,11 @@ def init(caller: Caller, *, skill: bool) -> Initialized:
         facts = inspect_repository(context)
         file = places.repository_file(root) or root / "runplan.toml"
         _create_file(file, settings_text(facts))
-        sandbox = check_sandbox(context).detail
+        with make_check("sandbox", []) as sandbox:
+            sandbox.detail, sandbox.remedy = describe_sandbox(context.with_settings())
     tools = facts.toolchain
     unnamed = foresee_unnamed(tools.tests, tools.junit, lambda name: read_bounded(root / name, largest=LARGEST))
-    return Initialized(file=file, facts=facts, specs=tuple(spec_plans(root)), unnamed=unnamed, sandbox=sandbox)
+    return Initialized(file=file, facts=facts, specs=tuple(spec_plans(root)), unnamed=unnamed, sandbox=sandbox.detail)
 
 
 def _create_file(path: Path, text: str) -> None:

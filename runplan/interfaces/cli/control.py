@@ -172,8 +172,7 @@ def _read_goal(args: argparse.Namespace) -> None:
 def run_edit(args: argparse.Namespace) -> Exit:
     """Submit the text as the editor of the person leaves it. A text that was kept is continued, never overwritten."""
     caller = _caller(args)
-    draft = planning.open_draft(caller, args.plan)
-    file = draft.file
+    draft, file = planning.open_draft(caller, args.plan)
     if file.is_dir():
         raise UsageError(f"{file} is a folder; remove it, then edit again")
     if file.exists():
@@ -198,7 +197,7 @@ def run_edit(args: argparse.Namespace) -> Exit:
     line_end = "\r\n" if "\r\n" in draft.text else "\n"
     text = text.replace("\r\n", "\n").replace("\n", line_end)
     try:
-        answer = _submit(caller, "edit", EditRequest(plan=draft.plan, sha256=draft.sha256, text=text))
+        answer = _submit(caller, "edit", EditRequest(plan=draft.path, sha256=draft.sha256, text=text))
         code = _conclude(caller, answer, wait=False, asks=False)
     except RunplanError as error:
         raise error_with(f"{error}{kept}", error.exit) from None

@@ -1,4 +1,4 @@
-"""Draws the phases of a plan, its dispatches and costs as SVG. Colours come from the style sheet, by class."""
+"""Draws the phases of a plan and its dispatches as SVG. Colours come from the style sheet, by class."""
 
 import math
 import textwrap
@@ -192,28 +192,3 @@ def draw_timeline(dispatches: Sequence[Dispatch], titles: Mapping[str, str], *, 
         row_height=ROW_HEIGHT,
         legend=sorted({(look, "✕ failed" if look == "failed" else bar.started.role.value) for bar, look, _ in bars}),
     )
-
-
-# --- charts ---------------------------------------------------------------------------------------------
-
-CHART_WIDTH = 480
-CHART_HEIGHT = 150
-AXIS = 44  #: for the numbers at the left
-
-
-def draw_columns(columns: Sequence[tuple[str, float, str]], *, title: str, key: str, unit: str = "") -> Markup:
-    """A chart of labels, values and their words; every seventh column has its label. `key` makes its ids unique."""
-    largest = max(value for _, value, _ in columns)
-    power = 10.0 ** math.floor(math.log10(largest)) if largest > 0 else 1.0
-    ceiling = next((power * step for step in (1, 2, 5) if power * step >= largest), power * 10)  # of the axis
-    marks = [(share, _shorten(ceiling * share)) for share in (0.0, 0.5, 1.0)]
-    size = {"axis": AXIS, "width": CHART_WIDTH - AXIS, "height": CHART_HEIGHT}
-    return _draw("columns.svg", title=title, key=key, unit=unit, columns=columns, ceiling=ceiling, marks=marks, **size)
-
-
-def _shorten(value: float) -> str:
-    """`1.5M`, `200k`, `0.5`."""
-    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if value >= size:
-            return f"{value / size:.3g}{letter}"
-    return f"{value:.3g}"

@@ -39,7 +39,7 @@ def show_change(request: Request) -> Response:
 @route("/a/{token}")
 def show_link(request: Request) -> Response:
     """GET /a/TOKEN: the change of a signed link, without a sign-in, and the forms that answer it."""
-    view = open_link(site_of(request).env, request.path_params["token"], time.time()).view
+    _, _, view = open_link(site_of(request).env, request.path_params["token"], time.time())
     return _render_change(request, "answer.html", view, repo="", to=request.scope["path"])
 
 
@@ -96,8 +96,7 @@ async def answer_link(request: Request) -> Response:
     form = await read_form(request)
     if form.verb not in ("approve", "reject"):
         raise UsageError("a link approves or rejects one change")
-    linked = await run_in_threadpool(open_link, site.env, request.path_params["token"], time.time())
-    link = linked.link
+    link, root, _ = await run_in_threadpool(open_link, site.env, request.path_params["token"], time.time())
     bound = Form(verb=form.verb, plan=link.plan, phase=link.phase, tree=link.tree, text=form.text)
-    outcome = await run_in_threadpool(carry_out, bound, linked.root, site.env, link.by)
+    outcome = await run_in_threadpool(carry_out, bound, root, site.env, link.by)
     return await run_in_threadpool(show_outcome, request, bound, outcome)

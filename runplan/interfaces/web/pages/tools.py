@@ -24,7 +24,6 @@ from runplan.domain.settings.options import parse_words
 from runplan.domain.settings.schema import LANDINGS
 from runplan.domain.text import command
 from runplan.domain.times import iso
-from runplan.interfaces.web.drawing import draw_columns
 from runplan.interfaces.web.render import render, route, site_of
 
 
@@ -171,15 +170,11 @@ def show_schedules(request: Request) -> Response:
 def show_costs(request: Request) -> Response:
     known = {repository.root: repository for repository in list_known(site_of(request).env)}
     costs = read_costs({root: repository.journal for root, repository in known.items()}, today=datetime.now(UTC).date())
-    dollars = [(day.name[5:], day.usd, day.cost) for day in costs.days]
-    tokens = [(day.name[5:], day.tokens, f"{day.token_words} tokens") for day in costs.days]
     return render(
         request,
         "costs.html",
         live=True,
         costs=costs,
-        dollars=draw_columns(dollars, title="Dollars by day, the last 30 days", key="dollars", unit="$"),
-        tokens=draw_columns(tokens, title="Tokens by day, the last 30 days", key="tokens"),
         tables={"Plan": costs.plans, "Agent": costs.agents, "Role": costs.roles},
         known=known,
     )
