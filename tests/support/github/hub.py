@@ -124,6 +124,10 @@ class Hub:
         self.written: dict[int, str] = {}  #: when reviews and comments were written, by their id
         self.merges = 0
 
+    @property
+    def not_found(self) -> Answer:
+        return Answer(404, "Not Found")
+
     def signed_in(self, authorization: str) -> bool:
         """Whether git sent one of the tokens; unlike the API it sends it as a password."""
         kind, _, encoded = authorization.partition(" ")
@@ -518,5 +522,5 @@ class Hub:
     def comments_of(self, number: int) -> list[dict[str, Any]]:
         where = self.issues.get(number) or self.pulls.get(number)
         if where is None:
-            raise Answer(404, "Not Found")
+            raise self.not_found
         return where.comments

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from cryptography.hazmat.primitives.asymmetric import rsa
@@ -45,14 +45,19 @@ class Fault:
         return {"data": None, "errors": self.errors} if self.status == 200 else {"message": self.message}
 
 
+H = TypeVar("H", bound=Hub)
+
+
 @dataclass
-class Request:
-    hub: Hub
+class Call(Generic[H]):
+    """A request to the API of a forge."""
+
+    hub: H
     root: str
     words: tuple[str, ...]
     query: dict[str, str]
     body: dict[str, Any]
-    token: str = ""
+    token: str
 
     @property
     def number(self) -> int:
@@ -61,18 +66,23 @@ class Request:
     @property
     def pull(self) -> Pull:
         if (found := self.hub.pulls.get(self.number)) is None:
-            raise Answer(404, "Not Found")
+            raise self.hub.not_found
         return found
 
     @property
     def issue(self) -> Issue:
         if (found := self.hub.issues.get(self.number)) is None:
-            raise Answer(404, "Not Found")
+            raise self.hub.not_found
         return found
 
     @property
     def issue_or_pull(self) -> Issue | Pull:
         return self.hub.issues.get(self.number) or self.pull
+
+
+Request: TypeAlias = Call[Hub]
+#: Method, path as in GitHub's description, handler. `{x}` is one word of the path, `{x+}` may contain slashes.
+Routes: TypeAlias = tuple[tuple[str, str, Callable[[Any], tuple[int, Any]]], ...]
 
 
 # --- answers as GitHub writes them -----------------------------------------------------------------------
@@ -211,7 +221,7 @@ def pull_comments(r: Request) -> tuple[int, Any]:
 def reply(r: Request) -> tuple[int, Any]:
     root = next((one for one in r.pull.comments if one["id"] == int(r.words[1])), None)
     if root is None or "path" not in root or "in_reply_to_id" in root:  # replies to replies are not supported
-        raise Answer(404, "Not Found")
+        raise r.hub.not_found
     number = r.hub.review(r.number, r.body["body"], by="octocat", thread=root["id"])
     made = next(one for one in r.pull.comments if one["id"] == number)
     made["url"] = f"{r.root}/repos/{r.hub.owner}/{r.hub.name}/pulls/comments/{number}"
@@ -355,7 +365,7 @@ def edit_comment(r: Request) -> tuple[int, Any]:
     every = [*(one.comments for one in r.hub.issues.values()), *(one.comments for one in r.hub.pulls.values())]
     found = next((one for comments in every for one in comments if one["id"] == r.number), None)
     if found is None:
-        raise Answer(404, "Not Found")
+        raise r.hub.not_found
     found["body"] = r.body["body"]
     return 200, found
 
@@ -364,7 +374,7 @@ def react(r: Request) -> tuple[int, Any]:
     """The same reaction of an account counts once, and is no fault."""
     every = [*(one.comments for one in r.hub.issues.values()), *(one.comments for one in r.hub.pulls.values())]
     if all(one["id"] != r.number for comments in every for one in comments):
-        raise Answer(404, "Not Found")
+        raise r.hub.not_found
     reaction = (r.number, r.body["content"])
     is_new = reaction not in r.hub.reactions
     r.hub.reactions += [reaction] if is_new else []
@@ -509,8 +519,8 @@ def _rollup(hub: Hub, sha: str) -> dict[str, Any]:
     return {"commits": {"nodes": [{"commit": {"statusCheckRollup": rollup}}]}}
 
 
-#: Method, path as in GitHub's description, handler. `{x}` is one word of the path, `{x+}` may contain slashes.
-ROUTES: tuple[tuple[str, str, Callable[[Request], tuple[int, Any]]], ...] = (
+ROUTES: Routes = (
+    ("POST", "/graphql", graphql),
     ("GET", "", repository),
     ("GET", "/pulls", list_pulls),
     ("POST", "/pulls", create_pull),
@@ -548,12 +558,12 @@ ROUTES: tuple[tuple[str, str, Callable[[Request], tuple[int, Any]]], ...] = (
 )
 
 
+@functools.cache
 def _pattern(path: str) -> re.Pattern[str]:
     greedy = re.sub(r"\{\w+\+\}", "(.+)", path)
     return re.compile(re.sub(r"\{\w+\}", "([^/]+)", greedy))
 
 
-_PATTERNS = tuple((method, _pattern(path), path, handler) for method, path, handler in ROUTES)
 APPS = ("/installation", "/access_tokens")  #: where an app signs in instead of a user
 
 
@@ -649,6 +659,8 @@ class Handler(BaseHTTPRequestHandler):
 class StandIn:
     """A running server; `requests` lists the API calls as `GET /pulls/1`."""
 
+    routes = ROUTES
+
     def __init__(self, hub: Hub) -> None:
         self.hub = hub
         self.requests: list[str] = []
@@ -700,18 +712,22 @@ class StandIn:
             short = path.removeprefix(api).removeprefix("/api")
         else:
             return 404, {"message": "Not Found"}, {}
-        self.requests.append(f"{method} {short}")
+        why = "" if is_apps else hub.refuses_write(signed)
+        status, answer, more = self._answer(method, short, query, body, signed, {"message": why} if why else {})
+        return status, answer, more | {"X-OAuth-Scopes": hub.scopes}
+
+    def _answer(
+        self, method: str, path: str, query: str, body: bytes, token: str, refusal: dict[str, str]
+    ) -> tuple[int, Any, dict[str, str]]:
+        """Note the call, and answer it, unless a fault comes before; `refusal` is the answer to a write."""
+        self.requests.append(f"{method} {path}")
         self.on_request(self.requests[-1])
-        fault = self._fault(method, short)
-        if fault is not None and fault.kind == "before":
-            return fault.status, fault.body, dict(fault.headers)
-        if method != "GET" and short != "/graphql" and not is_apps and (why := hub.refuses_write(signed)):
-            return 403, {"message": why}, {}
-        status, answer, more = self._route(method, short, query, body, signed)
-        more |= {"X-OAuth-Scopes": hub.scopes}
-        if fault is not None:
-            return fault.status, fault.body, dict(fault.headers)
-        return status, answer, more
+        fault = self._fault(method, path)
+        if fault is None or fault.kind != "before":
+            if refusal and method != "GET" and path != "/graphql":
+                return 403, refusal, {}
+            answer = self._route(method, path, query, body, token)
+        return answer if fault is None else (fault.status, fault.body, dict(fault.headers))
 
     def _fault(self, method: str, path: str) -> Fault | None:
         for fault in self.faults:
@@ -725,38 +741,43 @@ class StandIn:
     def _route(self, method: str, path: str, query: str, body: bytes, token: str) -> tuple[int, Any, dict[str, str]]:
         values = {name: found[0] for name, found in parse_qs(query).items()}
         sent = json.loads(body) if body else {}
-        api = self.api
-        if path == "/graphql":
-            return (*graphql(Request(self.hub, api, (), values, sent, token)), {})
-        for wanted, pattern, described, handler in _PATTERNS:
-            if wanted == method and (match := pattern.fullmatch(path)):
+        for wanted, described, handler in self.routes:
+            if wanted == method and (match := _pattern(described).fullmatch(path)):
                 words = tuple(unquote(word) for word in match.groups())
+                headers: dict[str, str] = {}
                 try:
-                    status, answer = handler(Request(self.hub, api, words, values, sent, token))
+                    status, answer = handler(Call(self.hub, self.api, words, values, sent, token))
                 except Answer as refused:
-                    self.answers.append((method, described, refused.status, refused.body))
-                    return refused.status, refused.body, refused.headers
+                    status, answer, headers = refused.status, refused.body, refused.headers
                 self.answers.append((method, described, status, answer))
-                return status, answer, {}
+                return status, answer, headers
         return 404, {"message": "Not Found"}, {}
 
 
 @contextmanager
 def on_github(project: Project, place: Path) -> Iterator[StandIn]:
     """A server with the project's main as its origin, on which every push of a plan starts a check that passes."""
-    bare = place / "app.git"
-    project.repo.git("clone", "-q", "--bare", str(project.path), str(bare))
-    hub = Hub(bare)
-    hub.git("config", "http.receivepack", "true")
-    hub.on_push = lambda branch, sha: hub.check(sha) if branch.endswith("/pr") else None
-    with StandIn(hub) as running:
-        if project.repo.git("remote") == "":
-            project.repo.git("remote", "add", "origin", running.remote)
-        project.repo.git("remote", "set-url", "origin", running.remote)
-        signed_in = f"http.extraHeader=Authorization: Basic {b64encode(b'git:t0ken').decode()}"
-        project.repo.git("-c", signed_in, "fetch", "-q", "origin")
+    with StandIn(serve_clone(project, Hub(place / "app.git"))) as running:
+        connect(project, running)
         project.extra |= environment(running)
         yield running
+
+
+def serve_clone(project: Project, hub: H) -> H:
+    """The hub, with a clone of the project; every push of a plan starts a check that passes."""
+    project.repo.git("clone", "-q", "--bare", str(project.path), str(hub.bare))
+    hub.git("config", "http.receivepack", "true")
+    hub.on_push = lambda branch, sha: hub.check(sha) if branch.endswith("/pr") else None
+    return hub
+
+
+def connect(project: Project, running: StandIn) -> None:
+    """Have the server be the project's origin."""
+    if project.repo.git("remote") == "":
+        project.repo.git("remote", "add", "origin", running.remote)
+    project.repo.git("remote", "set-url", "origin", running.remote)
+    signed_in = f"http.extraHeader=Authorization: Basic {b64encode(b'git:t0ken').decode()}"
+    project.repo.git("-c", signed_in, "fetch", "-q", "origin")
 
 
 def publish(project: Project, hub: Hub, **files: str) -> None:

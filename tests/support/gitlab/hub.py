@@ -52,6 +52,10 @@ class GitLabHub(Hub):
         self._iids = itertools.count(1)
         self._ids = itertools.count(501)
 
+    @property
+    def not_found(self) -> Answer:
+        return Refused(404, "404 Not found")
+
     # --- settings in the words of GitHub's stand-in -----------------------------------------------------------
 
     @property

@@ -1,45 +1,21 @@
 """Serves a GitLabHub by HTTP: the REST API under /api/v4, GraphQL, and git as the stand-in GitHub does."""
 
-import json
 import re
-from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-from urllib.parse import parse_qs, quote, unquote
+from typing import Any, TypeAlias
+from urllib.parse import parse_qs, quote
 
 from tests.support.cli import Project
-from tests.support.github.hub import Answer, Issue, Pull
-from tests.support.github.server import StandIn
+from tests.support.github.hub import Issue, Pull
+from tests.support.github.server import Call, Routes, StandIn, connect, serve_clone
 from tests.support.gitlab.hub import LEVELS, USERS, GitLabHub, Refused, user
 
 API = "/api/v4"
 
 
-@dataclass
-class Request:
-    hub: GitLabHub
-    words: tuple[str, ...]
-    query: dict[str, str]
-    body: dict[str, Any]
-
-    @property
-    def number(self) -> int:
-        return int(self.words[0])
-
-    @property
-    def pull(self) -> Pull:
-        if (pull := self.hub.pulls.get(self.number)) is None:
-            raise Refused(404, "404 Not found")
-        return pull
-
-    @property
-    def issue(self) -> Issue:
-        if (issue := self.hub.issues.get(self.number)) is None:
-            raise Refused(404, "404 Not found")
-        return issue
+Request: TypeAlias = Call[GitLabHub]
 
 
 # --- answers as GitLab writes them -------------------------------------------------------------------------
@@ -348,7 +324,7 @@ def users(r: Request) -> tuple[int, Any]:
 
 
 #: Method, path below that of the project, handler.
-ROUTES: tuple[tuple[str, str, Callable[[Request], tuple[int, Any]]], ...] = (
+ROUTES: Routes = (
     ("GET", "", project),
     ("GET", "/user", lambda _: (200, user("octocat"))),
     ("GET", "/users", users),
@@ -356,35 +332,35 @@ ROUTES: tuple[tuple[str, str, Callable[[Request], tuple[int, Any]]], ...] = (
     ("POST", "/graphql", graphql),
     ("GET", "/merge_requests", list_pulls),
     ("POST", "/merge_requests", create_pull),
-    ("GET", "/merge_requests/(\\d+)", lambda r: (200, _pull(r, r.pull, is_single=True))),
-    ("PUT", "/merge_requests/(\\d+)", edit_pull),
-    ("PUT", "/merge_requests/(\\d+)/merge", merge_pull),
-    ("POST", "/merge_requests/(\\d+)/cancel_merge_when_pipeline_succeeds", cancel_merge),
-    ("GET", "/merge_requests/(\\d+)/diffs", diffs),
-    ("GET", "/merge_requests/(\\d+)/approvals", approvals),
-    ("GET", "/merge_requests/(\\d+)/reviewers", reviewers),
-    ("GET", "/merge_requests/(\\d+)/discussions", discussions),
-    ("POST", "/merge_requests/(\\d+)/discussions/([^/]+)/notes", reply),
-    ("GET", "/merge_requests/(\\d+)/notes", _notes("merge_requests")),
-    ("POST", "/merge_requests/(\\d+)/notes", _add_note("merge_requests")),
-    ("PUT", "/merge_requests/(\\d+)/notes/(\\d+)", _edit_note("merge_requests")),
-    ("POST", "/merge_requests/(\\d+)/notes/(\\d+)/award_emoji", react),
-    ("GET", "/merge_trains/merge_requests/(\\d+)", train),
-    ("POST", "/merge_trains/merge_requests/(\\d+)", join_train),
+    ("GET", "/merge_requests/{id}", lambda r: (200, _pull(r, r.pull, is_single=True))),
+    ("PUT", "/merge_requests/{id}", edit_pull),
+    ("PUT", "/merge_requests/{id}/merge", merge_pull),
+    ("POST", "/merge_requests/{id}/cancel_merge_when_pipeline_succeeds", cancel_merge),
+    ("GET", "/merge_requests/{id}/diffs", diffs),
+    ("GET", "/merge_requests/{id}/approvals", approvals),
+    ("GET", "/merge_requests/{id}/reviewers", reviewers),
+    ("GET", "/merge_requests/{id}/discussions", discussions),
+    ("POST", "/merge_requests/{id}/discussions/{id}/notes", reply),
+    ("GET", "/merge_requests/{id}/notes", _notes("merge_requests")),
+    ("POST", "/merge_requests/{id}/notes", _add_note("merge_requests")),
+    ("PUT", "/merge_requests/{id}/notes/{id}", _edit_note("merge_requests")),
+    ("POST", "/merge_requests/{id}/notes/{id}/award_emoji", react),
+    ("GET", "/merge_trains/merge_requests/{id}", train),
+    ("POST", "/merge_trains/merge_requests/{id}", join_train),
     ("GET", "/approval_rules", approval_rules),
-    ("GET", "/repository/commits/([0-9a-f]+)/statuses", statuses),
-    ("POST", "/statuses/([0-9a-f]+)", lambda r: (201, r.hub.set_status(r.words[0], r.body))),
-    ("GET", "/jobs/(\\d+)/trace", trace),
-    ("GET", "/pipelines/(\\d+)/jobs", pipeline_jobs),
+    ("GET", "/repository/commits/{sha}/statuses", statuses),
+    ("POST", "/statuses/{sha}", lambda r: (201, r.hub.set_status(r.words[0], r.body))),
+    ("GET", "/jobs/{id}/trace", trace),
+    ("GET", "/pipelines/{id}/jobs", pipeline_jobs),
     ("GET", "/members/all", members),
     ("GET", "/issues", list_issues),
-    ("GET", "/issues/(\\d+)", lambda r: (200, _issue(r, r.issue))),
-    ("PUT", "/issues/(\\d+)", edit_issue),
-    ("GET", "/issues/(\\d+)/notes", _notes("issues")),
-    ("POST", "/issues/(\\d+)/notes", _add_note("issues")),
-    ("PUT", "/issues/(\\d+)/notes/(\\d+)", _edit_note("issues")),
-    ("GET", "/issues/(\\d+)/resource_label_events", label_events),
-    ("GET", "/issues/(\\d+)/resource_state_events", state_events),
+    ("GET", "/issues/{id}", lambda r: (200, _issue(r, r.issue))),
+    ("PUT", "/issues/{id}", edit_issue),
+    ("GET", "/issues/{id}/notes", _notes("issues")),
+    ("POST", "/issues/{id}/notes", _add_note("issues")),
+    ("PUT", "/issues/{id}/notes/{id}", _edit_note("issues")),
+    ("GET", "/issues/{id}/resource_label_events", label_events),
+    ("GET", "/issues/{id}/resource_state_events", state_events),
 )
 OUTSIDE = ("/user", "/users", "/personal_access_tokens/self", "/graphql")  #: of the project
 
@@ -393,6 +369,7 @@ class GitLabStandIn(StandIn):
     """A running server; `requests` lists the API calls below the path of the project, as `GET /merge_requests/1`."""
 
     hub: GitLabHub
+    routes = ROUTES
 
     def __init__(self, hub: GitLabHub) -> None:
         super().__init__(hub)
@@ -413,36 +390,16 @@ class GitLabStandIn(StandIn):
         short = path[len(root) :] if root else path.removeprefix(API).removeprefix("/api")
         if not root and short not in OUTSIDE:
             return 404, {"message": "404 Project Not Found"}, {}
-        self.requests.append(f"{method} {short}")
-        self.on_request(self.requests[-1])
-        fault = self._fault(method, short)
-        if fault is not None and fault.kind == "before":
-            return fault.status, {"message": fault.message}, dict(fault.headers)
-        is_write = method != "GET" and short != "/graphql"
-        if is_write and token in hub.read_only:
+        refusal = {"message": "403 Forbidden"} if hub.archived else {}
+        if token in hub.read_only:
             refusal = {"error": "insufficient_scope", "scope": "api"}
-            return 403, refusal, {}
-        if is_write and hub.archived:
-            return 403, {"message": "403 Forbidden"}, {}
-        answer = self._route(method, short, query, body, token)
-        if fault is not None:
-            return fault.status, {"message": fault.message}, dict(fault.headers)
-        return answer
+        return self._answer(method, short, query, body, token, refusal)
 
     def _route(self, method: str, path: str, query: str, body: bytes, token: str) -> tuple[int, Any, dict[str, str]]:
-        values = {name: texts[0] for name, texts in parse_qs(query).items()}
-        sent = json.loads(body) if body else {}
-        for wanted, pattern, handler in ROUTES:
-            if wanted == method and (match := re.fullmatch(pattern, path)):
-                words = tuple(unquote(word) for word in match.groups())
-                try:
-                    status, answer = handler(Request(self.hub, words, values, sent))
-                except Answer as refused:
-                    return refused.status, refused.body, refused.headers
-                if isinstance(answer, list) and method == "GET":
-                    return self._page(path, values, answer)
-                return status, answer, {"Content-Type": "text/plain"} if isinstance(answer, bytes) else {}
-        return 404, {"error": "404 Not Found"}, {}
+        status, answer, headers = super()._route(method, path, query, body, token)
+        if isinstance(answer, list) and method == "GET":
+            return self._page(path, {name: texts[0] for name, texts in parse_qs(query).items()}, answer)
+        return status, answer, {"Content-Type": "text/plain"} if isinstance(answer, bytes) else headers
 
     def _page(self, path: str, values: dict[str, str], answer: list[Any]) -> tuple[int, Any, dict[str, str]]:
         """One page of a list; GitLab names the next one in a header."""
@@ -456,15 +413,8 @@ class GitLabStandIn(StandIn):
 @contextmanager
 def on_gitlab(project: Project, place: Path, *, owner: str = "acme/tools") -> Iterator[GitLabStandIn]:
     """A server with the project's main as its origin, on which every push of a plan starts a pipeline that passes."""
-    bare = place / "app.git"
-    project.repo.git("clone", "-q", "--bare", str(project.path), str(bare))
-    hub = GitLabHub(bare, owner=owner)
-    hub.git("config", "http.receivepack", "true")
-    hub.on_push = lambda branch, sha: hub.check(sha) if branch.endswith("/pr") else None
-    with GitLabStandIn(hub) as running:
-        project.repo.git("remote", "add", "origin", running.remote)
-        signed_in = f"http.extraHeader=Authorization: Basic {b64encode(b'oauth2:t0ken').decode()}"
-        project.repo.git("-c", signed_in, "fetch", "-q", "origin")
+    with GitLabStandIn(serve_clone(project, GitLabHub(place / "app.git", owner=owner))) as running:
+        connect(project, running)
         project.extra |= {
             "GITLAB_API_URL": running.api,
             "GITLAB_TOKEN": "t0ken",
