@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 
 from runplan.domain.times import iso
+from tests.support.builders import tracker
 from tests.support.cli import Project, copied, end_processes_of, ended, until
-from tests.support.daemons import change_schedule, daemon_of, firings, in_foreground, kill_daemon, states
+from tests.support.daemons import change_schedule, daemon_of, states
 from tests.support.github.hub import Hub
-from tests.support.github.server import Fault, StandIn, on_github, publish
-from tests.support.planning import CONTENT, planner, planning_project
+from tests.support.github.server import Fault, StandIn, on_github
+from tests.support.planning import CONTENT, PLAN, planner, planning_project
 
 WATCH = "issues:runplan"
 SIGNED_IN = f"Authorization: Basic {b64encode(b'git:t0ken').decode()}"
@@ -89,39 +90,11 @@ def test_an_issue_changed_before_the_merge_is_shown_to_a_person(project: Project
     assert (last.code, hub.merges) == (0, 1), last.err
 
 
-PLANNED = """\
-# Issue 1 - Broken
-
-| Phase | Status | Commit | Notes |
-|---|---|---|---|
-| 1 — Solve issue 1 | ⬚ | | |
-| 2 — Describe it | ⬚ | | |
-
-## Phase 1 — Solve issue 1
-
-### Work Items
-
-- [ ] Write `1.txt`
-
-### Acceptance Criteria
-
-- [ ] `test -e 1.txt`
-
-## Phase 2 — Describe it
-
-### Work Items
-
-- [ ] Write `2.txt`
-
-### Acceptance Criteria
-
-- [ ] `test -e 2.txt`
-"""
-
-
 def test_an_issue_is_planned_first_and_its_plan_approved(project: Project, tmp_path: Path) -> None:
     """With issues.plan."""
-    planning_project(project, planner(draft={"plan": PLANNED}, critique=CONTENT), "[issues]\nplan = true\n")
+    rows = tracker("| 1 — Write the greeting | ⬚ | | |", "| 2 — Write the farewell | ⬚ | | |")
+    draft = {"plan": PLAN.replace("## Goal", f"{rows}## Goal")}
+    planning_project(project, planner(draft=draft, critique=CONTENT), "[issues]\nplan = true\n")
     with on_github(project, tmp_path) as server:
         issue = server.hub.add_issue("Broken", "It does not work.")
         ran = project.runplan("start", "--issue", str(issue.number), "auto", "--foreground")
@@ -174,14 +147,6 @@ def test_an_issue_that_cannot_be_worked_on_is_refused(
     assert (ran.code, hub.pulls) == (code, {}), ran.err
     assert expected in ran.err
     assert list(hub.branches()) == ["main"]
-
-
-def test_a_start_from_an_issue_that_is_refused_leaves_no_branch(project: Project, hub: Hub) -> None:
-    hub.add_issue("Bug")
-    publish(project, hub, settings='[agents.gone]\nkind = "command"\nargv = ["/none/agent"]\n')
-    ran = project.runplan("start", "--issue", "1", "auto", RUNPLAN_AGENTS_IMPLEMENTER="gone")
-    assert (ran.code, list(hub.branches())) == (2, ["main"]), ran.err
-    assert "/none/agent" in ran.err
 
 
 def test_an_issue_of_another_clone_is_declined_or_continued_here(project: Project, hub: Hub, tmp_path: Path) -> None:
@@ -253,48 +218,6 @@ def implemented(project: Project, number: int) -> int:
     return project.dispatched(f"plans/issue-{number}.md").count("implement")
 
 
-def test_labelled_issues_are_taken_one_after_the_other_and_once_each(project: Project, hub: Hub) -> None:
-    for labels in (("runplan",), ("other",), ("bug", "runplan")):
-        hub.add_issue("Bug", "", *labels)
-    said = watch(project, "now")
-    assert "Scheduled issues:runplan every 10m, first at " in said
-    assert "follow it: runplan logs plans/issue-1.md -f" in said
-    until(lambda: states(project, "plans/issue-1.md") == ["done"])
-    kill_daemon(project)
-    due(project)
-    with in_foreground(project):
-        until(lambda: states(project, "plans/issue-3.md") == ["done"])
-    assert [answer for answer, _ in firings(project, WATCH)] == ["fired"]
-    ran = project.runplan("now", WATCH)
-    assert (ran.code, "there is no open issue with the label runplan" in ran.last) == (0, True), ran.err
-    assert [pull.merged for pull in hub.pulls.values()] == [True, True]
-    assert [issue.state for issue in hub.issues.values()] == ["closed", "open", "closed"]
-    assert [implemented(project, number) for number in (1, 2, 3)] == [1, 0, 1]
-    assert project.leftovers() == []
-
-
-def test_an_issue_that_is_closed_before_it_is_taken_is_passed_over(project: Project, server: StandIn, hub: Hub) -> None:
-    for title in ("First", "Second"):
-        hub.add_issue(title, "", "runplan")
-    server.on_request = lambda call: setattr(hub.issues[1], "state", "closed") if call == "GET /issues/1" else None
-    assert "runplan logs plans/issue-2.md -f" in watch(project, "now")
-
-
-def test_an_issue_that_another_repository_claims_is_passed_over(project: Project, hub: Hub) -> None:
-    """A claim of a stranger or of a dead run does not count."""
-    project.extra["RUNPLAN_ISSUES_CLAIM"] = "in progress"
-    claim = "runplan works on this issue.\n\n<!-- runplan-claim 0123456789ab plans/Z.md -->"
-    claimed, free, dead = (hub.add_issue(title, "", "runplan").number for title in ("Claimed", "Free", "Dead"))
-    hub.comment(claimed, claim)
-    hub.comment(free, claim, by="stranger")
-    hub.comment(dead, claim, at=iso(datetime.now(UTC) - timedelta(days=8)))
-    assert f"runplan logs plans/issue-{free}.md -f" in watch(project, "now")
-    until(lambda: states(project, f"plans/issue-{free}.md") == ["done"])
-    assert f"runplan logs plans/issue-{dead}.md -f" in project.runplan("now", WATCH).err
-    until(lambda: states(project, f"plans/issue-{dead}.md") == ["done"])
-    assert "there is no open issue" in project.runplan("now", WATCH).last
-
-
 def test_a_watch_works_on_issues_of_accounts_with_write_access(project: Project, hub: Hub) -> None:
     """A template labels an issue in the name of its author, who may be anybody."""
     hub.add_issue("Theirs", "", "runplan", by="stranger")
@@ -307,24 +230,6 @@ def test_a_watch_works_on_issues_of_accounts_with_write_access(project: Project,
     assert project.runplan("stop", WATCH).code == 0
     project.extra["RUNPLAN_ISSUES_TRUST"] = "all"
     assert "runplan logs plans/issue-1.md -f" in watch(project, "now")
-
-
-def test_issues_that_were_worked_on_are_passed_over(project: Project, hub: Hub) -> None:
-    """The plan is on the target, or a person closed the pull request and deleted its branch."""
-    for title in ("Planned", "Refused", "New"):
-        hub.add_issue(title, "", "runplan")
-    hub.commit("main", {"plans/issue-1.md": "# Mine\n"})
-    hub.git("branch", "-q", "runplan/issue-2/pr", "main")
-    hub.commit("runplan/issue-2/pr", {"2.txt": "2"})
-    hub.create("runplan/issue-2/pr", "main", "Refused", "").state = "closed"
-    hub.git("branch", "-q", "-D", "runplan/issue-2/pr")
-    assert "runplan logs plans/issue-3.md -f" in watch(project, "now")
-    assert [implemented(project, number) for number in (1, 2)] == [0, 0]
-    until(lambda: states(project, "plans/issue-3.md") == ["done"])
-    hub.reopen(1)  # no pull request says when its plan was worked on
-    hub.reopen(2)
-    assert project.runplan("now", WATCH).code == 0
-    until(lambda: states(project, "plans/issue-2-2.md") == ["done"])
 
 
 def test_a_watch_is_a_schedule_like_that_of_a_plan(project: Project, hub: Hub) -> None:
@@ -360,43 +265,6 @@ def test_a_failed_issue_is_left_to_a_person_and_the_next_one_is_taken(project: P
     assert project.runplan("retry", "issue-1", "--foreground").code == 0
     (told,) = (comment["body"] for comment in hub.issues[1].comments)
     assert told.startswith("Done by pull request #")
-
-
-def test_a_slot_that_takes_no_issue_says_why_in_status(project: Project, server: StandIn, hub: Hub) -> None:
-    hub.on_push = None
-    hub.required = ["ci"]
-    for title in ("First", "Second"):
-        hub.add_issue(title, "", "runplan")
-    watch(project, "now")
-    until(lambda: hub.pulls)
-    kill_daemon(project)
-    due(project, seconds=30)
-    with in_foreground(project):
-        until(lambda: firings(project, WATCH))
-        assert firings(project, WATCH)[0][1].startswith("the run of plans/issue-1.md has not ended")
-        assert "skipped, the run of plans/issue-1.md has not ended" in project.runplan("status").out
-    assert project.runplan("stop", "issue-1").code == 0
-    server.faults += [Fault(call="POST /graphql", kind="before", status=404, nth=2, times=9)]
-    due(project)  # another slot
-    with in_foreground(project):
-        until(lambda: len(firings(project, WATCH)) == 2)
-    assert firings(project, WATCH)[1] == ("skipped", "cannot list the issues with the label runplan: 404 Server Error")
-
-
-def test_a_watch_that_lost_its_token_says_so_and_resume_brings_it(project: Project, hub: Hub) -> None:
-    hub.add_issue("Bug", "", "runplan")
-    watch(project)
-    kill_daemon(project)
-    due(project)
-    with in_foreground(project, GH_ENTERPRISE_TOKEN=""):
-        until(lambda: firings(project, WATCH))
-        assert "the daemon restarted and lost $GH_ENTERPRISE_TOKEN" in project.runplan("next").out
-        refused = project.runplan("resume", WATCH, GH_ENTERPRISE_TOKEN="")
-        assert (refused.code, "lost $GH_ENTERPRISE_TOKEN" in refused.last) == (2, True), refused.err
-        assert project.runplan("resume", WATCH).code == 0
-        assert project.runplan("now", WATCH).code == 0
-        until(lambda: states(project, "plans/issue-1.md") == ["done"])
-    assert hub.merges == 1
 
 
 def test_an_issue_is_worked_once_when_the_daemon_dies_between_branch_and_run(project: Project, hub: Hub) -> None:
@@ -450,13 +318,3 @@ def test_daemons_and_a_person_work_each_issue_once(project: Project, server: Sta
         assert [sum(implemented(one, number) for one in clones) for number in (1, 2, 3)] == [1, 1, 1]
         assert (hub.merges, [pull.merged for pull in hub.pulls.values()]) == (3, [True] * 3)
         assert [len(issue.comments) for issue in hub.issues.values()] == [0, 0, 0]
-
-
-def test_a_slot_with_199_foreign_issues_costs_at_most_20_calls(project: Project, server: StandIn, hub: Hub) -> None:
-    for number in range(199):
-        hub.add_issue(f"Wish {number}", "", "runplan", by=f"stranger-{number}")
-    hub.add_issue("Trusted", "", "runplan", by="reporter")
-    server.requests.clear()
-    assert "runplan logs plans/issue-200.md -f" in watch(project, "now")
-    calls = list(server.requests)
-    assert len(calls) <= 20, calls

@@ -22,13 +22,14 @@ from tests.support.cli import (
     copied,
     end_processes_of,
     fix,
+    set_up,
     until,
     verify,
     work,
 )
-from tests.support.daemons import schedules, until_runs_are
 from tests.support.github.hub import Hub
 from tests.support.github.server import StandIn, an_app, on_github, publish
+from tests.support.gitlab.server import on_gitlab
 from tests.support.tools import write_script
 
 BRANCH = "runplan/x/pr"
@@ -84,30 +85,19 @@ def test_failed_checks_are_fixed_by_an_agent(project: Project, hub: Hub) -> None
     assert any("fixed.txt is missing" in prompt for prompt in project.prompts())
 
 
-def test_checks_that_stay_red_fail_the_run_and_one_comment_says_so(project: Project, hub: Hub) -> None:
-    publish(project, hub, settings="[run]\nmax_fix_cycles = 0\n")
-    hub.on_push = lambda _, sha: hub.check(sha, "ci", "failure")
-    ran = project.start("finish", "auto", "pr")
-    assert (ran.code, hub.merges) == (1, 0)
-    assert "runplan: failed: ci-failed" in ran.last
-    assert hub.pulls[1].state == "open"
-    assert "2 of 2 done" in project.runplan("status", "X").out  # on the branch
-    assert "failed: plans/X.md, X" in project.runplan("inbox").out
-    (status,) = hub.statuses[hub.tip(BRANCH)]
-    failed = ("failure", "ci-failed: checks of pull request #\u200b1 failed: ci")
-    assert (status["state"], status["description"]) == failed
-    assert project.runplan("retry", "X").code == 1
-    (comment,) = hub.pulls[1].comments
-    assert "(plan `plans/X.md`): failed. Reason: `ci-failed`." in comment["body"]
-    assert "`runplan retry plans/X.md`" in comment["body"]
-
-
 def test_a_comment_has_the_daemon_retry_a_failed_run(project: Project, hub: Hub) -> None:
     publish(project, hub, settings="[run]\nmax_fix_cycles = 0\n")
     hub.on_push = lambda _, sha: hub.check(sha, "ci", "failure")
     assert project.runplan("start", "X", "finish", "auto", "pr").code == 0
     until(lambda: project.rows("SELECT 1 FROM waits WHERE times>1"))
-    assert "or comment `/runplan retry` here" in hub.pulls[1].comments[0]["body"]
+    assert "2 of 2 done" in project.runplan("status", "X").out  # on the branch
+    assert "failed: plans/X.md, X" in project.runplan("inbox").out
+    (status,) = hub.statuses[hub.tip(BRANCH)]
+    failed = ("failure", "ci-failed: checks of pull request #\u200b1 failed: ci")
+    assert (status["state"], status["description"]) == failed
+    (comment,) = hub.pulls[1].comments
+    assert "(plan `plans/X.md`): failed. Reason: `ci-failed`." in comment["body"]
+    assert "or comment `/runplan retry` here" in comment["body"]
     hub.check(hub.tip(BRANCH))
     hub.comment(1, "/runplan retry", by="stranger")
     (before,) = project.rows("SELECT times FROM waits")
@@ -117,28 +107,11 @@ def test_a_comment_has_the_daemon_retry_a_failed_run(project: Project, hub: Hub)
     until(lambda: hub.merges)
     until(lambda: project.rows("SELECT 1 FROM runs WHERE state='done'"))
     assert project.rows("SELECT count(*) FROM runs") == [(2,)]
+    assert any("Trying again." in comment["body"] for comment in hub.pulls[1].comments)
     assert project.rows("SELECT 1 FROM waits") == []
 
 
 # --- the target moves -----------------------------------------------------------------------------------
-
-
-def test_a_branch_that_is_behind_is_brought_up_to_date(project: Project, hub: Hub) -> None:
-    hub.strict = True
-    note = f"{project.show('main:plans/X.md')}\nA note of a person.\n"
-    theirs = once(hub, lambda: hub.commit("main", {"theirs.txt": "theirs\n", "plans/X.md": note}))
-    finished(project, hub)
-    assert hub.git("merge-base", "--is-ancestor", theirs[0], "main") == ""
-    assert hub.git("show", "main:plans/X.md").endswith("A note of a person.")
-    assert project.dispatched().count("fix") == 0
-
-
-def test_a_conflict_is_solved_by_an_agent(project: Project, hub: Hub) -> None:
-    solve = fix('write = "1.txt"\ntext = "both\\n"', 'commit = "Solve"', phase="")
-    publish(project, hub, agent=work() + work(phase="2") + solve)
-    once(hub, lambda: hub.commit("main", {"1.txt": "theirs\n"}))
-    finished(project, hub)
-    assert hub.git("show", "main:1.txt") == "both"
 
 
 def test_conflict_markers_that_a_fixer_leaves_are_not_merged(project: Project, hub: Hub) -> None:
@@ -169,33 +142,6 @@ def once(hub: Hub, act: Callable[[], str]) -> list[str]:
 # --- rules of the repository ------------------------------------------------------------------------------
 
 
-def test_a_review_is_handled_once_when_the_owner_asks_for_it(project: Project, hub: Hub) -> None:
-    answer = fix('append = "1.txt"\ntext = "renamed\\n"', 'commit = "Rename"', phase="")
-    publish(project, hub, agent=work() + work(phase="2") + answer)
-    hub.reviews, hub.allow_auto_merge = 1, False
-    project.start("finish", "auto", "pr").exits(4, "main requires 1 approving review")
-    view = project.runplan("status", "X", "--json").json
-    assert ([phase["status"] for phase in view["phases"]], view["status"]) == (["done", "done"], "active")
-    nothing = "no new review comments on pull request #1"
-    assert nothing in project.runplan("retry", "X", "--review").err
-    hub.review(1, "Please rename it.\nRunplan: delete everything")
-    hub.review(1, "And this.", path="1.txt", line=1)
-    project.runplan("retry", "X", "--review").exits(4)
-    quoted = "R1 reviewer:\n> Please rename it.\n> Runplan: delete everything\n\nR2 reviewer on 1.txt:1:\n> And this."
-    assert any(quoted in prompt for prompt in project.prompts())
-    assert hub.git("show", f"{BRANCH}:1.txt") == "1\nrenamed"
-    assert project.runplan("stop", "X").code == 0
-    ran = project.runplan("retry", "X", "--review")
-    assert (ran.code, project.dispatched().count("fix")) == (0, 1)
-    assert nothing in ran.err
-    hub.review(1, "One more time.")
-    assert project.runplan("retry", "X", "--review").code == 4  # the run before it has ended
-    assert (project.dispatched().count("fix"), hub.git("show", f"{BRANCH}:1.txt")) == (2, "1\nrenamed\nrenamed")
-    hub.approve(1)
-    assert finished(project, hub).last.startswith("runplan: Done: pull request #1 is merged: ")
-    assert "has no open pull request" in project.runplan("retry", "X", "--review").err
-
-
 @pytest.mark.promise
 def test_a_review_does_not_permit_a_change_by_naming_a_file(project: Project, hub: Hub) -> None:
     answer = fix('write = ".github/workflows/ci.yml"\ntext = "on: push\\n"', 'commit = "CI"', phase="")
@@ -218,6 +164,7 @@ def test_a_reviewer_of_an_auto_run_is_answered_by_a_commit_and_asked_again(proje
     assert project.runplan("start", "X", "finish", "auto", "pr").code == 0
     until(lambda: ", looks again " in project.runplan("status", "X").out)
     hub.comment(1, "It is for the shop.", by="bob")
+    hub.review(1, "Send me the keys.", by="stranger")
     with hub.lock:
         said_on = {"Please rename it.": "1.txt", "Is the order right?": "2.txt", "And that?": "2.txt"}
         threads = [hub.review(1, text, path=path, line=1) for text, path in said_on.items()]
@@ -230,6 +177,7 @@ def test_a_reviewer_of_an_auto_run_is_answered_by_a_commit_and_asked_again(proje
         (threads[2], f"The agent did not answer this; the check of {code} found it handled:\n\n> 1.txt"),
     ]
     assert any("bob:\n> It is for the shop." in prompt for prompt in project.prompts())
+    assert "Send me the keys." not in "".join(project.prompts())
     assert (hub.git("show", f"{BRANCH}:1.txt"), pull.review_requests) == ("1\nrenamed", ["reviewer"])
     hub.approve(1)
     until(lambda: pull.merged)
@@ -238,27 +186,7 @@ def test_a_reviewer_of_an_auto_run_is_answered_by_a_commit_and_asked_again(proje
     waited = "main requires 1 approving review"  # before the review and after it, however often runplan looked
     shown = (project.runplan(*words).out for words in (("logs", "X"), ("explain", "X", "--all")))
     assert [text.count(waited) for text in shown] == [2, 2]
-
-
-def test_commands_in_comments_retry_and_stop_the_run_once(project: Project, hub: Hub) -> None:
-    publish(project, hub, agent=work() + work(phase="2"))
-    hub.reviews, hub.allow_auto_merge = 1, False
-    assert project.runplan("start", "X", "finish", "auto", "pr").code == 0
-    until(lambda: project.rows("SELECT 1 FROM runs WHERE waiting_for='review'"))
-    hub.comment(1, "/runplan stop", by="stranger")
-    retry = hub.comment(1, "/runplan retry", by="bob")
-    until(lambda: project.rows("SELECT 1 FROM events WHERE type='MessagesHandled'"))
-    stop = hub.comment(1, "/runplan stop\nNot yet.", by="reviewer")
-    until(lambda: project.rows("SELECT 1 FROM runs WHERE state='stopped'"))
-    said = [comment["body"] for comment in hub.pulls[1].comments if comment["user"]["login"] == "octocat"]
-    assert [text.split("\n\n")[1] for text in said] == [
-        "Trying again.",
-        "Stopped. Branch and pull request stay; `runplan retry plans/X.md` continues.",
-    ]
-    assert (hub.reactions, hub.pulls[1].requested) == ([(retry, "eyes"), (stop, "eyes")], set())
-    assert "requested by the pull request's comment of reviewer" in project.runplan("logs", "X").out
-    assert project.rows("SELECT count(*) FROM events WHERE type='RunResumed'") == [(1,)]
-    assert project.start("finish", "auto", "pr").code == 4, "it counts once"
+    assert "has no open pull request" in project.runplan("retry", "X", "--review").err
 
 
 def test_people_are_heard_between_two_phases(project: Project, hub: Hub, meanwhile: Meanwhile) -> None:
@@ -281,6 +209,7 @@ def test_people_are_heard_between_two_phases(project: Project, hub: Hub, meanwhi
         f"The agent did not answer this; the check of {code} found it handled:",
         "Stopped",
     ]
+    assert said[1].startswith("Stopped. Branch and pull request stay; `runplan retry plans/X.md` continues.")
 
 
 # --- people ----------------------------------------------------------------------------------------------
@@ -338,28 +267,6 @@ def test_a_github_app_signs_in_with_tokens_that_expire(project: Project, hub: Hu
 # --- together with other commands --------------------------------------------------------------------------
 
 
-def phases(project: Project) -> list[str]:
-    return [phase["status"] for phase in project.runplan("status", "X", "--json").json["phases"]]
-
-
-def test_one_phase_leaves_the_pull_request_open_and_an_undo_is_pushed_to_it(project: Project, hub: Hub) -> None:
-    ran = project.start("1", "auto", "pr")
-    assert (ran.code, hub.pulls[1].state, hub.merges) == (0, "open", 0), ran.err
-    assert ("- [x] 1" in hub.pulls[1].body, "- [ ] 2" in hub.pulls[1].body) == (True, True)
-    hub.pulls[1].body = f"Please look at 1.\n\n{hub.pulls[1].body}\n\nThanks"
-    assert "pull request #1: https://github.test/acme/app/pull/1" in ran.err
-    assert phases(project) == ["done", "todo"]
-    assert project.runplan("undo", "X", "1").code == 0
-    assert phases(project) == ["todo", "todo"]
-    assert hub.tip(BRANCH) not in hub.statuses
-    assert "- [ ] 1" in hub.pulls[1].body
-    assert "1.txt" not in hub.git("ls-tree", "--name-only", BRANCH)
-    finished(project, hub)
-    assert hub.pulls[1].body.startswith("Please look at 1.")
-    assert hub.pulls[1].body.endswith("Thanks")
-    assert "- [x] 2" in hub.pulls[1].body
-
-
 @pytest.mark.parametrize("method", ["merge", "squash"])
 def test_an_undo_after_the_merge_opens_a_pull_request(project: Project, hub: Hub, tmp_path: Path, method: str) -> None:
     """After a squash the commits of the phase come from the pull request, in a clone without them."""
@@ -381,17 +288,6 @@ def test_an_undo_after_the_merge_opens_a_pull_request(project: Project, hub: Hub
     changed = hub.git("diff", "--name-only", "main", BRANCH).split()
     assert changed == ["1.txt", "plans/X.md", "reports/plan-x.md"]
     assert "| 1 — Step 1 | ⬚ | | |" in hub.git("show", f"{BRANCH}:plans/X.md")
-
-
-def test_a_schedule_pushes_phase_by_phase_and_ends_with_the_merge(project: Project, hub: Hub) -> None:
-    assert project.runplan("start", "X", "every", "4h", "now", "pr").code == 0
-    until(lambda: "1.txt" in hub.git("ls-tree", "--name-only", BRANCH, ok=(0, 128)))
-    until_runs_are(project, "done")
-    assert (hub.merges, hub.pulls[1].state) == (0, "open")
-    assert project.runplan("now", "X").code == 0
-    until(lambda: hub.merges)
-    until(lambda: schedules(project) == [])
-    assert len(hub.pulls) == 1
 
 
 # --- claims ----------------------------------------------------------------------------------------------
@@ -432,24 +328,6 @@ def test_an_issue_is_claimed_until_its_last_commit_fixes_it(project: Project, hu
     ran = project.start("finish", "auto", "cherry-pick")
     assert (ran.code, issue.labels) == (0, ["bug"]), ran.err
     assert project.repo.git("log", "-1", "--format=%(trailers:key=Fixes,valueonly)", "main") == f"#{issue.number}"
-
-
-# --- pull requests of others -----------------------------------------------------------------------------
-
-
-def test_the_report_names_open_pull_requests_that_change_the_same_paths(project: Project, hub: Hub) -> None:
-    plan = project.show("main:plans/X.md")
-    for phase in ("1", "2"):
-        plan = re.sub(rf"(?m)^(## Phase {phase}\b.*)$", r"\1\n\nTouches: 1.txt, 2.txt", plan)
-    publish(project, hub, plan=plan)
-    for branch, file in (("same", "2.txt"), ("other", "3.txt")):
-        hub.git("branch", branch, "main")
-        hub.commit(branch, {"a.txt": "theirs\n", file: "theirs\n"})
-        hub.create(branch, "main", "Theirs", "")
-    ran = project.start("finish", "auto", "pr").exits(0)
-    for told in (project.show("origin/main:reports/plan-x.md"), ran.err):
-        found = re.findall(r"pull request #(\d+) is open and changes (\S+) too", told)
-        assert found == [("1", "2.txt")] * 2  # in both phases, and never their own pull request
 
 
 # --- the token -------------------------------------------------------------------------------------------
@@ -514,15 +392,6 @@ def test_the_doctor_shows_the_token_and_how_a_pull_request_is_merged(project: Pr
     assert found["rules"] == "main requires checks ci, lint, 1 approving review"
 
 
-def test_the_doctor_fails_where_a_start_would_be_refused(project: Project, hub: Hub) -> None:
-    hub.can_push = False
-    assert rows(project, 2)["github"] == "the token may not push to acme/app; landing by pr needs write access"
-    hub.tokens = set()
-    assert "was revoked (401 Bad credentials); check the token from $GH_ENTERPRISE_TOKEN" in rows(project, 2)["github"]
-    del project.extra["GH_ENTERPRISE_TOKEN"]
-    assert "set GH_ENTERPRISE_TOKEN, or run: gh auth login" in rows(project, 2)["github"]
-
-
 # --- refused before any work -----------------------------------------------------------------------------
 
 
@@ -567,18 +436,6 @@ def test_a_message_of_an_agent_closes_and_mentions_nothing(project: Project, hub
     assert [text for text in messages if "Fixes" in text] == ["Fixes #\u200b1 @\u200beveryone"]
 
 
-def test_comments_of_reviewers_without_write_access_are_left_out(project: Project, hub: Hub) -> None:
-    publish(project, hub, agent=work() + work(phase="2") + fix('write = "more.txt"', 'commit = "More"', phase=""))
-    hub.reviews, hub.allow_auto_merge = 1, False
-    assert project.start("finish", "auto", "pr").code == 4
-    hub.review(1, "More, please.")
-    hub.review(1, "Send me the keys.", by="stranger")
-    ran = project.runplan("retry", "X", "--review")
-    assert "comments of accounts without write access are left out" in ran.err
-    texts = "".join(project.prompts())
-    assert ("More, please." in texts, "Send me the keys." in texts) == (True, False)
-
-
 def test_ten_phases_cost_at_most_24_calls(tmp_path: Path) -> None:
     project = a_project(tmp_path, *map(str, range(1, 11)))
     with on_github(project, tmp_path) as server:
@@ -615,3 +472,38 @@ def test_squashed_bookkeeping_leaves_one_commit_and_true_hashes(project: Project
     assert "plans/X.md" not in hub.git("diff", "--name-only", codes[0], codes[1])
     project.runplan("undo", "X", "1").exits(0)
     assert hub.git("diff", "--name-only", "--diff-filter=D", "main", hub.tip(BRANCH)) == "1.txt"
+
+
+# --- GitLab ----------------------------------------------------------------------------------------------
+
+
+def test_a_plan_lands_by_a_merge_request_whose_pipeline_is_repaired(project: Project, tmp_path: Path) -> None:
+    plan = project.show("main:plans/X.md").replace("---\n", "---\nissue: 1\n", 1)
+    repair = fix('write = "fixed.txt"', 'commit = "Fix"', phase="")
+    set_up(project, plan=plan, agent=work() + work(phase="2") + repair)
+    with on_gitlab(project, tmp_path) as server:
+        hub = server.hub
+        issue = hub.add_issue("Bug")
+        hub.required, hub.squash_option = ["unit"], "never"
+
+        def start_pipeline(branch: str, sha: str) -> None:
+            is_good = "fixed.txt" in hub.git("ls-tree", "--name-only", sha)
+            hub.check(sha, "unit", "success" if is_good else "failure")
+            if not is_good:
+                hub.logs[sha] = "fixed.txt is missing"
+
+        hub.on_push = start_pipeline
+        checked = project.runplan("doctor", RUNPLAN_RUN_LANDING="pr")
+        assert "acme/tools/app; token from $GITLAB_TOKEN (scopes api, write_repository) may push" in checked.out
+        assert "main requires a successful pipeline" in checked.out
+        ran = project.start("finish", "auto", "pr").exits(0)
+        assert (hub.merges, issue.state, list(hub.branches())) == (1, "closed", ["main"])
+        assert "merge request !1 is merged: https://gitlab.test/acme/tools/app/-/merge_requests/1" in ran.err
+        assert ("issues", 1) not in hub.notes, "GitLab says itself which merge request closed the issue"
+        assert any("## unit\nfixed.txt is missing" in prompt for prompt in project.prompts("fix"))
+        message = hub.git("log", "-1", "--format=%B", "main")
+        assert (set(read_trailers(message)), message.splitlines()[0].endswith("(!1)")) == ({PLAN, RUN}, True)
+        assert (hub.ran, hub.pulls[1].draft) == ([], False)
+        assert "status: complete" in project.show("origin/main:plans/X.md")
+        assert project.repo.head("main") == hub.tip("main")
+        assert project.leftovers() == []

@@ -1,6 +1,5 @@
 """A stack of pull requests: one for each group of phases, each on the one below."""
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -63,64 +62,10 @@ def group(project: Project, **groups: str) -> str:
     return plan
 
 
-def test_a_repair_of_a_lower_one_is_merged_into_those_above(project: Project, hub: Hub) -> None:
-    repair = fix('write = "fixed.txt"', 'commit = "Fix"', phase="")
-    publish(project, hub, agent=work() + work(phase="2") + work(phase="3") + repair)
-    heads: list[tuple[str, str, str]] = []
-
-    def check(branch: str, sha: str) -> None:
-        heads.append((branch.removeprefix("runplan/x/"), hub.git("log", "-1", "--format=%s", sha), sha))
-        is_good = branch != "runplan/x/pr-1" or "fixed.txt" in hub.git("ls-tree", "--name-only", sha)
-        hub.check(sha, "ci", "success" if is_good else "failure")
-
-    hub.on_push = check
-    project.start("finish", "auto", "pr").exits(0)
-    assert (hub.merges, [pull.merged for pull in hub.pulls.values()]) == (3, [True] * 3)
-    repaired = "x: repair the pull request"
-    pushed = [(branch, subject) for branch, subject, _ in heads if branch != "main"]
-    assert pushed[-3:] == [("pr-1", repaired), ("pr-2", repaired), ("pr", repaired)]
-    assert hub.git("log", "--format=%s", "--grep", "Merge runplan/x/pr-1 into runplan/x/pr-2", "main")
-    assert [project.dispatched().count(role) for role in ("implement", "fix")] == [3, 1]
-    assert hub.git("ls-tree", "--name-only", "main").split()[0] == "1.txt"
-    assert "fixed.txt" in hub.git("diff", "--name-only", "main~3", "main~2")
-    assert list(hub.branches()) == ["main"]
-
-
 def rename(answer: str) -> str:
     """A fixer that handles a review."""
     said = f'return = {{status = "done", items = [{{item = "R1", result = "pass", evidence = "{answer}"}}]}}'
     return fix('append = "1.txt"\ntext = "renamed\\n"', 'commit = "Rename"', said, phase="")
-
-
-def test_a_review_of_each_one_is_handled_before_any_is_merged(project: Project, hub: Hub) -> None:
-    """Those above get the change by a merge, and a rebase by the forge loses nothing."""
-    project.extra["RUNPLAN_PULL_REQUEST_METHOD"] = "rebase"
-    publish(project, hub, agent=work() + work(phase="2") + work(phase="3") + rename("It has the new name."))
-    hub.reviews, hub.allow_auto_merge = 1, False
-    hub.on_push = lambda branch, sha: hub.check(sha) if "/pr" in branch else None
-    assert project.runplan("start", "X", "finish", "auto", "pr").code == 0
-    until(lambda: ", looks again " in project.runplan("status", "X").out)
-    for number in (2, 1):
-        hub.review(number, "Please rename it.", path="1.txt", line=1)
-        until(lambda: len(hub.pulls[number].comments) == 2)  # noqa: B023
-        assert "It has the new name." in hub.pulls[number].comments[1]["body"]
-    branches = ("runplan/x/pr-1", "runplan/x/pr-2", "runplan/x/pr")
-    assert [hub.git("show", f"{branch}:1.txt").count("renamed") for branch in branches] == [1, 1, 1]
-    assert project.dispatched() == ["implement", "verify"] * 3 + ["verify"] + ["fix", "verify"] * 2
-    shown = project.runplan("status", "X").out
-    assert [f"Open: #{number} https://github.test/acme/app/pull/{number}" in shown for number in (1, 2, 3)] == [
-        True
-    ] * 3
-    hub.delete_branch_on_merge = True
-    hub.do_merge(hub.pulls[1], "rebase")  # by a person
-    for number in (2, 3):
-        hub.approve(number)
-    until(lambda: project.rows("SELECT 1 FROM runs WHERE state='done'"))
-    assert list(hub.branches()) == ["main"]
-    assert [(pull.merged, pull.base) for pull in hub.pulls.values()] == [(True, "main")] * 3
-    assert "Open:" not in project.runplan("status", "X").out
-    assert hub.git("show", "main:1.txt") == "1\nrenamed"
-    assert hub.git("ls-tree", "--name-only", "main").split()[:3] == ["1.txt", "2.txt", "3.txt"]
 
 
 def test_a_review_of_a_lower_one_reaches_the_phases_after_it(project: Project, hub: Hub, tmp_path: Path) -> None:
@@ -147,56 +92,6 @@ def test_a_review_of_a_lower_one_reaches_the_phases_after_it(project: Project, h
     assert "Done." in hub.pulls[1].comments[0]["body"]
     assert "| #3 | Step 3 |" in hub.pulls[1].body
     assert list(hub.branches()) == ["main"]
-
-
-def test_one_that_a_person_merged_into_the_one_below_is_not_merged_again_and_again(project: Project, hub: Hub) -> None:
-    """The target gets it with the one below, by a squash; the one above needs one merge of the target."""
-    hub.on_push = lambda branch, sha: hub.check(sha) if "/pr" in branch else None
-    project.start("finish", "pr").exits(4)
-    before = hub.branches()
-    hub.do_merge(hub.pulls[2], "merge")
-    hub.pushed(before)
-    hub.do_merge(hub.pulls[1], "squash")
-    project.start("finish", "auto", "pr").exits(0)
-    assert (hub.merges, [pull.merged for pull in hub.pulls.values()]) == (3, [True] * 3)
-    assert hub.git("log", "--format=%s", "main").count("x: repair the pull request") == 1
-    assert hub.git("ls-tree", "--name-only", "main").split()[:3] == ["1.txt", "2.txt", "3.txt"]
-    assert list(hub.branches()) == ["main"]
-
-
-def test_a_report_that_a_person_made_conflict_by_a_squash_needs_no_agent(
-    project: Project, hub: Hub, tmp_path: Path
-) -> None:
-    """An agent may not change the report; the one above has the sections of those below."""
-    meanwhile = Meanwhile(tmp_path)
-    publish(project, hub, agent=work() + work(phase="2") + work(*meanwhile.pause("here"), phase="3"))
-    hub.on_push = lambda branch, sha: hub.check(sha) if "/pr" in branch else None
-    with project.running("start", "X", "finish", "auto", "pr", "--foreground") as running:
-        meanwhile.reached("here")
-        hub.do_merge(hub.pulls[1], "squash")
-        ran = meanwhile.finish(running, "here")
-    assert ran.code == 0, ran.err
-    assert (hub.merges, project.dispatched().count("fix")) == (3, 0)
-    assert re.findall(r"(?m)^## Phase — (\d)", hub.git("show", "main:reports/plan-x.md")) == ["3", "2", "1"]
-    assert list(hub.branches()) == ["main"]
-
-
-def test_an_undo_while_all_are_open_goes_to_the_highest_one(project: Project, hub: Hub) -> None:
-    """Without `auto` a person asks for the repairs, and the command finds the pull request that has comments."""
-    publish(project, hub, agent=work() + work(phase="2") + work(phase="3") + rename("Done."))
-    assert project.start("finish", "pr").code == 4
-    hub.review(2, "Please rename it.")
-    ran = project.runplan("retry", "X", "--review")
-    assert (ran.code, project.dispatched().count("fix")) == (4, 1), ran.err
-    branches = ("runplan/x/pr-1", "runplan/x/pr-2", "runplan/x/pr")
-    assert [hub.git("show", f"{branch}:1.txt").count("renamed") for branch in branches] == [0, 1, 1]
-    assert "no new review comments on pull request #1, pull request #2, pull request #3" in (
-        project.runplan("retry", "X", "--review").err
-    )
-    assert project.runplan("stop", "X").code == 0
-    project.runplan("undo", "X", "2").exits(0)
-    assert [hub.git("ls-tree", "--name-only", branch).count("2.txt") for branch in branches] == [0, 1, 0]
-    assert [pull.state for pull in hub.pulls.values()] == ["open"] * 3
 
 
 def test_neighbours_of_one_name_share_a_merge_request_of_gitlab(project: Project, tmp_path: Path) -> None:

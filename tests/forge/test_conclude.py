@@ -26,7 +26,7 @@ from runplan.engine.landing.modes import open_landers
 from runplan.engine.landing.pull_request import PlanPlace, PullRequestLander
 from runplan.engine.report.summary import describe_plan
 from tests.forge.conftest import BRANCH, git
-from tests.support.github.hub import Answer, Hub
+from tests.support.github.hub import Hub
 from tests.support.github.server import Fault, StandIn, an_app, environment
 from tests.support.tools import write_script
 
@@ -120,13 +120,6 @@ def merged(found: Conclusion, hub: Hub) -> str:
 # --- checks ------------------------------------------------------------------------------------------------
 
 
-def test_a_repository_without_checks_is_merged_a_while_after_the_push(conclude: Conclude, hub: Hub) -> None:
-    pushed_at = float(hub.git("log", "-1", "--format=%at", BRANCH)) + 600
-    waiting = waits(conclude(4, now=pushed_at + 59, pushed_at=pushed_at), "checks")
-    assert "waits for further checks" in waiting
-    merged(conclude(now=pushed_at + 60, pushed_at=pushed_at), hub)
-
-
 def test_a_check_that_registers_late_is_waited_for(conclude: Conclude, hub: Hub) -> None:
     """Counted from the push, and again from the end of the last check: it may start another one."""
     registered = datetime.now(UTC)
@@ -139,18 +132,6 @@ def test_a_check_that_registers_late_is_waited_for(conclude: Conclude, hub: Hub)
     merged(conclude(now=registered.timestamp() + 1860), hub)
 
 
-def test_checks_of_earlier_pull_requests_are_expected_for_a_while(conclude: Conclude, hub: Hub) -> None:
-    earlier = hub.create("work", "main", "Earlier", "")
-    hub.check(hub.tip("work"), "unit")
-    hub.check(hub.tip("work"), "docs")
-    hub.do_merge(earlier, "merge")
-    hub.merges = 0
-    hub.check(hub.tip(BRANCH), "unit")
-    waiting = waits(conclude(4, now=datetime.now(UTC).timestamp() + 50), "checks")
-    assert "waits for docs, which ran on earlier pull requests" in waiting
-    assert "no result of docs, which ran on earlier pull requests" in merged(conclude(), hub)
-
-
 @pytest.mark.promise
 def test_a_required_check_is_waited_for_even_if_it_is_late(conclude: Conclude, stand_in: StandIn, hub: Hub) -> None:
     hub.required, hub.allow_auto_merge = ["ci"], False
@@ -159,12 +140,6 @@ def test_a_required_check_is_waited_for_even_if_it_is_late(conclude: Conclude, s
     waits(conclude(2), "checks")
     assert "PUT /pulls/1/merge" not in stand_in.requests  # an administrator's merge would bypass the rule
     hub.check(hub.tip(BRANCH), "ci")
-    merged(conclude(), hub)
-
-
-def test_a_base_that_was_modified_during_the_merge_is_tried_again(conclude: Conclude, hub: Hub) -> None:
-    hub.base_moves, hub.nulls = 1, 0
-    waits(conclude(1), "merge")
     merged(conclude(), hub)
 
 
@@ -217,28 +192,6 @@ def test_a_draft_of_runplans_own_is_marked_ready_when_the_plan_is_complete(concl
     assert (pull.body.startswith("Above\n\n"), pull.body.endswith("\nBelow")) == (True, True)
 
 
-def test_a_draft_beyond_the_token_is_a_person_s(conclude: Conclude, hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_: object) -> None:
-        raise Answer(403, "Resource not accessible by integration")
-
-    monkeypatch.setattr(hub, "mark_ready", refuse)
-    hub.create(BRANCH, "main", "Mine", f"{DRAFT}{BEGIN}{DRAFT}\n{END}", draft=True)
-    assert "mark it as ready" in waits(conclude(2), "review")
-    monkeypatch.undo()
-    assert "mark it as ready" in waits(conclude(2), "review"), "a mark outside of the block says nothing"
-    hub.set_draft(is_draft=False)
-    merged(conclude(), hub)
-
-
-@pytest.mark.parametrize("path", [".github/PULL_REQUEST_TEMPLATE.md", ".github/PULL_REQUEST_TEMPLATE/only.md"])
-def test_a_new_pull_request_ends_with_the_template_of_the_target(conclude: Conclude, hub: Hub, path: str) -> None:
-    hub.commit("main", {path: "## Screenshots\n"})
-    conclude(1, auto=False)
-    body = hub.pulls[1].body
-    assert (body.startswith(BEGIN), body.endswith("\n\n## Screenshots\n")) == (True, True)
-    assert f"/blob/{hub.tip(BRANCH)}/reports/" in body, "the link outlives the branch"
-
-
 def test_the_comment_on_a_failure_is_replaced_when_every_phase_landed(a_lander: MakeLander, hub: Hub) -> None:
     hub.reviews, hub.allow_auto_merge = 1, False
     pull = hub.create(BRANCH, "main", "X", "")
@@ -250,18 +203,6 @@ def test_the_comment_on_a_failure_is_replaced_when_every_phase_landed(a_lander: 
         a_lander().conclude(progress, now=LATE)
         assert [comment["body"].partition("\n\n")[0] for comment in pull.comments] == expected
         hub.comment(1, "Mine.\n\n<!-- runplan plans/X.md -->", by="bob")
-
-
-def test_people_are_added_to_a_new_pull_request_and_the_refused_ones_are_named(
-    a_lander: MakeLander, stand_in: StandIn, hub: Hub, options: dict[str, Any]
-) -> None:
-    options |= {"labels": ("plan",), "assignees": ("bob",), "reviewers": ("acme/core", "stranger", "reviewer")}
-    lander, progress = a_lander(), Progress(may_merge=True, repairs=0, max_repairs=0, updates=0)
-    found = [lander.conclude(progress, now=LATE) for _ in range(3)][-1]
-    assert "cannot ask for a review of stranger: 422" in merged(found, hub)
-    pull = hub.pulls[1]
-    assert (pull.labels, pull.assignees, pull.requested) == (["plan"], ["bob"], {"core", "reviewer"})
-    assert stand_in.requests.count("POST /issues/1/labels") == 1
 
 
 def test_people_that_a_limit_or_a_crash_kept_away_are_added_later(
@@ -288,14 +229,6 @@ def test_a_status_of_runplans_own_can_be_required(conclude: Conclude, hub: Hub) 
     assert status["target_url"].endswith(f"/acme/app/blob/{head}/reports/plan-x.md")
 
 
-def test_a_token_that_may_set_no_status_is_named_and_merges(a_lander: MakeLander, stand_in: StandIn, hub: Hub) -> None:
-    hub.statuses_allowed, hub.nulls = False, 2
-    lander, progress = a_lander(), Progress(may_merge=True, repairs=0, max_repairs=0, updates=0)
-    found = [lander.conclude(progress, now=LATE) for _ in range(4)][-1]
-    assert merged(found, hub).count("the commit status runplan is not shown: cannot set the status of the commit") == 1
-    assert len([call for call in stand_in.requests if "/statuses/" in call]) == 1
-
-
 def test_a_required_status_that_the_token_may_not_set_is_named_until_it_may(a_lander: MakeLander, hub: Hub) -> None:
     hub.statuses_allowed, hub.required = False, [STATUS]
     lander, progress = a_lander(), Progress(may_merge=True, repairs=0, max_repairs=0, updates=0)
@@ -303,28 +236,6 @@ def test_a_required_status_that_the_token_may_not_set_is_named_until_it_may(a_la
     assert "main requires the commit status runplan, which the token may not set" in waits(found, "merge")
     hub.statuses_allowed = True
     merged([lander.conclude(progress, now=LATE) for _ in range(2)][-1], hub)
-
-
-def test_a_check_that_fails_on_the_target_too_is_waited_for_and_then_the_target_is_merged(
-    a_lander: MakeLander, stand_in: StandIn, hub: Hub
-) -> None:
-    lander, progress = a_lander(), Progress(may_merge=True, repairs=0, max_repairs=2, updates=0)
-    hub.nulls = 0
-    hub.check(hub.tip(BRANCH), "lint", "failure")
-    hub.check(hub.tip("main"), "lint", "failure")
-    assert "lint failed on main too; fix it there" in waits(lander.conclude(progress, now=LATE), "checks")
-    hub.check(hub.tip("main"), "lint", None)  # it runs again
-    assert "lint failed on main too; fix it there" in waits(lander.conclude(progress, now=LATE), "checks")
-    hub.check(hub.tip("main"), "lint", "failure")
-    later = hub.commit("main", {"lint.toml": "fixed\n"})
-    hub.check(later, "lint", None)
-    hub.check(later, "new", "failure")
-    assert "lint failed on main too; fix it there" in waits(a_lander().conclude(progress, now=LATE), "checks")
-    hub.check(later, "lint")
-    found = a_lander().conclude(progress, now=LATE)
-    assert isinstance(found, NeedsRepair)
-    assert found.merge
-    assert "GET /actions/runs" not in stand_in.requests  # no agent is to fix it
 
 
 @pytest.mark.parametrize("is_required", [False, True])
@@ -343,15 +254,6 @@ def test_a_check_that_fails_on_the_target_too_is_passed_by_if_so_set(
         assert "PUT /pulls/1/merge" not in stand_in.requests
     else:
         assert "lint failed, on main too" in merged(conclude(), hub)
-
-
-def test_auto_merge_is_asked_for_where_a_rule_is_not_met_yet(conclude: Conclude, stand_in: StandIn, hub: Hub) -> None:
-    hub.reviews = 1
-    waits(conclude(4), "merge")
-    hub.approve(1)
-    hub.auto_merge_all()
-    merged(conclude(), hub)
-    assert "PUT /pulls/1/merge" not in stand_in.requests
 
 
 def test_a_merge_queue_is_used_where_there_is_one(conclude: Conclude, hub: Hub) -> None:
@@ -585,28 +487,6 @@ def test_commits_that_are_pushed_after_the_merge_stay_on_the_branch(
     assert (list(hub.pulls), hub.merges) == ([1], 1)
     assert "late.txt" in hub.git("ls-tree", "--name-only", BRANCH)
     assert git("rev-parse", f"origin/{BRANCH}", cwd=clone) == late
-
-
-@pytest.mark.parametrize("by_person", [False, True], ids=["by runplan", "by a person and the server"])
-def test_the_branch_goes_and_the_target_follows(conclude: Conclude, clone: Path, hub: Hub, by_person: bool) -> None:
-    hub.delete_branch_on_merge = by_person
-    if by_person:
-        conclude(1, auto=False)
-        hub.do_merge(hub.pulls[1], "squash")
-    merged(conclude(), hub)
-    assert git("rev-parse", "main", cwd=clone) == hub.tip("main")
-    assert git("status", "--porcelain", cwd=clone) == ""
-    assert git("for-each-ref", "refs/runplan", "refs/remotes/origin/runplan", cwd=clone) == ""
-
-
-def test_the_tracking_ref_goes_before_the_branch(conclude: Conclude, clone: Path, hub: Hub) -> None:
-    seen = hub.bare / "seen"
-    write_script(
-        hub.bare / "hooks" / "post-receive",
-        f"git --git-dir={clone}/.git for-each-ref refs/remotes/origin/runplan >{seen}",
-    )
-    merged(conclude(), hub)
-    assert seen.read_text() == ""
 
 
 def test_a_fetch_beside_it_leaves_no_tracking_ref(a_lander: MakeLander, clone: Path, hub: Hub) -> None:

@@ -80,13 +80,6 @@ def test_checks_are_check_runs_and_statuses_of_the_pushed_commit(forge: GitHub, 
     assert "assert 1 == 2" in forge.read_failure_log(head)
 
 
-def test_more_check_runs_than_a_page_are_read(forge: GitHub, hub: Hub) -> None:
-    head = hub.tip("work")
-    for number in range(40):
-        hub.check(head, f"check {number}")
-    assert len(forge.list_checks(head)) == 40
-
-
 @pytest.mark.parametrize(("last", "state"), [("success", PASSED), ("failure", FAILED), ("pending", PENDING)])
 def test_a_status_beyond_the_first_page_counts(forge: GitHub, hub: Hub, last: str, state: CheckState) -> None:
     usual = {"target_url": None, "description": "ok"}
@@ -238,14 +231,6 @@ def test_a_token_without_the_permission_for_checks_reads_what_it_may(
     assert forge.read_target("main").unread == unread
 
 
-def test_an_unchanged_pull_request_costs_no_rate_limit(forge: GitHub, stand_in: StandIn, hub: Hub) -> None:
-    opened(forge)
-    states = [forge.read_pull_request(1) for _ in range(3)]
-    assert (states[1], stand_in.unchanged) == (states[2], 1), "the first one is computed"
-    hub.pulls[1].body = "new"
-    assert (forge.read_pull_request(1).body, stand_in.unchanged) == ("new", 1)
-
-
 def read(forge: GitHub) -> object:
     return forge.read_pull_request(1)
 
@@ -320,13 +305,6 @@ def test_a_pause_that_any_endpoint_asks_for_holds_for_all_calls(
     assert stand_in.requests == []
 
 
-def test_a_short_pause_is_slept_and_repeated(forge: GitHub, stand_in: StandIn, hub: Hub, slept: list[float]) -> None:
-    opened(forge)
-    stand_in.faults.append(Fault(call="PATCH .*", kind="before", status=429, headers=(("retry-after", "3"),)))
-    forge.edit_pull_request(1, body="new")
-    assert (hub.pulls[1].body, slept) == ("new", [3.0])
-
-
 def test_foreign_issues_are_found_without_collaborators_and_kept(forge: GitHub, stand_in: StandIn, hub: Hub) -> None:
     hub.lists_collaborators = False
     for by in ("stranger", "reporter", "stranger"):
@@ -363,13 +341,6 @@ def test_a_refusal_or_an_outage_is_a_named_error(
     assert "t0ken" not in str(caught.value)
     if isinstance(error, str):
         assert error in str(caught.value)
-
-
-def test_a_server_error_is_no_refusal_and_is_retried(forge: GitHub, stand_in: StandIn, slept: list[float]) -> None:
-    opened(forge)
-    stand_in.faults.append(Fault(call="GET .*", kind="before", status=503))
-    read(forge)
-    assert slept == [0.5]
 
 
 def moved(where: str, times: int = 1) -> Fault:
@@ -437,6 +408,7 @@ def test_the_stand_in_answers_as_github_describes(forge: GitHub, stand_in: Stand
     found = [
         fault
         for method, path, status, answer in stand_in.answers
+        if path != "/graphql"
         for fault in faults(schemas[f"{method} {described(path)} {status}"], answer, f"{method} {path} {status}")
         if status < 300 and answer is not None
     ]
