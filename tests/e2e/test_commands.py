@@ -1,22 +1,18 @@
-"""Every command takes effect once, in every state of the daemon, its socket and the disk."""
+"""Commands take effect, and once, in every state of the daemon and the disk."""
 
 import json
 import os
-import shutil
 import signal
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from runplan.adapters import processes
-from runplan.adapters.configuration.places import state_directory
 from runplan.hosts.daemon.client import reach_daemon
-from tests.support.cli import RUNPLAN, Meanwhile, Project, a_plan, processes_of, until, with_remote, work
+from tests.support.cli import Meanwhile, Project, a_plan, processes_of, until, with_remote, work
 from tests.support.daemons import (
-    answering,
     daemon_of,
     freeze_daemon,
     in_foreground,
@@ -28,140 +24,39 @@ from tests.support.daemons import (
     until_runs_are,
     waits,
 )
-from tests.support.mounts import fill, inside, make_room, small_disk
 from tests.support.tools import write_script
 
 #: The remote lets the caller wait, and then takes nothing.
 HOOK = "touch {place}/push.here\nuntil test -e {place}/push.on; do sleep 0.01; done\nexit 1"
 
 
-class Scene:
-    """A plan X for which a command is given, and the means to bring it there."""
-
-    def __init__(self, project: Project, place: Path, meanwhile: Meanwhile) -> None:
-        self.project = project
-        self.place = place
-        self.meanwhile = meanwhile
-        mended = f'[ "$RUNPLAN_PHASE" != 1 ] || [ ! -e {place}/broken ]'
-        waiting = f'[ "$RUNPLAN_PHASE" != 1 ] || {{ {waits(place, "agent")}; }}'
-        shell_agent(project, place, f"{waiting}\n{mended}")
-
-    def runplan(self, *words: str) -> None:
-        self.project.runplan(*words).exits(0)
-
-    def state(self) -> str:
-        return (states(self.project) or [""])[-1]
-
-    # --- what is there before the command ---
-
-    def at_work(self) -> None:
-        self.runplan("start", "X", "1", "auto")
-        self.meanwhile.reached("agent")
-
-    def paused(self) -> None:
-        self.at_work()
-        self.runplan("pause", "X")
-        self.meanwhile.let_on("agent")
-        until(lambda: self.state() == "waiting")
-
-    def scheduled(self) -> None:
-        self.meanwhile.let_on("agent")
-        self.runplan("start", "X", "auto", "every", "4h")
-
-    def failed(self) -> None:
-        self.meanwhile.let_on("agent")
-        (self.place / "broken").touch()
-        self.runplan("start", "X", "1", "auto")
-        until(lambda: self.state() == "failed")
-        (self.place / "broken").unlink()
-
-    def asking(self) -> None:
-        self.meanwhile.let_on("agent")
-        self.runplan("start", "X", "1")
-        until(lambda: self.state() == "waiting")
-
-    # --- what holds after it ---
-
-    def is_paused(self) -> bool:
-        self.meanwhile.let_on("agent")
-        return self.state() == "waiting" and run_of(self.project)["about"] == "paused by a person"
-
-    def is_done(self) -> bool:
-        return self.state() == "done"
-
-    def count(self, kind: str) -> int:
-        return len(self.project.rows("SELECT 1 FROM events WHERE type=?", kind))
-
-
-#: verb -> what is there before, what holds afterwards, and the event that it records
-COMMANDS: dict[str, tuple[Callable[[Scene], None], Callable[[Scene], bool], str]] = {
-    "pause": (Scene.at_work, Scene.is_paused, "Halted"),
-    "resume": (Scene.paused, Scene.is_done, "Continued"),
-    "now": (Scene.scheduled, Scene.is_done, "RunStarted"),
-    "retry": (Scene.failed, Scene.is_done, "RunStarted"),
-    "approve": (Scene.asking, Scene.is_done, "Answered"),
-}
-
-
-@pytest.fixture
-def scene(project: Project, tmp_path: Path, meanwhile: Meanwhile) -> Scene:
-    return Scene(project, tmp_path, meanwhile)
-
-
-def idle(scene: Scene, verb: str) -> None:
-    assert scene.project.runplan(verb, "X").code == 0
-
-
-def busy(scene: Scene, verb: str) -> None:
-    """The worker of the repository waits for a remote."""
-    project, place = scene.project, scene.place
-    write_script(with_remote(project, place / "origin").path / "hooks/pre-receive", HOOK.format(place=place))
-    assert project.runplan("start", "Y", "2", "auto", "direct").code == 0
-    scene.meanwhile.reached("push")
-    with project.popen(verb, "X") as asks:
-        assert asks.stderr is not None
-        said = iter(asks.stderr.readline, b"")
-        assert any(b"daemon busy (git or network); request queued" in line for line in said)
-        scene.meanwhile.let_on("push")
-        assert asks.wait(60) == 0
-
-
-def stopped(scene: Scene, verb: str) -> None:
-    daemon = freeze_daemon(scene.project)
-    ran = scene.project.runplan(verb, "X")
-    assert (ran.code, "the request is queued and takes effect when the daemon responds" in ran.last) == (5, True)
-    os.kill(daemon, signal.SIGCONT)
-
-
-def killed(scene: Scene, verb: str) -> None:
-    kill_daemon(scene.project)
-    scene.project.runplan(verb, "X").exits(0)
-    reach_daemon(scene.project.env).close()
-
-
-def absent(scene: Scene, verb: str) -> None:
-    """The earlier daemon is gone, with everything that it kept in memory."""
-    kill_daemon(scene.project)
-    shutil.rmtree(state_directory(scene.project.env))
-    scene.project.runplan(verb, "X").exits(0)
-    reach_daemon(scene.project.env).close()
-
-
-#: Each verb and each state of the daemon; a command is the same row in all of them.
-CASES = [("pause", idle), ("retry", busy), ("approve", stopped), ("resume", killed), ("now", absent)]
-
-
-@pytest.mark.parametrize(("verb", "given"), CASES, ids=lambda case: case if isinstance(case, str) else case.__name__)
-def test_a_command_takes_effect_once(scene: Scene, verb: str, given: Callable[[Scene, str], None]) -> None:
-    before, holds, kind = COMMANDS[verb]
-    scene.project.plan(a_plan("2"), name="plans/Y.md")
-    before(scene)
-    recorded = scene.count(kind)
-    given(scene, verb)
-    until(lambda: holds(scene), seconds=40)  # less than the periodic check of the daemon
-    others = 1 if given is busy else 0  # the run of Y
-    assert scene.count(kind) - recorded == 1 + others
-    assert scene.project.rows("SELECT verb FROM commands WHERE answer IS NULL") == []
+@pytest.mark.parametrize("state", ["busy", "killed"])
+def test_a_pause_takes_effect_once(project: Project, meanwhile: Meanwhile, tmp_path: Path, state: str) -> None:
+    """The worker of the repository waits for a remote, or the daemon is gone."""
+    project.plan(a_plan("2"), name="plans/Y.md")
+    project.agent(work(*meanwhile.pause("agent")) + work(phase="2"))
+    assert project.runplan("start", "X", "1", "auto").code == 0
+    meanwhile.reached("agent")
+    if state == "busy":
+        remote = with_remote(project, tmp_path / "origin")
+        write_script(remote.path / "hooks/pre-receive", HOOK.format(place=tmp_path))
+        assert project.runplan("start", "Y", "2", "auto", "direct").code == 0
+        meanwhile.reached("push")
+        with project.popen("pause", "X") as asks:
+            assert asks.stderr is not None
+            said = iter(asks.stderr.readline, b"")
+            assert any(b"daemon busy (git or network); request queued" in line for line in said)
+            meanwhile.let_on("push")
+            assert asks.wait(60) == 0
+    else:
+        kill_daemon(project)
+        project.runplan("pause", "X").exits(0)
+        reach_daemon(project.env).close()
+    meanwhile.let_on("agent")
+    until_runs_are(project, "waiting")
+    assert run_of(project)["about"] == "paused by a person"
+    assert len(project.bodies("Halted")) == 1
+    assert project.rows("SELECT verb FROM commands WHERE answer IS NULL") == []
 
 
 # --- without a daemon ---------------------------------------------------------------------------------
@@ -309,34 +204,3 @@ def test_status_shows_a_queued_start_and_why_it_was_refused(project: Project) ->
     why = "plans/X.md was stopped before it began"
     assert (seen["queued"], seen["refused"], seen["refused_verb"]) == (None, why, "start")
     assert f"The last start was refused: {why}" in project.runplan("status", "X").out
-
-
-# --- a full disk --------------------------------------------------------------------------------------
-
-#: With a watchdog the daemon retries often, not once a minute.
-DAEMON = f"WATCHDOG_USEC=500000 setsid {RUNPLAN} daemon </dev/null >/dev/null 2>&1 &"
-
-
-def test_a_stop_on_a_full_disk_ends_the_agent_and_warns(project: Project, meanwhile: Meanwhile, tmp_path: Path) -> None:
-    journal = project.path / ".git/runplan"
-    shell_agent(project, tmp_path, waits(tmp_path, "agent"))
-    with inside(project) as there:
-        small_disk(there, journal)
-        there.sh(DAEMON)
-        until(lambda: answering(project))
-        assert there.runplan("start", "X", "auto", "every", "4h", "now").code == 0
-        meanwhile.reached("agent")
-        fill(there, journal)
-        ran = there.runplan("stop", "X")
-        full = f"{journal}/journal.db: database or disk is full; nothing was recorded; free space on the disk, then try"
-        assert ran.code == 5
-        assert ran.err.splitlines() == [
-            "runplan: Ended the agent of plans/X.md; its work is kept",
-            f"runplan: {full} again; then stop it again",
-        ]
-        assert int((tmp_path / "agent.here").read_text()) not in processes_of(project.home)
-        make_room(there, journal)
-        assert there.runplan("stop", "X").code == 0
-        until(lambda: there.runplan("status", "X", "--json").json["run"]["state"] == "stopped")
-        assert there.runplan("status", "X", "--json").json["schedule"] is None
-    assert project.landed() == []

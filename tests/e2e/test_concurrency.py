@@ -11,7 +11,7 @@ import pytest
 from runplan.adapters.processes import identity
 from runplan.adapters.store.sqlite import SqliteStore
 from runplan.domain.run.rows import ClaimRow
-from tests.support.cli import a_plan, a_project, end_processes_of, ended, steps, until, writes
+from tests.support.cli import a_project, end_processes_of, ended, steps, until
 from tests.support.forks import Process
 
 pytestmark = pytest.mark.promise
@@ -50,24 +50,6 @@ def first_to_end(pair: list[Process]) -> tuple[Process, Process]:
     one, other = pair
     until(lambda: one.poll() is not None or other.poll() is not None)
     return (one, other) if one.poll() is not None else (other, one)
-
-
-@pytest.mark.rest
-def test_two_plans_of_one_repository_land_side_by_side_each_phase_once(tmp_path: Path) -> None:
-    project = a_project(tmp_path, "1", "2")
-    project.plan(a_plan("3", "4"), name="plans/Y.md")
-    project.agent(writes("1", "2", "3", "4", commit=False))
-    pair = [project.popen("start", plan, "finish", "auto", "--foreground") for plan in ("X", "Y")]
-    for ran in [ended(process) for process in pair]:
-        assert ran.code == 0, ran.err
-    assert sorted(project.landed()) == ["1", "2", "3", "4"]
-    roles = [*["implement", "verify"] * 2, "verify"]  # the last one: all phases
-    assert project.dispatched("plans/X.md") == project.dispatched("plans/Y.md") == roles
-    assert project.repo.git("log", "--merges", "--format=%h", "main") == ""
-    assert project.repo.status() == ""
-    assert project.leftovers() == []
-    for plan in ("X", "Y"):
-        assert project.show(f"main:plans/{plan}.md").count("✅ Done") == 2
 
 
 def test_an_agent_that_outlives_its_runner_is_adopted_and_not_started_again(tmp_path: Path) -> None:

@@ -8,13 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from runplan.app.operations.model import Caller
 from runplan.app.views.plans import ABSENT
-from runplan.engine.loop.context import slug_of
-from runplan.engine.loop.preflight import require_places
-from tests.support.cli import Meanwhile, Project, a_plan, ended, processes_of, steps, until, with_remote, work
+from tests.support.cli import Meanwhile, Project, a_plan, ended, processes_of, steps, until, work
 from tests.support.daemons import (
-    approve,
     daemon_of,
     in_foreground,
     kill_daemon,
@@ -41,29 +37,6 @@ def test_a_start_returns_when_accepted_and_the_daemon_lands_the_phase(project: P
     until_runs_are(project, "done")
     assert project.landed() == ["1"]
     assert project.leftovers() == []
-
-
-def test_simultaneous_starts_make_one_daemon_and_one_run(project: Project, meanwhile: Meanwhile) -> None:
-    project.agent(steps(*meanwhile.pause("agent"), 'write = "1.txt"'))
-    answers = [ended(process) for process in [project.popen("start", "X", "1", "auto") for _ in range(4)]]
-    meanwhile.let_on("agent")
-    assert [ran.code for ran in answers] == [0] * 4, [ran.err for ran in answers]
-    printed = sorted(ran.last.partition(" (")[0].partition(" as ")[0] for ran in answers)
-    assert printed == ["runplan: Accepted", *["runplan: plans/X.md is already running"] * 3]
-    until_runs_are(project, "done")
-    assert project.dispatched() == ["implement", "verify"]
-    assert len(log_of(project, "started")) == 1
-
-
-def test_an_agent_of_a_new_run_is_no_reason_to_refuse_a_start(project: Project, meanwhile: Meanwhile) -> None:
-    project.agent(steps(*meanwhile.pause("agent"), 'write = "1.txt"'))
-    project.runplan("start", "X", "1", "auto")
-    meanwhile.reached("agent")
-    with Caller(cwd=project.path, env=project.env).open() as context:
-        slug = slug_of(context, "plans/X.md")
-        require_places(context, plan="plans/X.md", slug=slug, phases=["1"], tip=context.tip())
-    meanwhile.let_on("agent")
-    until_runs_are(project, "done")
 
 
 @pytest.mark.promise
@@ -147,25 +120,6 @@ def test_runs_beyond_max_parallel_wait_until_it_is_raised_or_one_ends(project: P
     assert (sorted(project.landed()), daemon_of(project)) == (["1", "2", "3"], daemon)
 
 
-def test_broken_settings_of_the_user_are_told_once_and_the_last_valid_ones_hold(
-    project: Project, tmp_path: Path
-) -> None:
-    printed = tmp_path / "printed"
-    notify = f"[notify]\ncommand = 'echo $RUNPLAN_NOTICE: $RUNPLAN_TEXT >>{printed}'\n"
-    user_settings(project, notify)
-    with in_foreground(project) as daemon:
-        for count, text in enumerate(("[daemon]\nmax_parallel = 0\n",) * 2 + (notify,)):
-            user_settings(project, text)
-            os.kill(daemon.pid, signal.SIGHUP)
-            until(lambda: len(log_of(project, "signal")) > count)  # noqa: B023
-        until(lambda: log_of(project, "settings-changed"))
-        assert [entry["words"].partition("; ")[2] for entry in log_of(project, "settings")] == [
-            "using the last valid settings"
-        ]
-        until(lambda: printed.exists() and printed.read_text())
-    assert [line.partition(":")[0] for line in printed.read_text().splitlines()] == ["waiting"]
-
-
 @pytest.mark.promise
 def test_other_work_is_declined_in_a_phase_and_unknown_words_refused(project: Project, meanwhile: Meanwhile) -> None:
     project.agent(work(*meanwhile.pause("agent"), "exit = 3"))
@@ -243,26 +197,6 @@ def test_an_interrupted_start_wait_says_that_the_run_continues(project: Project,
     until_runs_are(project, "done")
 
 
-NEEDS = (
-    "runplan: phase 1 passed all checks and needs your approval. "
-    "Review: runplan diff plans/X.md 1; Approve: runplan approve plans/X.md 1; "
-    "Request changes: runplan reject plans/X.md 1 -m TEXT; Reject: runplan reject plans/X.md 1"
-)
-STOP = "; end the run: runplan stop plans/X.md"
-
-
-def test_a_start_does_not_replace_an_answer(project: Project) -> None:
-    """With `auto` a start approves what waits for approval; see test_pauses."""
-    with_remote(project, project.path.parent / "origin")
-    assert project.runplan("start", "X", "1", "--wait").code == 4
-    for words, end in ((("1",), ""), (("finish",), ""), (("2", "auto"), STOP), (("1", "direct"), STOP)):
-        ran = project.runplan("start", "X", *words)
-        assert (ran.code, ran.last) == (4, NEEDS + end), ran.err
-    assert not {"RunResumed", "StopRequested"} & {kind for kind, _ in project.events()}
-    approve(project)
-    assert project.landed() == ["1"]
-
-
 def test_a_start_warns_when_another_run_has_claimed_the_issue(project: Project) -> None:
     project.plan(a_plan("1", "2", front="status: active\nissue: 7"))
     project.plan(a_plan("3", front="status: active\nissue: 7"), name="plans/Y.md")
@@ -274,19 +208,6 @@ def test_a_start_warns_when_another_run_has_claimed_the_issue(project: Project) 
     assert (second.code, f"runplan: warning: {claimed}" in second.err.splitlines()) == (0, True), second.err
     until_runs_are(project, "done", plan="plans/Y.md")
     assert f"- Warning: {claimed}" in project.runplan("report", "Y").out.replace("\\", "")
-
-
-def test_a_waiting_run_is_announced_once_across_daemon_restarts(project: Project, tmp_path: Path) -> None:
-    printed = tmp_path / "printed"
-    user_settings(project, f'[notify]\ncommand = "echo $RUNPLAN_NOTICE $RUNPLAN_PHASE >>{printed}"\n')
-    assert project.runplan("start", "X", "finish").code == 0
-    until(lambda: printed.exists() and project.rows("SELECT 1 FROM notices"))
-    kill_daemon(project)
-    with in_foreground(project):
-        until(lambda: len(log_of(project, "waits")) == 2)
-        approve(project)
-        until(lambda: "waiting 2" in printed.read_text())
-    assert printed.read_text().splitlines() == ["waiting 1", "waiting 2"]
 
 
 STILL = "Stands still: the daemon cannot work in this repository for now."

@@ -9,19 +9,14 @@ from pathlib import Path
 import pytest
 
 from runplan.domain.times import iso
-from runplan.hosts.daemon.client import Client
-from runplan.hosts.daemon.protocol import Done, Wake
-from runplan.hosts.daemon.state import Known
 from tests.support.cli import Meanwhile, Project, processes_of, until
 from tests.support.daemons import (
     daemon_of,
     in_foreground,
     kill_daemon,
-    log_of,
     run_of,
     several_plans,
     shell_agent,
-    socket_of,
     states,
     until_runs_are,
     user_settings,
@@ -161,23 +156,3 @@ def test_processes_of_an_agent_cannot_start_approve_or_stop_runs(project: Projec
     assert answers.count("does not run inside an agent") == len(VERBS), answers
     assert states(project, "plans/Y.md") == []
     assert project.landed() == ["1"]
-
-
-def test_an_agent_that_ended_meanwhile_starts_no_more(project: Project, meanwhile: Meanwhile, tmp_path: Path) -> None:
-    shell_agent(project, tmp_path, waits(tmp_path, "agent"))
-    assert project.runplan("start", "X", "1", "auto").code == 0
-    meanwhile.reached("agent")
-    elsewhere = project.path.rename(tmp_path / "elsewhere")
-    meanwhile.let_on("agent")
-    until(lambda: list(elsewhere.glob(".git/runplan/dispatch/*/exit.json")))
-    with Client(socket_of(project)) as client:  # let the daemon look at its runs, and find that it cannot
-        client.call(Wake(repository=Known(root=str(project.path), common=f"{project.path}/.git")), Done)
-        until(lambda: log_of(project, "closed"))
-    assert not project.path.exists(), "in its place nothing is made"
-    elsewhere.rename(project.path)
-    assert project.runplan("retry", "X").code == 0
-    until_runs_are(project, "done")
-    assert len((tmp_path / "agent.here").read_text().split()) == 1
-    assert project.dispatched() == ["implement", "verify"]
-    assert project.landed() == ["1"]
-    assert project.leftovers() == []

@@ -2,21 +2,11 @@
 
 import os
 import signal
-from pathlib import Path
 
 import pytest
 
-from tests.support.cli import Meanwhile, Project, ended, processes_of, steps, until, verify, work
-from tests.support.daemons import (
-    a_manager,
-    daemon_of,
-    in_foreground,
-    log_of,
-    shell_agent,
-    states,
-    until_runs_are,
-    user_settings,
-)
+from tests.support.cli import Meanwhile, Project, ended, processes_of, steps, until, work
+from tests.support.daemons import a_manager, daemon_of, in_foreground, log_of, states, until_runs_are, user_settings
 
 LONG = '[daemon]\ngrace = "10m"\n'
 
@@ -101,19 +91,6 @@ def test_daemon_stop_gives_agents_the_grace_once(project: Project, meanwhile: Me
     assert [body["ending"] for body in project.bodies("DispatchEnded")] == ["exited"]
 
 
-def test_a_verified_change_lands_before_the_daemon_ends(project: Project, meanwhile: Meanwhile) -> None:
-    user_settings(project, LONG)
-    project.agent(work() + verify(*meanwhile.pause("verifier"), "pass_all = true"))
-    assert project.runplan("start", "X", "finish", "auto").code == 0
-    meanwhile.reached("verifier")
-    daemon = drain(project)
-    meanwhile.let_on("verifier")
-    until(lambda: gone(project, daemon))
-    assert project.landed() == ["1"]
-    assert project.dispatched() == ["implement", "verify"], "the second phase is the next daemon's"
-    assert states(project) == ["running"]
-
-
 def test_the_second_signal_ends_agents_without_charging_an_attempt(project: Project, meanwhile: Meanwhile) -> None:
     in_flight(project, meanwhile)
     daemon = drain(project)
@@ -128,20 +105,4 @@ def test_the_second_signal_ends_agents_without_charging_an_attempt(project: Proj
     assert project.dispatched() == ["implement", "implement", "verify"]
     attempts = [body["attempt"] for body in project.bodies("Leased")]
     assert attempts == [1]
-    assert project.landed() == ["1"]
-
-
-def test_a_stop_ends_a_hand_over_and_the_work_is_kept(project: Project, tmp_path: Path) -> None:
-    """It waits for a pipe in place of .gitattributes, for as long as limits.handover allows."""
-    shell_agent(project, tmp_path, f"[ -e {tmp_path}/honest ] || mkfifo .gitattributes")
-    settings = (project.path / "runplan.toml").read_text()
-    project.commit_file("runplan.toml", settings + '[limits]\nhandover = "10m"\n')
-    assert project.runplan("start", "X", "1", "auto").code == 0
-    until(lambda: [*project.path.glob(".git/runplan/handover/*/index")])
-    assert project.runplan("stop", "X").code == 0
-    until_runs_are(project, "stopped")
-    parked = project.repo.git("for-each-ref", "--format=%(refname)", "refs/runplan/parked").splitlines()
-    assert [project.show(f"{ref}:1.txt") for ref in parked[:1]] == ["1"]
-    (tmp_path / "honest").touch()
-    assert project.runplan("start", "X", "1", "auto", "--wait").code == 0
     assert project.landed() == ["1"]

@@ -46,9 +46,9 @@ def test_a_limit_that_is_nearly_used_up_is_told_once(project: Project) -> None:
         user_settings(project, f'[notify]\nwebhook = "{address}"\non = ["limit"]\n')
         assert project.runplan("start", "X", "1", "auto", "--wait").code == 0
         until(lambda: got)
-    assert [(notice["notice"], notice["text"].partition(".")[0]) for _, notice in got] == [
-        ("limit", "90 of 100 tokens (limits")
-    ]
+    near = "90 of 100 tokens (limits.plan_tokens)"
+    assert [(notice["notice"], notice["text"][: len(near)]) for _, notice in got] == [("limit", near)]
+    assert [body["near"] for body in project.bodies("DispatchStarted") if body.get("near")] == [[near]]
 
 
 @pytest.mark.rest

@@ -6,7 +6,7 @@ import pytest
 
 import runplan
 from tests.support.cli import Project, a_plan, a_project, until, verify, work
-from tests.support.daemons import kill_daemon, log_of, schedules, states, until_runs_are
+from tests.support.daemons import kill_daemon, schedules, states, until_runs_are
 
 A = "plans/A.md"
 B = "plans/B.md"
@@ -54,22 +54,6 @@ def test_a_killed_daemon_goes_on_with_the_queue_exactly_once(tmp_path: Path) -> 
     assert queued(project) == []
 
 
-def test_the_queue_goes_on_after_broken_settings_by_itself(project: Project, tmp_path: Path) -> None:
-    add(project, A, "1", front="priority: 1")
-    settings = project.show("main:runplan.toml")
-    project.agent(work(f'wait_for = "{tmp_path}/go"') + verify("pass_all = true"))
-    assert project.runplan("work", "2", "auto").code == 0
-    until_runs_are(project, "running", plan=A)
-    project.commit_file("runplan.toml", f"{settings}\n[nonsense]\n")
-    (tmp_path / "go").touch()
-    until_runs_are(project, "done", plan=A)
-    until(lambda: log_of(project, "trouble"))
-    told = "Needs attention: it cannot begin the next plan: "
-    assert told in " ".join(project.runplan("status", "queue:2").out.split())
-    project.commit_file("runplan.toml", settings)
-    until(lambda: states(project, X))
-
-
 def test_a_paused_work_begins_no_further_plan_until_it_is_resumed(project: Project, tmp_path: Path) -> None:
     add(project, A, "1", front="priority: 1")
     project.agent(work(f'wait_for = "{tmp_path}/go"') + verify("pass_all = true"))
@@ -88,24 +72,6 @@ def test_a_paused_work_begins_no_further_plan_until_it_is_resumed(project: Proje
     assert project.runplan("resume", "queue:2").code == 0
     until(lambda: states(project, X))
     assert project.runplan("explain", "queue:9").code == 3
-
-
-def test_a_dry_run_of_work_names_the_plans_that_it_would_take(project: Project) -> None:
-    add(project, A, "1", front="after: X")
-    add(project, B, "2", front="priority: 1")
-    before = project.repo.refs()
-    shown = project.runplan("work", "--dry-run").out
-    assert shown.splitlines() == [
-        "target      main, landing by cherry-pick",
-        "pauses      before each landing",
-        "",
-        f"{B}  1 open phase",
-        f"{A}  not ready yet: after {X}",
-        "",
-        "Nothing was changed.",
-    ]
-    assert f"{B}  1 open phase\n{X}  2 open phases\n" in project.runplan("work", "all", "auto", "--dry-run").out
-    assert (project.repo.refs(), project.runplan("queue", "--json").json["works"]) == (before, [])
 
 
 def test_a_person_moves_pins_and_unpins(project: Project) -> None:
@@ -143,15 +109,3 @@ def test_the_queue_has_a_schedule_and_is_stopped(project: Project) -> None:
     stopped = project.runplan("stop", "queue:all")
     assert stopped.last == "runplan: Cancelled the schedule of queue:all (every day at 22:00)"
     assert project.runplan("work", "two").code == 2
-
-
-def test_a_stop_ends_the_work_and_its_runs(project: Project) -> None:
-    add(project, A, "1")
-    assert project.runplan("work", "all").code == 0
-    until_runs_are(project, "waiting", plan=A)
-    until_runs_are(project, "waiting")
-    add(project, B, "2", front="after: A")
-    assert project.runplan("stop").code == 0
-    for plan in (A, X):
-        until_runs_are(project, "stopped", plan=plan)
-    assert states(project, B) == []

@@ -1,33 +1,23 @@
 """Schedules fire, pause and end, and every slot is recorded once."""
 
-import json
-import os
 import re
-import signal
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
 from runplan.domain.times import iso, parse_iso
-from runplan.hosts.daemon.client import Client
-from tests.support.cli import Meanwhile, Project, a_plan, fix, processes_of, steps, until, work, writes
+from tests.support.cli import Meanwhile, Project, a_plan, processes_of, steps, until, work
 from tests.support.daemons import (
-    Wall,
     change_schedule,
     daemon_of,
     firings,
     in_foreground,
     kill_daemon,
-    log_of,
     none_left,
     run_of,
     schedules,
-    socket_of,
     states,
     until_runs_are,
-    user_settings,
 )
 
 
@@ -61,16 +51,6 @@ def test_a_schedule_without_now_only_schedules(project: Project) -> None:
     assert re.search(r"every day at 9am instead of every 4h, first at \S+ 09:0[1-5] UTC \([1-5] min after", daily[0])
 
 
-def test_a_plan_that_is_a_draft_is_refused(project: Project) -> None:
-    scheduled(project)
-    project.plan(a_plan("1", front="status: draft"))
-    checked = project.runplan("check", "X").out.splitlines()[-1]
-    assert checked.startswith("plans/X.md: warning: the plan says status: draft; ")
-    ran = project.runplan("now", "X")
-    assert (ran.code, states(project)) == (2, []), ran.err
-    assert ran.last.startswith("runplan: plans/X.md: the plan says status: draft; to have it worked, write status: ")
-
-
 @pytest.mark.promise
 def test_now_without_a_schedule_is_exit_3(project: Project) -> None:
     ran = project.runplan("now")
@@ -96,27 +76,6 @@ def test_a_stop_may_keep_the_schedule(project: Project, meanwhile: Meanwhile) ->
     assert (row.spec, row.paused) == ("4h", None)
     assert "Nothing to stop for plans/X.md" in project.runplan("stop", "X", "--keep-schedule").err
     assert len(schedules(project)) == 1
-
-
-def test_a_rejection_pauses_the_schedule(project: Project) -> None:
-    project.agent(writes("1") + fix('write = "1.txt"\ntext = "longer\\n"'))
-    scheduled(project)
-    project.runplan("start", "X", "1")
-    until_runs_are(project, "waiting")
-    project.runplan("reject", "X")
-    until_runs_are(project, "stopped")
-    rejected = "phase 1 was rejected"
-    assert schedules(project)[0].paused == rejected
-    ran = project.runplan("now")
-    again = "retry it: runplan retry plans/X.md; or resume the schedule: runplan resume plans/X.md"
-    assert (ran.code, ran.last) == (4, f"runplan: Not started: {rejected}; {again}"), ran.err
-    due_soon(project)
-    with in_foreground(project):
-        until(lambda: [answer for answer, _ in firings(project)] == ["skipped"])
-        assert states(project) == ["stopped"]
-        project.runplan("retry", "X")
-        until_runs_are(project, "stopped", "waiting")
-    assert project.landed() == []
 
 
 @pytest.mark.promise
@@ -176,16 +135,6 @@ def test_a_schedule_whose_plan_was_moved_is_paused_and_can_be_stopped(project: P
     assert (gone.code, gone.last.endswith("; there are: plans/Y.md")) == (3, True), gone.err
 
 
-def test_a_failure_and_the_pause_of_its_schedule_are_one_transaction(project: Project) -> None:
-    project.agent(steps("exit = 3"))
-    with in_foreground(project, TEST_KILL="after RunEnded") as daemon:
-        assert project.runplan("start", "X", "auto", "every", "4h", "now").code == 0
-        until(lambda: daemon.poll() is not None)
-    assert states(project) == ["failed"]
-    (row,) = schedules(project)
-    assert row.paused == "phase 1 failed (agent-failed)"
-
-
 @pytest.mark.promise
 def test_a_paused_schedule_fires_again_after_resume(project: Project) -> None:
     scheduled(project)
@@ -228,84 +177,3 @@ def test_after_a_reboot_the_daemon_continues_its_runs_and_schedules(project: Pro
         until(lambda: firings(project))
     assert firings(project) == [("skipped", "the plan is in flight")]
     assert project.landed() == ["1"]
-
-
-HOUR = 3600
-
-
-@pytest.fixture
-def wall(project: Project, tmp_path: Path) -> Iterator[Wall]:
-    """A daemon that goes by a clock of its own."""
-    made = Wall(tmp_path)
-    with in_foreground(project, **made.env):
-        yield made
-
-
-def jump(project: Project, wall: Wall, hours: float) -> None:
-    """Set the clock ahead of the real one; the daemon notices within a minute, or at the next request."""
-    wall.jump_to(int(hours * HOUR))
-    Client(socket_of(project)).close()
-
-
-def also_another(project: Project) -> None:
-    """A plan with a slot every half hour: what the daemon answers of it shows how far it has come with the others."""
-    project.plan(a_plan("9"), name="plans/Y.md")
-    assert project.runplan("start", "Y", "auto", "every", "30m").code == 0
-
-
-def jump_and_wait(project: Project, wall: Wall, hours: float) -> None:
-    """The same, until what is due of all plans has been answered; to where the clock has never been before."""
-    before = len(firings(project, "plans/Y.md"))
-    jump(project, wall, hours)
-    until(lambda: len(firings(project, "plans/Y.md")) > before)
-
-
-def answers(project: Project) -> list[str]:
-    return [answer for answer, _ in firings(project)]
-
-
-def slots(project: Project) -> list[str]:
-    """The moments of what was answered, in that order."""
-    found = project.rows("SELECT slot FROM firings WHERE plan='plans/X.md' ORDER BY rowid")
-    return [json.loads(slot)[0] for (slot,) in found]
-
-
-def test_a_clock_jump_forwards_fires_once_and_answers_no_slot_twice(project: Project, wall: Wall) -> None:
-    scheduled(project)
-    jump(project, wall, 9)
-    until(lambda: answers(project) == ["missed", "fired"])
-    until_runs_are(project, "done")
-    jump(project, wall, 9.5)
-    jump(project, wall, 13)
-    until(lambda: len(answers(project)) == 3)
-    assert slots(project) == sorted({*slots(project)}), "each of them once, in their order"
-
-
-def test_the_morning_report_is_sent_once_a_day_and_only_with_news(project: Project, wall: Wall, tmp_path: Path) -> None:
-    sent = tmp_path / "sent"
-    command = f'command = "echo $RUNPLAN_NOTICE: $RUNPLAN_TITLE >>{sent}"'
-    due = datetime.now(UTC) + timedelta(hours=12)
-    user_settings(project, f'[notify]\nmorning = "{due:%H:%M}"\n{command}\non = ["morning"]\n')
-    os.kill(daemon_of(project), signal.SIGHUP)
-    until(lambda: log_of(project, "settings-changed"))
-    also_another(project)
-    assert project.runplan("start", "X", "1", "auto", "--wait").code == 0
-    jump(project, wall, 24)
-    until(sent.exists)
-    jump_and_wait(project, wall, 24.1)
-    assert len(sent.read_text().splitlines()) == 1
-    assert sent.read_text().startswith("morning: runplan: Phases: 1 landed")
-
-
-def test_a_running_agent_survives_a_night_of_sleep(project: Project, wall: Wall, meanwhile: Meanwhile) -> None:
-    """It may run for two hours by its own clock, which stood still; the slots of the night are recorded."""
-    project.agent(work(*meanwhile.pause("agent")) + work(phase="2"))
-    scheduled(project, "now")
-    meanwhile.reached("agent")
-    jump(project, wall, 9)
-    until(lambda: len(answers(project)) == 2)
-    assert firings(project)[-1] == ("skipped", "the plan is in flight")
-    meanwhile.let_on("agent")
-    until_runs_are(project, "done")
-    assert (project.landed(), project.dispatched()) == (["1"], ["implement", "verify"])
-    assert log_of(project, "trouble") == []

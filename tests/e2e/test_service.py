@@ -96,14 +96,6 @@ def test_install_prints_the_command_when_the_manager_does_not_answer(machine: Ma
     assert machine.printed == []
 
 
-def test_install_quotes_the_error_of_the_manager(machine: Machine) -> None:
-    (machine.home / "broken").touch()
-
-    machine.runplan("service", "install").ends(
-        5, "runplan: systemctl --user enable --now runplan.service: Unit is masked."
-    )
-
-
 def test_install_writes_a_property_list_for_launchd(tmp_path: Path) -> None:
     machine = a_machine(tmp_path, "launchctl")
     file = tmp_path / "Library/LaunchAgents/runplan.hosts.daemon.plist"

@@ -2,22 +2,12 @@
 
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.cli import SETTINGS, Meanwhile, Project, a_plan, a_project, copied, steps, until, work
-from tests.support.daemons import (
-    daemon_of,
-    in_foreground,
-    kill_daemon,
-    log_of,
-    none_left,
-    several_plans,
-    until_runs_are,
-    user_settings,
-)
+from tests.support.cli import SETTINGS, Meanwhile, Project, a_plan, a_project, steps, until, work
+from tests.support.daemons import daemon_of, in_foreground, kill_daemon, log_of, until_runs_are, user_settings
 
 
 def hang_up(project: Project) -> None:
@@ -49,53 +39,11 @@ def test_invalid_settings_are_reported_once_and_the_old_ones_stay(project: Proje
     assert log_of(project, "closed") == [], "the repository stayed open"
 
 
-OTHER = '[agents.other]\nkind = "script"\nscript = "agent.toml"\n'
-
-
-def sent(project: Project, plan: str = "plans/X.md") -> list[str]:
-    """The dispatches of the plan's run, as role:agent."""
-    started = [body for body in project.bodies("DispatchStarted", plan) if body["agent"]]
-    return [f"{body['role']}:{body['agent']}" for body in started]
-
-
-def test_environment_settings_hold_for_their_own_run_only(project: Project, meanwhile: Meanwhile) -> None:
-    """The files are read again during the run, and a run of another plan uses them."""
-    project.repo.write("runplan.toml", SETTINGS + OTHER)
-    first = steps(*meanwhile.pause("agent"), 'write = "1.txt"')
-    project.repo.write("agent.toml", first + "".join(steps(f'write = "{n}.txt"', phase=n) for n in ("2", "3")))
-    *_, third = several_plans(project, 3)
-    assert project.runplan("start", "X", "finish", "auto", RUNPLAN_AGENTS_IMPLEMENTER="other").code == 0
-    meanwhile.reached("agent")
-    assert project.runplan("start", third, "auto").code == 0
-    project.repo.write("runplan.toml", f'{SETTINGS}{OTHER}[limits]\nwall = "1h"\n')
-    hang_up(project)
-    meanwhile.let_on("agent")
-    until_runs_are(project, "done")
-    until_runs_are(project, "done", plan=third)
-    assert sent(project) == [*2 * ["implement:other", "verify:robot"], "verify:robot"]  # the last one: all phases
-    assert sent(project, third) == ["implement:robot", "verify:robot"]
-
-
 CHECKED = f'{SETTINGS}[tests]\ncommand = "echo as-started"\n'
 
 OTHER_SETTINGS = SETTINGS.replace('verifier = "robot"', 'verifier = "judge"') + (
-    '[agents.judge]\nkind = "script"\nscript = "judge.toml"\n[tests]\ncommand = "echo edited"\n'
+    '[agents.judge]\nkind = "script"\nscript = "agent.toml"\n[tests]\ncommand = "echo edited"\n'
 )
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """A project with two phases, to be copied."""
-    project = a_project(tmp_path_factory.mktemp("model"), "1", "2")
-    project.commit_file("judge.toml", "")
-    return project
-
-
-@pytest.fixture
-def project(model: Project, tmp_path: Path) -> Iterator[Project]:
-    made = copied(model, tmp_path)
-    with none_left(made.home):
-        yield made
 
 
 def verifiers(project: Project) -> list[str]:
@@ -226,45 +174,3 @@ def test_check_with_preflight_refuses_what_a_start_would(tmp_path: Path) -> None
     project.runplan("check", "X", "--preflight").exits(1, "a start would be refused: agent-missing: ")
     assert project.runplan("check", "X").code == 0
     project.runplan("start", "X", "--dry-run").exits(0, "warning: a start would be refused: agent-missing: ")
-
-
-def test_an_agent_that_an_edit_names_and_nobody_knows_fails_the_phase(tmp_path: Path) -> None:
-    project = a_project(tmp_path, "1", "2")
-    project.agent(work() + work(phase="2"))
-    assert project.start("finish").code == 4
-    plan = project.show("main:plans/X.md") + "\n"
-    project.plan(plan.replace("Step 2\n\n", "Step 2\n\nAgent: `nobody`\n\n"))
-    ended = project.runplan("approve", "X")
-    while ended.code == 4:  # the target has moved
-        ended = project.runplan("approve", "X")
-    assert (ended.last, project.landed()) == ("runplan: failed: agent-missing", ["1"])
-
-
-def test_a_verifier_does_not_judge_its_own_work_in_a_phase_with_its_name(tmp_path: Path) -> None:
-    project = a_project(tmp_path, "1")
-    project.agent(work())
-    other = '[agents.other]\nkind = "script"\nscript = "agent.toml"\n'
-    project.settings(other)
-    project.commit_file(
-        "runplan.toml", project.show("HEAD:runplan.toml").replace('verifier = "robot"', 'verifier = "other"')
-    )
-    project.plan(a_plan("1").replace("Step 1\n\n", "Step 1\n\nAgent: `other`\n\n"))
-    assert project.start("auto").code == 0
-    started = [(body["role"], body["agent"]) for body in project.bodies("DispatchStarted")]
-    assert started == [("implement", "other"), ("verify", "robot")]
-
-
-def test_all_tests_run_where_a_narrowed_phase_turns_out_to_be_the_last(tmp_path: Path) -> None:
-    project = a_project(tmp_path, "1", "2")
-    project.agent(work())
-    project.settings('[tests]\ncommand = "test ! -e 1.txt"\n')
-    project.plan(a_plan("1", "2").replace("Step 1\n\n", "Step 1\n\nTests: `true`\n\n"))
-    assert project.start("1").code == 4
-    plan = project.show("main:plans/X.md") + "\n"
-    project.plan(plan.replace("| 2 — Step 2 | ⬚ |", "| 2 — Step 2 | ✅ Done |"))
-    ended = project.runplan("approve", "X")
-    while ended.code == 4:
-        ended = project.runplan("approve", "X")
-    assert (ended.code, project.landed()) == (1, [])
-    gates = [body["argv"][-1] for body in project.bodies("DispatchStarted") if body["role"] == "gate"]
-    assert ["test ! -e" in gate for gate in gates[:2]] == [False, True]
