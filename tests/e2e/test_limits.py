@@ -62,14 +62,6 @@ def test_a_run_waits_when_its_pace_is_reached_and_goes_on_by_itself(project: Pro
     assert silent in project.start("1").err
 
 
-def test_the_pace_does_not_shorten_a_usage_limit(project: Project, tmp_path: Path) -> None:
-    early = f"tell = {{quota = 95, resets = {RESETS - 3600}}}"
-    agent = work(*once(tmp_path, "limit", early, LIMIT, "exit = 1")) + verify("pass_all = true")
-    set_up(project, agent=agent, settings="[run]\npace = 70\n")
-    project.start("1", "auto").exits(0)
-    assert [body["words"] for body in project.bodies("Paused")] == ["You have hit your limit"]
-
-
 def test_an_overloaded_provider_is_tried_again_a_bounded_number_of_times(project: Project) -> None:
     project.agent(steps(BUSY, "exit = 1"))
     project.start("1", "auto").ends(
@@ -79,14 +71,6 @@ def test_an_overloaded_provider_is_tried_again_a_bounded_number_of_times(project
     waits = [str(body["until"]) for body in project.bodies("Paused")]
     assert waits == sorted(waits)
     assert len(waits) == 5
-
-
-def test_a_login_error_fails_the_phase_with_the_agents_message(project: Project) -> None:
-    project.agent(steps('tell = {trouble = "auth", words = "Please run /login"}', "exit = 1"))
-    project.start("1", "auto").ends(
-        1, "runplan: failed: agent-failed", "robot (implement) cannot run: no valid key or login: Please run /login"
-    )
-    assert project.dispatched() == ["implement"]
 
 
 SPEND = "tell = {tokens = 600, usd = 0.6}"
@@ -110,30 +94,6 @@ def test_an_agent_that_uses_up_its_budget_is_ended_and_a_daily_one_resets_at_mid
     assert project.start("1", "auto", TEST_NOW=tomorrow).code == 0
 
 
-def test_four_fifths_of_a_limit_are_told_and_a_month_ends_with_its_last_day(project: Project) -> None:
-    spends = steps('write = "1.txt"\ntext = "1\\n"', "tell = {tokens = 450}") + verify("pass_all = true")
-    set_up(project, plan=a_plan("1", "2"), agent=spends, settings="[limits]\nmonth_tokens = 500\n")
-    assert project.start("1").code == 4, "it waits for approval"
-    assert [body["near"] for body in project.bodies("DispatchStarted") if body.get("near")] == [
-        ["450 of 500 tokens (limits.month_tokens)"]
-    ]
-    warning = "Nearly used up: 450 of 500 tokens (limits.month_tokens)"
-    assert warning in project.runplan("status").out
-    assert project.runplan("approve", "X").code == 0
-    project.agent(work("tell = {tokens = 60}", phase="2"))
-    next_month = (HERE.replace(day=28) + timedelta(days=5)).replace(day=1, hour=0, minute=0, second=1)
-    last_day = iso(next_month - timedelta(days=1))
-    assert project.start("2", "auto", TEST_NOW=last_day).last == "runplan: failed: budget"
-    assert project.start("2", "auto", TEST_NOW=iso(next_month)).code == 0
-
-
-def test_an_agent_without_turns_is_handed_over(project: Project, tmp_path: Path) -> None:
-    turns = 'tell = {trouble = "max-turns", words = "Reached the maximum number of turns"}'
-    project.agent(steps(*once(tmp_path, "turns", 'write = "a.txt"', turns, "exit = 1"), 'write = "b.txt"'))
-    assert project.start("1", "auto").code == 0
-    assert len(project.bodies("HandedOver")) == 1
-
-
 @pytest.fixture
 def project(tmp_path: Path) -> Iterator[Project]:
     project = a_project(tmp_path, "1", TEST_NOW=iso(HERE))
@@ -153,33 +113,6 @@ def agents(project: Project, *, verifier: str = "robot", fallback: str = "", mor
     project.commit_file("runplan.toml", text + more)
 
 
-def test_retry_does_not_wait_for_an_earlier_limit(project: Project, tmp_path: Path) -> None:
-    project.agent(steps(*once(tmp_path, "once", LIMIT, "exit = 1"), 'write = "1.txt"'))
-    killed = project.start("1", "auto", TEST_KILL="after Paused")
-    assert killed.code == -9, killed.err
-    project.runplan("retry", "X", TEST_NOW=iso(HERE + timedelta(hours=1))).exits(0)
-    assert len(project.bodies("Paused")) == 1
-
-
-def test_a_limit_is_waited_out_after_a_clock_was_set_back_behind_a_retry(project: Project, tmp_path: Path) -> None:
-    limits = (*once(tmp_path, "one", LIMIT, "exit = 1"), *once(tmp_path, "two", LIMIT, "exit = 1"))
-    project.agent(steps(*limits, 'write = "1.txt"'))
-    for clock, point in ((HERE, "Paused"), (HERE + timedelta(hours=1), "RunResumed")):
-        killed = project.start("1", "auto", TEST_NOW=iso(clock), TEST_KILL=f"after {point}")
-        assert killed.code == -9, killed.err
-    project.start("1", "auto").exits(0)
-    assert len(project.bodies("Paused")) == 2, "else an agent would start again and again"
-
-
-def test_a_limit_that_a_clock_recorded_years_ahead_is_not_waited_for(project: Project, tmp_path: Path) -> None:
-    project.agent(steps(*once(tmp_path, "once", LIMIT, "exit = 1"), 'write = "1.txt"'))
-    ahead = iso(HERE + timedelta(days=1000))
-    killed = project.start("1", "auto", TEST_NOW=ahead, TEST_KILL="after Paused")
-    assert killed.code == -9, killed.err
-    project.start("1", "auto").exits(0)
-    assert len(project.bodies("Paused")) == 1
-
-
 @pytest.mark.promise
 def test_the_fallback_agent_never_verifies_its_own_work(project: Project, tmp_path: Path) -> None:
     """The implementer is the fallback, and the verifier is limited: its judge is waited for."""
@@ -188,13 +121,6 @@ def test_the_fallback_agent_never_verifies_its_own_work(project: Project, tmp_pa
     project.start("1", "auto").exits(0)
     assert sent(project) == [("implement", "robot"), ("verify", "spare"), ("verify", "spare")]
     assert [wait["kind"] for wait in project.bodies("Paused")] == ["limit"]
-
-
-def test_a_missing_fallback_agent_is_refused_before_any_work(project: Project) -> None:
-    agents(project, fallback="gone", more='[agents.gone]\nkind = "command"\nargv = ["no-such-program"]\n')
-    project.start("1", "auto").exits(2, "agent-missing: agents.fallback: no-such-program is not installed")
-    seen = project.runplan("doctor").exits(2)
-    assert "FAIL  fallback    no-such-program is not installed or not on PATH" in seen.out
 
 
 def test_a_run_waits_for_its_hours(tmp_path: Path) -> None:

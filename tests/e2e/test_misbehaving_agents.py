@@ -22,38 +22,12 @@ class Agent:
     script: str
     reason: str = ""  #: "" when the phase lands
     says: str = ""  #: part of the messages or the report
-    changes: tuple[str, ...] = ()  #: files of the user's repository that differ afterwards; nothing is repaired
 
 
 AGENTS = {
-    # --- its own repository ---
-    "changes refs, tags, configuration and hooks, and pushes": Agent(
-        WORK + "git tag -a v2 -m v2; git tag -d v1; git branch -D main\n"
-        "git config user.name Somebody; git config core.bare true; git config alias.st status\n"
-        'h=$(git rev-parse --git-path hooks); mkdir -p "$h"; printf "#!/bin/sh\\nexit 1\\n" >"$h/pre-commit"\n'
-        'chmod +x "$h/pre-commit"; git push -q origin HEAD:main; git push -q --force origin main\n'
-        "runplan start X auto --foreground; runplan approve X; exit 0\n"
-    ),
-    "commits on main": Agent("git checkout -q main\n" + WORK),
     "starts a new history": Agent(WORK + "git checkout -q --orphan new; git commit -qm All\n"),
-    "leaves its work uncommitted": Agent(
-        "echo 1 >1.txt; printf x >\"$(printf 'caf\\351.txt')\"; git add .; git stash; git stash pop\n"
-    ),
     "stashes its work": Agent("echo 1 >1.txt; git add 1.txt; git stash\n", "no-commits"),
     "merges what others pushed": Agent(WORK + "git merge -q --no-edit origin/main\n", "off-base", "Theirs"),
-    # --- the user's repository, by its path ---
-    "changes tags, configuration and hooks of the user's repository": Agent(
-        'git -C "$user" tag v3; git -C "$user" config core.editor vi\n'
-        'printf "#!/bin/sh\\nexit 1\\n" >"$user/.git/hooks/pre-commit"\n' + WORK,
-        says="refs/tags/v3 changed while",
-        changes=("refs/tags/v3", "config", "hooks/pre-commit"),
-    ),
-    # --- processes and output ---
-    "floods its output": Agent(
-        "head -c 300000 /dev/urandom; head -c 9000000 /dev/zero | tr '\\0' x\n"
-        "head -c 9000000 /dev/zero | tr '\\0' y >&2; exec >&- 2>&-\n"
-        'rm -f "$RUNPLAN_RETURN"; mkdir "$RUNPLAN_RETURN"\n' + WORK
-    ),
     "prints terminal codes": Agent(
         r"""printf '{"status":"failed","summary":"\\u001b]0;own\\u0007\\u001b[31mred \\u0000nul"}' >$RUNPLAN_RETURN"""
         + f"\n{WORK}",
@@ -61,15 +35,9 @@ AGENTS = {
         "reported a failure: red nul",
     ),
     "deletes its own records": Agent(WORK + 'rm -rf "$(dirname "$RUNPLAN_PROMPT")"\n', "crashed"),
-    # --- the work ---
     "commits a token and removes it again": Agent(
         f"echo {TOKEN} >conf.txt; git add .; git commit -qm conf; git rm -q conf.txt; git commit -qm out\n" + WORK,
         says="one commit lands instead of single ones, in which conf.txt: seems to contain a GitHub token",
-    ),
-    "loses the commit of its branch": Agent(
-        f'{WORK}echo {"1" * 40} >"$(git rev-parse --git-common-dir)/$(git symbolic-ref HEAD)"\n',
-        "agent-failed",
-        "cannot be read",
     ),
     "writes content that a filter refuses": Agent(
         "echo '*.txt filter=f' >.gitattributes; echo bad >1.txt\n", "agent-failed", "clean filter 'f' failed"
@@ -79,12 +47,10 @@ AGENTS = {
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """One phase; the user has a tag, a branch, a stash, a filter and a remote with a foreign commit."""
+    """One phase; the user has a stash, a filter and a remote with a foreign commit."""
     place = tmp_path_factory.mktemp("model")
     made = a_hostile_project(place, '[tests]\ncommand = "true"\n', **{".gitignore": "*.log\n"})
     repo = made.repo
-    repo.git("tag", "v1")
-    repo.git("branch", "topic")
     repo.write("README.md", "edited\n")
     repo.git("stash")
     for key, value in (("required", "true"), ("clean", "sh -c '! grep bad'"), ("smudge", "cat")):
@@ -119,8 +85,7 @@ def test_a_misbehaving_agent_has_a_named_outcome_and_changes_no_repository(proje
         shown += project.runplan("logs", "X").out + project.runplan("explain", "X").out
     assert not any(code in shown for code in TERMINAL_CODES)
     until(lambda: processes_of(project.home) == [])
-    foreign = {f".git/{name}" for name in agent.changes}
-    assert differences(before, standing(project)) == landed_since(project, tip) | foreign, shown
+    assert differences(before, standing(project)) == landed_since(project, tip), shown
     kept = ("refs/heads/runplan/", "refs/runplan/parked/")
     assert [one for one in project.leftovers() if not one.startswith(kept)] == []
     project.repo.git("fsck", "--strict")

@@ -1,6 +1,5 @@
 """Every way a run can fail: named, nothing landed, the work kept, and the command to continue."""
 
-import shutil
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -10,33 +9,9 @@ from typing import Any
 import pytest
 
 from runplan.domain.run.kinds import Reason
-from tests.support.cli import (
-    BUSY_FIXER,
-    Project,
-    a_plan,
-    a_project,
-    assert_nothing_runs,
-    copied,
-    set_up,
-    steps,
-    verify,
-    work,
-    writes,
-)
-from tests.support.repos import make_repo
+from tests.support.cli import BUSY_FIXER, Project, a_plan, assert_nothing_runs, set_up, steps, verify, work, writes
 
-
-@pytest.fixture(scope="session")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """A project with one phase, to be copied."""
-    project = a_project(tmp_path_factory.mktemp("model"), "1")
-    project.repo.write("broken", "#!/nonexistent/interpreter\n").chmod(0o755)
-    return project
-
-
-@pytest.fixture
-def project(model: Project, tmp_path: Path) -> Project:
-    return copied(model, tmp_path)
+PHASES = ("1",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,6 +105,12 @@ CASES = {
         step="implement",
         says="exited with code 3: I give up",
     ),
+    "a verdict in a failed process": Case(
+        reason="agent-failed",
+        agent=work() + verify("pass_all = true", "exit = 3"),
+        step="verify",
+        says="robot (verify) exited with code 3",
+    ),
     "wall limit": Case(
         reason="timeout",
         agent=work("sleep = 60"),
@@ -202,6 +183,7 @@ CASES = {
 @pytest.mark.matrix
 @pytest.mark.parametrize("case", CASES.values(), ids=[f"{case.reason}: {name}" for name, case in CASES.items()])
 def test_a_failure_is_named_lands_nothing_and_keeps_the_work(project: Project, case: Case) -> None:
+    project.repo.write("broken", "#!/nonexistent/interpreter\n").chmod(0o755)
     set_up(project, agent=case.agent, settings=case.settings, **({"plan": case.plan} if case.plan else {}))
     before, status = project.repo.head("main"), project.repo.status()
 
@@ -220,28 +202,6 @@ def test_a_failure_is_named_lands_nothing_and_keeps_the_work(project: Project, c
     assert_the_work_is_kept(project, case, ran.err)
     assert_the_report_shows_the_failure(project, case)
     assert_status_shows_the_failure(assert_nothing_runs(project), case)
-
-
-@pytest.mark.parametrize(
-    ("place", "command", "says"),
-    [
-        (".hidden", "false", ".hidden/repo-x-"),
-        ("plain", "test -e sub/o", "; the submodule sub is not there: set run.setup to `git submodule update --init"),
-    ],
-)
-def test_a_red_base_names_the_worktree_s_fault(
-    project: Project, tmp_path: Path, place: str, command: str, says: str
-) -> None:
-    if "sub/" in command:
-        make_repo(tmp_path / "other", o="o")
-        project.repo.git("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(tmp_path / "other"), "sub")
-        project.repo.commit("Add a submodule")
-        project.repo.git("submodule", "deinit", "-q", "-f", "sub")
-        shutil.rmtree(project.path / ".git/modules")  # the user does not have it
-    set_up(project, settings=f'[run]\nworktrees = "../{place}"\n[tests]\ncommand = "{command}"\n')
-    printed = project.start("1", "auto").err
-    assert (says in printed, "baseline-red" in printed) == (True, True), printed
-    assert ("set run.worktrees" in printed) is (place == ".hidden")
 
 
 def assert_the_work_is_kept(project: Project, case: Case, printed: str) -> None:

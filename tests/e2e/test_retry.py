@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli import Project, fix, set_up, steps, verify, work
+from tests.support.cli import Project, fix, once, set_up, steps, work
 
 BRANCH = "runplan/x/1"
 RED = '[tests]\ncommand = "! grep -q wrong 1.txt"\nallow_red_baseline = true\n'
@@ -43,18 +43,6 @@ def test_after_failed_tests_a_fixer_gets_the_complaint_and_the_kept_work(project
     assert project.leftovers() == []
 
 
-def test_a_failed_item_reaches_the_fixer_of_the_next_attempt(project: Project) -> None:
-    settings = "[run]\nmax_fix_cycles = 1\n"
-    failing = verify('fail = ["W1"]\nevidence = "1.txt:1 is not signed"')
-    again = verify('fail = ["W1"]\nevidence = "1.txt:1 is not signed"', cycle="2")
-    set_up(project, settings=settings, agent=work() + failing + fix('append = "1.txt"\ntext = "signed?\\n"') + again)
-    assert project.start("1", "auto").last == "runplan: failed: verification-failed"
-    project.agent(UNUSED + fix('append = "1.txt"\ntext = "signed\\n"'))
-    assert project.runplan("retry", "X").code == 0
-    assert "- W1: 1.txt:1 is not signed" in project.prompts("fix")[-1]
-    assert project.show("main:1.txt") == "1\nsigned?\nsigned"
-
-
 @pytest.mark.parametrize("amend", [False, True])
 def test_commits_of_a_person_on_the_branch_belong_to_the_phase(project: Project, tmp_path: Path, amend: bool) -> None:
     """They settle the complaint, so no fixer is needed."""
@@ -88,37 +76,6 @@ def test_retry_fresh_begins_on_the_target_and_parks_the_branch(project: Project)
     project.runplan("retry", "X", "--fresh").exits(0, "the earlier attempt is kept at refs/runplan/parked/x/1/1")
     assert project.repo.head("refs/runplan/parked/x/1/1") == kept
     assert "1.txt" not in project.repo.git("ls-tree", "--name-only", "main").split()
-
-
-def test_retry_fresh_ends_a_run_that_waits(project: Project) -> None:
-    assert project.start("1").code == 4
-    project.runplan("retry", "X", "--fresh").exits(4)
-    assert project.dispatched() == ["implement", "verify", "implement", "verify"]
-
-
-def test_the_same_kept_work_that_fails_again_is_no_progress(project: Project) -> None:
-    set_up(project, settings=RED, agent=work() + verify('say = "?"'))
-    assert project.start("1", "auto").last == "runplan: failed: invalid-verdict"
-    assert project.runplan("retry", "X").last == "runplan: failed: no-progress"
-    assert project.show(f"{BRANCH}:1.txt") == "1"
-
-
-def test_a_branch_that_a_person_has_checked_out_is_continued_and_left_alone(project: Project, tmp_path: Path) -> None:
-    settings = f"[run]\nmax_fix_cycles = 1\n{RED}"
-    set_up(project, settings=settings, agent=WRONG + fix('append = "1.txt"\ntext = "wronger"'))
-    assert project.start("1", "auto").code == 1
-    mine = tmp_path / "mine"
-    project.repo.git("worktree", "add", "-q", str(mine), BRANCH)
-    kept = project.repo.head(BRANCH)
-    project.agent(fix('append = "1.txt"\ntext = "once more"'))
-    again = project.runplan("retry", "X")
-    assert "The work is kept on the branch runplan/x/1-2" in again.err
-    assert project.repo.head(BRANCH) == kept
-    assert project.repo.git("-C", str(mine), "status", "--porcelain") == ""
-    project.agent(fix('write = "1.txt"\ntext = "right\\n"'))
-    ran = project.runplan("retry", "X")
-    assert (ran.code, project.show("main:1.txt")) == (0, "right"), ran.err
-    assert project.repo.head(BRANCH) == kept
 
 
 @pytest.mark.promise
@@ -163,29 +120,40 @@ def test_a_rejected_change_lands_only_with_a_person_who_is_told_of_the_rejection
     assert (f"Warning: {told}" in report, "### Sign-off\n\n- Approved by Uma User" in report) == (True, True)
 
 
-def test_a_corrected_plan_is_checked_before_anyone_fixes(project: Project) -> None:
-    """What the agent changed outside `Touches:` is permitted now."""
-    plan = project.show("main:plans/X.md") + "\n"
-    project.plan(plan.replace("### Work Items", "Touches: other/\n\n### Work Items"))
-    project.agent(steps('write = "stray.txt"', 'commit = "Stray"'))
-    assert project.start("1", "auto").last == "runplan: failed: out-of-scope"
-    project.plan(plan)
-    before = len(project.dispatched())
-    project.agent(UNUSED)
-    project.runplan("retry", "X").exits(0)
-    assert roles(project, before) == ["verify"]
+# --- agents with a full context --------------------------------------------------------------------------
 
 
-def test_a_retry_continues_what_lies_beside_a_nested_repository_whose_files_stay(project: Project) -> None:
-    commit = "git -c user.name=a -c user.email=a@example.org commit -q --allow-empty -m x"
-    nested = f"run = 'git init -q nested && cd nested && {commit} && echo theirs >file'"
-    project.agent(steps('write = "1.txt"\ntext = "1\\n"', nested))
-    assert project.start("1", "auto").last == "runplan: failed: tampered"
-    assert project.show(f"{BRANCH}:1.txt") == "1"
-    project.agent(UNUSED + fix('append = "1.txt"\ntext = "2\\n"'))
-    project.runplan("retry", "X").exits(0)
-    assert "nested is a git repository of its own" in project.prompts("fix")[-1]
-    assert project.show("main:1.txt") == "1\n2"
-    for _ in range(2):
-        told = (ran := project.runplan("gc")).out + ran.err
-        assert "/nested is a git repository of its own, and only it has its files; move it elsewhere" in told
+FULL = "tell = {context = 130000, window = 200000}"
+PHASES = ("1",)
+
+
+@pytest.mark.promise
+def test_an_agent_with_a_full_context_is_replaced_and_passes_on_a_note(project: Project, tmp_path: Path) -> None:
+    first = once(tmp_path, "full", 'write = "a.txt"', 'say = "b comes next"', FULL, "sleep = 60")
+    project.agent(steps(*first, 'write = "b.txt"'))
+    project.start("1", "auto").exits(0)
+    (over,) = project.bodies("HandedOver")
+    assert "plans/X.md, phase 1" in str(over["note"])
+    assert "## Immediate next action\n\nW1: Write 1.txt" in str(over["note"])
+    assert "- a.txt" in str(over["note"])
+    assert "> b comes next" in str(over["note"])
+    (note,) = (project.path / ".git/runplan/dispatch").glob("*/handoff.md")
+    assert note.read_text() == over["note"]
+    assert str(over["note"]) in project.prompts("implement")[1]
+
+
+def test_a_successor_gets_the_notes_of_every_agent_before_it(project: Project, tmp_path: Path) -> None:
+    """In its prompt as quoted text, and in its own file; nothing is committed, and a link is not followed."""
+    first = once(tmp_path, "first", 'write = "a.txt"', 'run = "echo no cache >>$RUNPLAN_NOTES"', FULL, "sleep = 60")
+    second = once(tmp_path, "second", 'write = "b.txt"', 'run = "echo b is next >>$RUNPLAN_NOTES"', FULL, "sleep = 60")
+    (tmp_path / "private").write_text("private\n")
+    link = f'run = "ln -sf {tmp_path / "private"} $RUNPLAN_NOTES"'
+    third = once(tmp_path, "third", 'write = "c.txt"', link, FULL, "sleep = 60")
+    project.agent(steps(*first, *second, *third, 'write = "d.txt"'))
+    project.start("1", "auto").exits(0)
+    one, two, three = [str(over["note"]) for over in project.bodies("HandedOver")]
+    assert one.endswith("=== begin of notes ===\nno cache\n=== end of notes ===\n")
+    assert two.endswith("=== begin of notes ===\nno cache\nb is next\n=== end of notes ===\n")
+    assert "private" not in three
+    assert two in project.prompts()[2]
+    assert project.repo.git("ls-tree", "--name-only", "main").count("notes") == 0

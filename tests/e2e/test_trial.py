@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 
 from runplan.adapters.sandbox import serve
-from tests.support.cli import Meanwhile, Project, a_plan, a_project, ended, fix, processes_of, set_up, steps, until
+from tests.support.cli import Project, a_plan, a_project, fix, processes_of, set_up, steps
 from tests.support.mounts import obstacle
 
 SERVE = 'python3 -u -m http.server "$RUNPLAN_PORT" --bind 127.0.0.1 --directory web'
@@ -113,21 +112,6 @@ def test_a_port_that_another_process_serves_is_never_tried() -> None:
     assert (ran.returncode, ran.stdout, ran.stderr) == (1, "", taken)
 
 
-def test_no_exit_code_of_the_agent_is_a_finding(project: Project) -> None:
-    project.agent(steps(PAGE) + tried(f"exit = {serve.UNSERVED}"))
-    project.start("1", "auto").ends(1, "runplan: failed: agent-failed")
-    assert project.dispatched() == ["implement", "verify", "try", "try"]
-
-
-def test_an_answer_without_findings_is_asked_for_once_more(project: Project, tmp_path: Path) -> None:
-    first = f'return = {{status = "done", summary = "Fine."}}\nonce = "{tmp_path}/first"'
-    project.agent(steps(PAGE) + tried(PASSED, first))
-    assert project.start("1", "auto").code == 0
-    assert project.dispatched() == ["implement", "verify", "try", "try"]
-    report = project.show("main:reports/plan-x.md")
-    assert "Warning: the agent of the trial was asked once more, because it gave no answer: " in report
-
-
 def test_files_that_are_no_own_image_or_text_are_not_kept(project: Project, tmp_path: Path) -> None:
     (tmp_path / "key.png").write_bytes(b"\x89PNG\r\n\x1a\nkey")
     own = (
@@ -143,20 +127,6 @@ def test_files_that_are_no_own_image_or_text_are_not_kept(project: Project, tmp_
     (trial,) = trials(project)
     assert [file["path"] for file in trial["files"]] == [*paths]
     assert all(file["summary"].startswith("not kept: ") for file in trial["files"])
-
-
-def test_a_run_that_is_killed_during_the_trial_goes_on_with_it(project: Project, tmp_path: Path) -> None:
-    meanwhile = Meanwhile(tmp_path)
-    project.agent(steps(PAGE) + tried(USE, *meanwhile.pause("try"), PASSED))
-    with project.running("start", "X", "1", "auto", "--foreground") as runner:
-        meanwhile.reached("try")
-        runner.send_signal(signal.SIGKILL)
-        assert ended(runner).code == -signal.SIGKILL
-    meanwhile.let_on("try")
-    project.start("1", "auto").exits(0)
-    assert project.dispatched() == ["implement", "verify", "try"]
-    assert len(trials(project)) == 1
-    until(lambda: not processes_of(project.home))
 
 
 def test_server_and_agent_share_a_network_and_the_server_has_no_agent_s_key(project: Project, tmp_path: Path) -> None:

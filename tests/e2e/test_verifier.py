@@ -82,32 +82,6 @@ def test_a_verifier_sees_the_instructions_of_before_and_gets_the_new_ones_as_a_f
     assert project.show("main:CLAUDE.md") == "Be strict.\nBe kind."
 
 
-def test_an_item_does_not_pass_without_a_file_that_it_names_unless_its_absence_is_stated(tmp_path: Path) -> None:
-    """The other names are of a file that the work removes, one in a folder, and one that the work makes git ignore."""
-    item = "Write `docs/z.md`, remove `old.py`, see `deep.txt`, generate `out/list.csv`"
-    plan = a_plan("1").replace("Write 1.txt", item).replace("— Step 1\n", "— Step 1\n\nSign-off: required\n")
-    project = a_project(tmp_path, "1")
-    project.plan(plan)
-    project.commit_file("old.py", "x\n")
-    project.commit_file("a/deep.txt", "x\n")
-    work = steps('run = "rm old.py; echo /out/ >.gitignore"', 'write = "1.txt"\ntext = "one\\n"')
-    absent = 'evidence = ["1.txt", {kind = "file", ref = "docs/z.md", absent = true}]'
-    project.agent(work + verify(f"pass_all = true\n{absent}") + verify(f'pass_all = true\nonce = "{tmp_path}/first"'))
-
-    project.start("1", "auto").exits(
-        4, "needs your sign-off: Sign-off: required; W1 passes without docs/z.md, which it names"
-    )
-    assert project.dispatched() == ["implement", "verify", "verify"]
-    first, second = project.prompts("verify")
-    missing = first.partition("## Missing files\n")[2]
-    assert [line for line in missing.splitlines() if line.startswith("- ")] == ["- W1: docs/z.md"]
-    assert "- W1: docs/z.md, which the item names, is not there\n" in second
-    assert project.runplan("approve", "X").code == 0
-    report = project.show("main:reports/plan-x.md")
-    assert "| pass | 1.txt; docs/z.md (absent) |" in report
-    assert "- W1 passes without docs/z.md, which it names" in report
-
-
 def test_a_verifier_has_its_own_wall_limit(project: Project) -> None:
     project.settings('[limits]\nverify_wall = "1s"\n')
     project.agent(steps('write = "1.txt"\ntext = "1\\n"', "sleep = 1.2") + verify("sleep = 30"))
