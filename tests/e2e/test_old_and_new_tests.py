@@ -1,36 +1,13 @@
 """Old tests on the new code, and new tests on the old code: what can be run is run, and the rest is asked."""
 
 import json
-import shlex
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.support.cli import Project, a_plan, a_project, set_up, steps
 
-COMMAND = f"{shlex.quote(sys.executable)} -m pytest -q -p no:cacheprovider"
-CODE = "def double(n):\n    return n * 2\n"
-BROKEN = "def double(n):\n    return n * 2 if n < 3 else n + 2\n"
-TESTS = """\
-from product import double
-
-
-def test_one():
-    assert double(1) == 2
-
-
-def test_three():
-    assert double(3) == 6
-"""
 FAILS_T1 = '\n[[phase."*".verify]]\nfail = ["T1"]\n'
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Project:
-    made = a_project(tmp_path, "1", "2")
-    made.repo.commit("Begin", **{"product.py": CODE, "tests/test_product.py": TESTS, "conftest.py": ""})
-    return made
 
 
 def play(
@@ -57,30 +34,6 @@ def proofs(project: Project) -> list[dict[str, object]]:
     return [event for event in map(json.loads, lines) if event["type"] == "ProofJudged"]
 
 
-def test_a_changed_expectation_lands_only_with_the_item_that_demands_it(project: Project) -> None:
-    weaker = ("tests/test_product.py", TESTS.replace("== 6", "== 5"))
-    play(project, weaker, ("product.py", BROKEN), command=COMMAND, verdict=FAILS_T1)
-    ran = project.start("1", "auto").ends(1, "runplan: failed: verification-failed")
-    assert "tests/test_product.py::test_one: " not in ran.err
-    assert "tests/test_product.py::test_three: " in ran.err
-    assert "it passes in its new version" in ran.err
-
-
-@pytest.mark.parametrize(
-    ("setup", "words"),
-    [
-        ("mkdir .venv; echo '*' >.venv/.gitignore", "fails to load and fails when emptied: 1 of 1 new tests"),
-        ("ls p*", "they cannot be loaded, and run.setup reads what changed"),
-    ],
-    ids=["as-init-writes-it", "reads-code"],
-)
-def test_new_tests_run_on_emptied_functions_unless_set_up_reads_them(project: Project, setup: str, words: str) -> None:
-    code = ("product.py", f"{CODE}\n\ndef triple(n):\n    return n * 3\n")
-    test = ("tests/test_triple.py", "from product import triple\n\n\ndef test_two():\n    assert triple(2) == 6\n")
-    play(project, code, test, command=COMMAND)
-    project.runplan("start", "X", "1", "auto", "--foreground", RUNPLAN_RUN_SETUP=setup).exits(0, words)
-
-
 # --- a suite of shell scripts, whose results have no names ---------------------------------------------------
 
 SCRIPTS = "for file in tests/*.sh; do sh $file || exit 1; done"
@@ -95,13 +48,6 @@ def scripts(tmp_path: Path) -> Project:
 
 
 WEAKER, WRONG = ("tests/answer.sh", LOOSE), ("answer", "41\n")
-
-
-def test_a_test_that_one_phase_weakens_still_protects_the_code_from_the_next(scripts: Project) -> None:
-    play(scripts, WEAKER, command=SCRIPTS)
-    assert scripts.start("1", "auto").code == 0
-    play(scripts, WRONG, verdict=FAILS_T1, phase="2", command=SCRIPTS)
-    scripts.start("2", "auto").ends(1, "runplan: failed: verification-failed")
 
 
 @pytest.mark.promise
@@ -126,14 +72,6 @@ def test_the_base_s_versions_of_tests_paths_run_on_the_new_code(scripts: Project
     play(scripts, ("qa/answer.check", LOOSE), WRONG, settings=settings, command=command)
     ran = scripts.start("1", "auto")
     assert ran.code == code, ran.err
-
-
-def test_a_test_that_a_person_edited_since_counts_as_it_is(scripts: Project) -> None:
-    play(scripts, WEAKER, command=SCRIPTS)
-    assert scripts.start("1", "auto").code == 0
-    scripts.repo.commit("Decide", **{"tests/answer.sh": "test $(cat answer) -gt 40\n"})
-    play(scripts, WRONG, verdict=FAILS_T1, phase="2", command=SCRIPTS)
-    scripts.start("2", "auto").exits(0)
 
 
 @pytest.mark.promise
