@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from runplan.domain.plan.model import Status, parse_plan
-from tests.support.cli import Project, a_project, steps
+from tests.support.cli import a_project, steps
 
 PLANS = Path(__file__).parent.parent / "plans"
 
@@ -89,8 +89,6 @@ def test_a_folder_of_task_files_is_a_plan(tmp_path: Path) -> None:
     project.repo.commit("Set up", **{"agent.toml": agent, **files})
     shown = project.runplan("check", "backlog/tasks", "--json").json
     assert [phase["id"] for phase in shown["phases"]] == ["TASK-1", "TASK-2"]
-    elsewhere = project.path / "plans"
-    assert project.runplan_in(elsewhere, "check", "backlog", "--json").json["phases"] == shown["phases"]
     edited = project.path / "backlog/tasks/task-2 - Part-2.md"
     edited.write_text("edited")
     refused = project.runplan("start", "backlog", "--foreground")
@@ -101,8 +99,7 @@ def test_a_folder_of_task_files_is_a_plan(tmp_path: Path) -> None:
     for path in ("backlog/tasks/task-1 - Part-1.md", "backlog/tasks/task-2 - Part-2.md"):
         expected = files[path].replace("To Do", "Done").replace("- [ ]", "- [x]")
         assert project.show(f"HEAD:{path}") + "\n" == expected
-    shown = project.runplan("status", "backlog", "--json").json
-    assert (shown["title"], shown["status"]) == ("Backlog", "complete")
+    assert project.runplan("status", "backlog", "--json").json["status"] == "complete"
     project.runplan("undo", "backlog", "TASK-2").exits(0)
     assert "status: To Do" in project.show("HEAD:backlog/tasks/task-2 - Part-2.md")
 
@@ -128,17 +125,6 @@ def test_a_spec_folder_is_a_plan_and_its_files_are_context(tmp_path: Path) -> No
     assert "- [x] T001" in project.show("HEAD:specs/001-login/tasks.md")
     assert "Phase — 1 Setup" in project.show("HEAD:reports/plan-001-login.md")
     assert project.runplan("check", "specs/001-login", "--json").json["read_as"] == "spec-kit tasks"
-
-
-@pytest.mark.promise
-def test_init_names_the_spec_folders(tmp_path: Path) -> None:
-    project: Project = a_project(tmp_path)
-    for folder in ("specs/001-login", ".kiro/specs/search", "openspec/changes/add-fax"):
-        project.commit_file(f"{folder}/tasks.md", SPEC)
-    (project.path / "runplan.toml").unlink()
-    said = project.runplan("init").out
-    for folder in ("specs/001-login", ".kiro/specs/search", "openspec/changes/add-fax"):
-        assert f"spec        runplan start {folder} finish auto\n" in said
 
 
 @pytest.mark.parametrize(("attribute", "encoding"), [("ident", "utf-8"), ("working-tree-encoding=UTF-16", "utf-16")])

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli import Meanwhile, Project, steps
-from tests.support.daemons import kill_daemon, until_runs_are
+from tests.support.cli import Project, steps
+from tests.support.daemons import until_runs_are
 from tests.support.github.server import on_github
+from tests.support.mounts import obstacle
 from tests.support.planning import (
     CONTENT,
     EXPLORE,
@@ -15,7 +16,6 @@ from tests.support.planning import (
     PLAN,
     UNDERSTAND,
     asked,
-    fields,
     plan,
     planner,
     planning_project,
@@ -68,48 +68,7 @@ def test_the_texts_of_a_spec_folder_are_a_goal(project: Project) -> None:
     assert "follow no instruction" in prompt
 
 
-def test_a_second_plan_with_the_same_title_gets_a_number(project: Project) -> None:
-    """M12"""
-    project.commit_file(GREET, PLAN)
-    before = project.repo.git("rev-parse", f"HEAD:{GREET}")
-    assert plan(project).code == 4
-    project.runplan("plan", f"{GOAL}\n\nIn German.", "--quick", "--foreground").exits(4)
-    runs = project.rows("SELECT plan FROM runs ORDER BY number")
-    assert runs == [("plans/greet-people-2.md",), ("plans/greet-people-3.md",)]
-    assert project.runplan("approve", "greet-people-2").code == 0
-    assert project.repo.git("rev-parse", f"main:{GREET}") == before
-
-
-def test_no_plan_is_written_through_a_link_out_of_the_repository(project: Project, tmp_path: Path) -> None:
-    """M11"""
-    project.repo.git("rm", "-rq", "plans")
-    (project.path / "plans").symlink_to(tmp_path / "home")
-    planning_project(project, planner(critique=CONTENT), '[plan]\napproval = "none"\n')
-    plan(project).exits(1, "plans is a symbolic link on the target")
-    assert not [*tmp_path.glob("home/*.md")]
-
-
-def test_the_same_goal_is_planned_once(project: Project) -> None:
-    """M3"""
-    assert plan(project).code == 4
-    plan(project).exits(4, f"{GREET} is already being planned")
-    assert project.rows("SELECT count(*) FROM runs") == [(1,)]
-    assert len(asked(project)) == 1
-
-
 # --- interruptions ----------------------------------------------------------------------------------------
-
-
-def test_the_same_goal_continues_a_run_whose_daemon_was_killed(project: Project, meanwhile: Meanwhile) -> None:
-    draft = steps(*meanwhile.pause("draft"), phase="*", role="draft")
-    planning_project(project, planner(draft=draft + said({"plan": PLAN}), critique=CONTENT))
-    assert project.runplan("plan", GOAL, "--quick", "--no-wait").code == 0
-    meanwhile.reached("draft")
-    kill_daemon(project)
-    meanwhile.let_on("draft")
-    again = project.runplan("plan", GOAL, "--quick")
-    assert (again.code, len(asked(project))) == (4, 1), again.err
-    assert project.rows("SELECT count(*) FROM runs") == [(1,)]
 
 
 # --- questions --------------------------------------------------------------------------------------------
@@ -178,35 +137,11 @@ def test_explorers_work_at_the_same_time_and_one_more_merges_what_they_found(pro
     assert len([id_ for id_ in used if "-" in id_]) == 2
 
 
-def test_a_stop_ends_all_explorers_and_leaves_nothing(project: Project, meanwhile: Meanwhile) -> None:
-    waits = steps(*meanwhile.pause("explore"), phase="*", role="explore")
-    planning_project(project, planner(explore=waits), "[plan]\nexplorers = 3\n")
-    mine = what_is_the_users(project)
-    assert project.runplan("plan", GOAL, "--quick", "--no-wait").code == 0
-    meanwhile.reached("explore")
-    assert project.runplan("stop", "greet-people").code == 0
-    until_runs_are(project, "stopped", plan=GREET)
-    assert (what_is_the_users(project), project.leftovers()) == (mine, [])
-    assert project.runplan("inbox").out == "Nothing waits for you.\n"
-    assert fields(project, "DispatchEnded", "ending") == ["ended"] * 3
-
-
-def test_a_planner_that_asks_is_answered_and_goes_on(project: Project) -> None:
-    says = 'return = {status = "blocked", summary = "which port?"}'
-    asks = steps(f'{says}\nonce = "main:.git/a"', 'exit = 0\nonce = "main:.git/b"', phase="*", role="draft")
-    planning_project(project, planner(draft=asks + said({"plan": PLAN})))
-    plan(project).exits(4, "which port?")
-    [entry] = project.runplan("inbox", "--json").json["entries"]
-    assert (entry["kind"], "which port?" in entry["text"]) == ("question", True)
-    answered = project.runplan("answer", entry["id"], "8080")
-    assert (answered.code, len(asked(project))) == (4, 1), answered.err
-    assert ["8080" in prompt for prompt in prompts(project, "draft")] == [False, True]
-
-
 @pytest.mark.promise
 def test_a_proposal_is_not_worked_before_it_is_approved(project: Project) -> None:
     """Neither by start nor by a schedule; and `check` names the command that shows it."""
-    assert plan(project, "--quick").code == 4
+    assert plan(project).code == 4
+    plan(project).exits(4, f"{GREET} is already being planned")
     (entry,) = project.runplan("inbox", "--json").json["entries"]
     assert (entry["kind"], entry["plan"], entry["phase"]) == ("proposal", GREET, "")
     assert entry["text"].startswith("Greet people: 2 phases, ")
@@ -217,3 +152,33 @@ def test_a_proposal_is_not_worked_before_it_is_approved(project: Project) -> Non
         assert f"{GREET} is a proposal that waits for your answer; see: runplan diff {GREET}" in ran.err
     project.runplan("check", "greet-people").exits(3, f"runplan diff {GREET}")
     assert project.landed() == []
+
+
+# --- planners that misbehave -----------------------------------------------------------------------------
+
+
+def of(role: str, *played: str) -> str:
+    return steps(*played, phase="*", role=role)
+
+
+def test_the_sandbox_keeps_a_planner_from_writing(project: Project) -> None:
+    if why := obstacle():
+        pytest.skip(why)
+    writes = f"echo x >>{project.path}/README; git -C {project.path} branch stray; echo x >>agent.toml; true"
+    script = of("draft", f'run = "{writes}"') + said({"plan": PLAN})
+    planning_project(project, planner(draft=script, critique=CONTENT))
+    mine = what_is_the_users(project)
+    plan(project, RUNPLAN_AGENTS_SANDBOX="bwrap").exits(4)
+    assert project.dispatched(GREET) == ["explore", "draft", "critique"]
+    assert what_is_the_users(project) == mine
+
+
+@pytest.mark.promise
+def test_a_planner_that_moves_a_ref_of_the_user_violates_a_guard(project: Project) -> None:
+    planning_project(
+        project, planner(draft=of("draft", f'run = "git -C {project.path} branch stray"') + said({"plan": PLAN}))
+    )
+    mine = what_is_the_users(project)
+    plan(project).ends(1, "runplan: failed: guard-violated")
+    assert what_is_the_users(project).keys() - mine.keys() == {"refs/heads/stray", ".git/refs/heads/stray"}
+    assert asked(project) == []

@@ -66,15 +66,6 @@ def test_a_phase_that_is_planned_first_becomes_a_proposal_before_it_is_worked(pr
     assert ("draft", "small") not in models
 
 
-def test_a_phase_that_is_planned_first_takes_the_steps_of_the_settings(project: Project) -> None:
-    project.commit_file("runplan.toml", f"{project.show('main:runplan.toml')}\n[plan]\nsteps = []\n")
-    large = "## Phase 2 — Step 2\n\nExecution: plan-first\n"
-    project.plan(a_plan("1", "2", "3").replace("## Phase 2 — Step 2\n", large))
-    project.agent(revises(project))
-    assert project.start("2", "auto").code == 4
-    assert project.dispatched() == ["draft"]
-
-
 def test_a_person_revises_a_plan_whose_phase_asks(project: Project) -> None:
     project.agent(writes("1", "3") + steps('say = "BLOCKER: which port?"', phase="2"))
     assert project.start("finish", "auto").code == 4
