@@ -7,6 +7,7 @@ import pytest
 
 from tests.support.cli import Meanwhile, Project, a_plan, set_up, until, with_remote, work
 from tests.support.daemons import in_foreground, kill_daemon, run_of, until_runs_are, user_settings
+from tests.support.repos import Repo
 
 
 def executed(plan: str, **executions: str) -> str:
@@ -135,31 +136,6 @@ def test_the_daemon_works_sub_plans_through_pause_and_kill_and_shows_which(
     assert project.dispatched("plans/B.md") == ["implement", "verify"]
 
 
-def test_a_stop_ends_sub_plan_and_parent_and_a_retry_continues_both(project: Project, meanwhile: Meanwhile) -> None:
-    with_subplans(project, B1=work(*meanwhile.pause("B"), phase="B1"))
-    project.runplan("start", "X", "finish", "auto")
-    meanwhile.reached("B")
-
-    stopped = project.runplan("stop", "X")
-
-    assert (stopped.code, "Stopping plans/X.md; its work is kept" in stopped.out + stopped.err) == (0, True)
-    until_runs_are(project, "stopped")
-    until_runs_are(project, "stopped", plan="plans/B.md")
-    set_up(project, agent=works("A1", "B1", "C1"))
-    assert (again := project.runplan("retry", "X", "--wait")).code == 0, again.err
-    assert landings(project) == IN_ORDER
-
-
-def test_a_sub_plan_without_auto_waits_for_approval_and_says_how_the_parent_continues(project: Project) -> None:
-    with_subplans(project)
-
-    waits = project.start("1").exits(4, "plans/X.md waits for plans/A.md. Then continue it: runplan retry plans/X.md")
-    assert "Approve: runplan approve plans/A.md" in waits.last
-    assert (approved := project.runplan("approve", "A")).code == 0, approved.err
-    assert (ran := project.runplan("retry", "X")).code == 0, ran.err
-    assert landings(project) == IN_ORDER[:2]
-
-
 @pytest.mark.matrix
 @pytest.mark.parametrize(
     ("plans", "why"),
@@ -189,23 +165,6 @@ def test_sub_plans_that_cannot_be_worked_are_refused_at_once(project: Project, p
 # --- a command ------------------------------------------------------------------------------------------
 
 LANDS = "echo 1 > 1.txt && git add 1.txt && git commit -qm 'By hand' && env > ../seen"
-
-
-def test_a_command_whose_script_a_phase_has_written_waits_for_a_person_who_sees_it(project: Project) -> None:
-    script = "echo 2 >2.txt; git add 2.txt; git commit -qm Two"
-    agent = work(f'write = "ship.sh"\ntext = "{script}\\n"', phase="1")
-    set_up(project, plan=executed(a_plan("1", "2"), p2="delegate sh ship.sh"), agent=agent)
-
-    asked = project.start("finish", "auto")
-    shown = project.runplan("diff", "X")
-    signed = project.runplan("approve", "X")
-
-    assert asked.code == 4, asked.err
-    assert "`sh ship.sh` runs with your rights, and ship.sh changed since the plan began" in asked.err
-    assert f"\n+{script}\n" in shown.out
-    assert "1.txt" not in shown.out
-    assert signed.code == 0, signed.err
-    assert "Two" in project.repo.git("log", "--format=%s", "main").splitlines()
 
 
 @pytest.mark.promise
@@ -257,3 +216,63 @@ def test_a_command_without_a_result_is_repeated_only_on_the_same_target(project:
     project.start("1", "auto").exits(0)
     assert project.dispatched() == ["delegate"] * runs + ["verify"]
     assert project.repo.git("log", "--format=%s", "main").splitlines().count("By hand") == 1
+
+
+# --- landing by a direct push ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def remote(project: Project, tmp_path: Path) -> Repo:
+    return with_remote(project, tmp_path / "origin.git")
+
+
+@pytest.mark.promise
+def test_a_plan_and_its_undo_land_on_the_remote_the_local_branch_follows(project: Project, remote: Repo) -> None:
+    project.start("finish", "auto", "direct").exits(0)
+    assert remote.head("main") == project.repo.head("main") == project.repo.head("refs/remotes/origin/main")
+    assert project.landed() == ["1", "2"]
+    assert "✅ Done" in project.show("origin/main:plans/X.md")
+    project.runplan("undo", "X", "1").exits(0)
+    assert "1.txt" not in remote.git("ls-tree", "--name-only", "main").split()
+    assert project.repo.head("main") == remote.head("main")
+    assert project.repo.status() == ""
+    assert project.leftovers() == []
+
+
+def test_an_included_configuration_that_lands_has_no_effect(project: Project, remote: Repo, tmp_path: Path) -> None:
+    """The user's configuration includes a tracked file; `start` and `doctor` name it."""
+    program = f"'touch {tmp_path}/ran; git-upload-pack'"
+    edit = f'run = "git config -f team.gitconfig remote.origin.uploadpack {program}"'
+    project.commit_file("team.gitconfig", "[alias]\n\tst = status\n")
+    project.agent(work(edit) + work(phase="2"))
+    project.repo.git("push", "-q", "origin", "main")
+    project.repo.git("config", "include.path", "../team.gitconfig")
+    ran = project.start("finish", "auto", "direct").exits(0)
+    assert remote.git("show", "main:2.txt") == "2"
+    assert remote.head("main") == project.repo.head("main")
+    left_out = f"git's configuration includes {project.path}/team.gitconfig ({{}}), which a landing can change"
+    assert left_out.format("alias.st") in ran.err
+    examined = project.runplan("doctor")
+    assert "WARN  git         version" in examined.out
+    assert left_out.format("alias.st, remote.origin.uploadpack") in examined.out
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.promise
+def test_an_unreachable_remote_is_exit_5_and_retry_continues(project: Project, remote: Repo, tmp_path: Path) -> None:
+    away = tmp_path / "away.git"
+    meanwhile = Meanwhile(tmp_path)
+    set_up(project, agent=work(*meanwhile.pause("working")))
+    project.repo.git("push", "-q", "origin", "main")
+    running = meanwhile.begin(project, "working", "start", "X", "1", "auto", "direct", "--foreground")
+    remote.path.rename(away)
+    meanwhile.let_on("working")
+    _, err = running.communicate(timeout=60)
+    assert running.returncode == 5, err
+    assert err.decode().rstrip().endswith("the work is kept. Continue with: runplan retry plans/X.md")
+    assert project.runplan("retry", "X").code == 5
+    away.rename(remote.path)
+    project.runplan("retry", "X").exits(0)
+    assert remote.git("show", "main:1.txt") == "1"
+    assert project.dispatched().count("implement") == 1
+    assert project.leftovers() == []

@@ -1,4 +1,4 @@
-"""A damaged or deleted journal, and a landing that was killed, lose no work: plan and git are enough to continue."""
+"""Damage, kills, full disks and users who interfere lose no work: plan and git are enough to continue."""
 
 import contextlib
 import os
@@ -7,6 +7,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from tests.support.cli import (
     Ran,
     a_plan,
     a_project,
+    end_processes_of,
     ended,
     killed_at,
     processes_of,
@@ -27,13 +29,15 @@ from tests.support.cli import (
     work,
     writes,
 )
+from tests.support.mounts import fill, inside, make_room, small_disk
 
+PHASES = ("1",)
 PAGE = 4096
 
 
-def landed_once(project: Project, ran: Ran, *phases: str) -> None:
+def landed_once(project: Project, ran: Ran) -> None:
     assert ran.code == 0, ran.err
-    assert project.landed() == list(phases or ("1", "2"))
+    assert project.landed() == ["1"]
     assert project.repo.status() == ""
     assert project.runplan("gc").code == 0
     assert project.leftovers() == [], "what a forgotten run left is on the target, and goes"
@@ -58,7 +62,7 @@ def test_a_damaged_journal_is_refused_and_the_printed_command_helps(tmp_path: Pa
             kept.unlink()
     helps = ran.last.rpartition("start again: ")[2]
     subprocess.run(shlex.split(helps), check=True)
-    landed_once(project, project.start("finish", "auto"), "1")
+    landed_once(project, project.start("finish", "auto"))
 
 
 POINTS = ["before rename index", "after Landed"]
@@ -105,7 +109,7 @@ def holding(project: Project, path: str, text: str) -> list[str]:
 def test_work_of_a_run_without_journal_is_parked(project: Project) -> None:
     """Commits are in `tool.git`, which a person may delete as well; the files of the worktree are there still."""
     killed_at(project, "after WorkTaken")
-    project.agent(writes("1", "2").replace('text = "1', 'text = "another way'))
+    project.agent(writes("1").replace('text = "1', 'text = "another way'))
     (worktree(project) / "draft.txt").write_text("not committed\n")
     shutil.rmtree(journal(project).parent)
     listed = [one["what"] for one in project.runplan("gc", "--dry-run", "--json").json]
@@ -129,9 +133,9 @@ def test_a_start_names_the_running_agent_of_an_unknown_run(project: Project, tmp
         with contextlib.suppress(ProcessLookupError):  # the agent's shell ends its sleeps by itself
             os.kill(pid, signal.SIGTERM)
     until(lambda: not processes_of(project.home))
-    project.agent(writes("1", "2"))
+    project.agent(writes("1"))
     assert project.start("finish", "auto").code == 0
-    assert project.landed() == ["1", "2"]
+    assert project.landed() == ["1"]
     assert holding(project, "1.txt", "1"), "what that agent left in its worktree"
 
 
@@ -148,7 +152,86 @@ def test_lanes_that_lost_tool_git_give_their_work_to_their_own_phases(tmp_path: 
         (project.path / ".git/runplan/tool.git").rename(tmp_path / "gone")  # at once: runplan still works in it
         meanwhile.let_on("a")
         meanwhile.let_on("b")
-        assert ended(process).code == 5
+        side_by_side = "side by side: phase 1 as [1], phase 2 as [2], phase 3 as [3]"
+        ended(process).exits(5, side_by_side, "[1] phase 1  Step 1", "[1]   landed")
     project.agent(steps("exit = 3", phase="2") + steps("exit = 3", phase="3"))
     project.runplan("retry", "X").exits(0)
     assert sorted(project.landed()) == ["1", "2", "3"]
+
+
+LANDING = "after LandingStarted"
+
+
+# --- disks --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("place", "point", "code", "message"),
+    [
+        (".git/runplan", "", 5, "No space left on device; free space on the disk, then try again"),
+        (".git/objects", LANDING, 5, "write error. Out of diskspace; the work is kept"),  # in the words of git
+        (".", LANDING, 4, "the landing waits: git cannot update"),
+    ],
+)
+def test_a_run_stops_on_a_full_disk_and_continues_when_there_is_space(
+    project: Project, place: str, point: str, code: int, message: str
+) -> None:
+    directory = project.path / place
+    with inside(project) as there:
+        small_disk(there, directory)
+        if place == ".":
+            small_disk(there, directory / ".git")
+        if point:
+            killed = there.start("finish", "auto", TEST_KILL=point)
+            assert killed.code in (-signal.SIGKILL, 128 + signal.SIGKILL), killed.err
+            end_processes_of(project.home)
+        fill(there, directory)
+        ran = there.start("finish", "auto").exits(code, message)
+        assert ("runplan retry plans/X.md" in ran.last) == bool(point)  # else there is no run to continue
+        make_room(there, directory)
+        there.start("finish", "auto").exits(0)
+        subjects = there.sh("git log --format=%s main && git status --porcelain").splitlines()
+        assert subjects == ["x: record phase 1 as done", "Write 1", "Begin"]
+
+
+# --- users --------------------------------------------------------------------------------------------
+
+
+def prune(project: Project) -> None:
+    project.repo.git("reflog", "expire", "--expire=now", "--expire-unreachable=now", "--all")
+    project.repo.git("gc", "-q", "--prune=now")
+
+
+def leave_lock(project: Project) -> None:
+    lock = project.path / f".git/runplan/lanes/{worktree(project).name}.git/refs/heads/runplan/x/1.lock"
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    lock.touch()
+
+
+#: Done between a crash during the landing and the next start.
+INTERFERENCES: dict[str, Callable[[Project], object]] = {
+    "deletes the worktree": lambda project: shutil.rmtree(worktree(project)),
+    "rewrites the target": lambda project: project.repo.git("commit", "-q", "--amend", "-m", "Begin otherwise"),
+    "collects garbage": prune,
+    "leaves a lock of a dead git in the lane": leave_lock,
+}
+
+
+@pytest.mark.parametrize("name", INTERFERENCES)
+def test_a_phase_lands_once_although_the_user_interferes_after_a_crash(project: Project, name: str) -> None:
+    killed_at(project, LANDING)
+    INTERFERENCES[name](project)
+    mine = project.repo.head("main")
+    landed_once(project, project.start("finish", "auto"))
+    assert project.repo.git("merge-base", "main", mine) == mine
+
+
+@pytest.mark.promise
+def test_a_deleted_target_is_refused_and_the_run_continues_when_it_is_back(project: Project) -> None:
+    killed_at(project, LANDING)
+    project.repo.git("switch", "-q", "-c", "other")
+    project.repo.git("branch", "-q", "-D", "main")
+    project.start("finish", "auto").exits(2, "the target branch main does not exist")
+    project.repo.git("branch", "main", "other")
+    project.repo.git("switch", "-q", "main")
+    landed_once(project, project.start("finish", "auto"))

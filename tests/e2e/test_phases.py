@@ -1,10 +1,12 @@
 """Phases that land: what stands on the target afterwards, and how it got there."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from tests.support.cli import (
+    SETTINGS,
     Meanwhile,
     Project,
     a_plan,
@@ -16,6 +18,7 @@ from tests.support.cli import (
     work,
     writes,
 )
+from tests.support.daemons import until_runs_are
 from tests.support.foreign import read_commit
 
 
@@ -153,27 +156,6 @@ def test_finish_works_what_does_not_depend_on_a_blocked_phase_and_then_fails(pro
     assert asked.err.count("\n") == 1
 
 
-def test_finish_leaves_a_phase_in_progress_to_its_owner_and_ends_well(project: Project) -> None:
-    plan = a_plan("1", "2", "3", depends={"3": "Phase 1."})
-    set_up(project, plan=plan.replace("Step 1 | ⬚", "Step 1 | 🟡 In Progress (Anna)"), agent=writes("1", "2", "3"))
-    ran = project.start("finish", "auto")
-    why = "phase 1 is marked in progress: Anna; to have it worked: runplan start plans/X.md 1"
-    assert (ran.code, project.landed()) == (0, ["2"])
-    assert f"runplan: Left: {why}; phase 3 waits for 1\n" in ran.err
-    assert ran.last == "runplan: Done: 1 phase landed (2). Report: runplan report plans/X.md"
-    shown = project.runplan("status", "X").out
-    assert (
-        "(plans/X.md, active, 1 of 3 done)\n  1  In progress elsewhere  Step 1\n     It is marked in progress: Anna; "
-        in shown
-    )
-    again = project.start("finish", "auto")
-    assert (again.code, again.err) == (0, f"runplan: plans/X.md: {why}; phase 3 waits for 1; nothing to do\n")
-    assert project.runplan("start", "X", "auto", "every", "4h").code == 0
-    assert project.runplan("next").out.endswith(f"\n  {why}\n")
-    assert project.start("1", "auto").code == 0
-    assert project.landed() == ["2", "1"]
-
-
 @pytest.mark.promise
 def test_a_moved_target_is_gated_again_and_landed_on(project: Project, meanwhile: Meanwhile, tmp_path: Path) -> None:
     """Checked again, judged once: the report names both trees. The plan's new text stays."""
@@ -229,21 +211,96 @@ def test_an_unsolved_conflict_names_its_files_and_the_kept_work(project: Project
     assert_nothing_runs(project)
 
 
-def test_work_that_is_on_the_target_already_is_not_landed_again(project: Project, meanwhile: Meanwhile) -> None:
-    set_up(project, agent=work(*meanwhile.pause("implement")))
-    running = meanwhile.begin(project, "implement", "start", "X", "1", "auto", "--foreground")
-    project.repo.commit("The same", **{"1.txt": "1\n"})
-    tip = project.repo.head("main")
-    ran = meanwhile.finish(running, "implement").ends(1, "runplan: failed: already-on-target")
-    assert project.repo.head("main") == tip
-    assert "already-on-target: the target already holds every change" in ran.err
-    assert_nothing_runs(project)
+# --- several verifiers, and the end of a plan ------------------------------------------------------------
 
 
-def test_finish_works_a_phase_that_was_added_during_the_run(project: Project, meanwhile: Meanwhile) -> None:
-    set_up(project, plan=a_plan("1"), agent=work(*meanwhile.pause("implement")) + writes("2"))
-    running = meanwhile.begin(project, "implement", "start", "X", "finish", "auto", "--foreground")
-    project.plan(a_plan("1", "2"))
-    meanwhile.finish(running, "implement").exits(0)
+SECOND = """\
+[agents.second]
+kind = "script"
+script = "second.toml"
+"""
+
+
+def two_verifiers(project: Project, second: str) -> None:
+    both = SETTINGS.replace('verifier = "robot"', 'verifiers = ["robot", "second"]')
+    project.repo.write("runplan.toml", both + SECOND)
+    project.repo.write("second.toml", second)
+    project.repo.commit("Two verifiers")
+
+
+@pytest.mark.promise
+def test_all_verifiers_have_to_pass_on_the_same_tree(project: Project) -> None:
+    two_verifiers(project, steps("pass_all = true", role="verify"))
+    project.start("1", "auto").exits(0)
+    verdicts = project.bodies("VerdictGiven")
+    assert [verdict["agent"] for verdict in verdicts] == ["robot", "second"]
+    assert len({verdict["tree"] for verdict in verdicts}) == 1
+    report = project.show("main:reports/plan-x.md")
+    assert "Verdict: pass by `robot`" in report
+    assert "Verdict: pass by `second`" in report
+
+
+@pytest.mark.promise
+def test_finish_verifies_all_phases_on_the_last_candidate(project: Project) -> None:
+    project.start("finish", "auto").exits(0)
+    *_, last = project.bodies("VerdictGiven")
+    assert (last["scope"], [item[0] for item in last["items"]]) == ("final", ["F1", "F2"])
+    *_, prompt = project.prompts("verify")
+    assert prompt.startswith("# Verify the whole plan\n")
+    assert "## Phase 1 — Step 1" in prompt
+    assert re.findall(r"^diff --git a/(\S+) ", prompt, re.MULTILINE) == ["1.txt", "2.txt"], "no file of runplan's own"
+    assert "Verdict on all phases: pass by `robot`" in project.show("main:reports/plan-x.md")
+
+
+def test_a_parent_holds_the_end_of_a_plan_until_its_ref_is_gone(project: Project) -> None:
+    """It is looked for after 10, 20, 40 and then every 60 minutes, and the last phase lands once."""
+    ref = "refs/runplan/requires/x"
+    project.repo.git("update-ref", ref, "main")
+    assert project.runplan("start", "X", "finish", "auto").code == 0
+    until_runs_are(project, "waiting")
+    (pause,) = [body for body in project.bodies("Paused") if body["kind"] == "parent"]
+    assert f"git update-ref -d {ref}" in pause["words"]
+    assert project.landed() == ["1"]
+    project.repo.git("update-ref", "-d", ref)
+    assert project.runplan("retry", "X").code == 0
+    until_runs_are(project, "done")
     assert project.landed() == ["1", "2"]
-    assert "status: complete" in project.show("main:plans/X.md")
+    assert len([body for body in project.bodies("DispatchStarted") if body["scope"]]) == 1
+
+
+# --- numbers in a plan that do not fit -------------------------------------------------------------------
+
+
+CRITERIA = """
+### Acceptance Criteria
+
+- No number here
+- 1.txt has 340-380 lines
+- At most 50 files
+"""
+
+
+def says(actual: str) -> str:
+    return f"say = 'PLAN-TEXT-DRIFT: phase=1 bullet=1 field=lines plan=340-380 actual={actual}'"
+
+
+@pytest.mark.promise
+def test_a_small_difference_is_corrected_with_an_audit_comment_in_the_bookkeeping_commit(project: Project) -> None:
+    project.plan(a_plan("1") + CRITERIA)
+    project.agent(work() + verify(says(actual="343 lines"), "pass_all = true"))
+    project.start("1", "auto").exits(0)
+    plan = project.show("main:plans/X.md")
+    assert "- 1.txt has 325-361 lines <!-- Auto-corrected 20" in plan
+    assert ": was 340-380, arithmetic says 343 -->\n" in plan
+    assert plan.endswith("- At most 50 files")
+    assert project.show("main~1:plans/X.md") == project.show("main~2:plans/X.md"), "the code commit leaves it alone"
+    assert "criterion 1: corrected from 340-380 to 325-361" in project.show("main:reports/plan-x.md")
+
+
+@pytest.mark.promise
+def test_a_large_difference_fails_the_phase(project: Project) -> None:
+    project.plan(a_plan("1") + CRITERIA)
+    project.agent(work(says(actual="277")))
+    project.start("1", "auto").ends(1, "runplan: failed: drift")
+    assert project.landed() == []
+    assert "criterion" in project.runplan("report", "X").out

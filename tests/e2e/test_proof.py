@@ -1,6 +1,5 @@
 """Nothing lands unproven: what is checked is the exact tree, by the checks that are asked for, every time."""
 
-import signal
 from pathlib import Path
 
 import pytest
@@ -8,24 +7,6 @@ import pytest
 from tests.support.cli import Meanwhile, Project, a_plan, a_project, fix, set_up, verify, work
 
 PHASES = ("1",)
-RUNNER = "test ! -e check.sh || sh check.sh"
-
-
-def test_a_check_that_rewrites_its_runner_does_not_pass_later(project: Project, tmp_path: Path) -> None:
-    """The products of run.setup are made again where a check has changed one, and kept where none has."""
-    project.repo.commit("Ignore", **{".gitignore": "*.o\n", "runner": RUNNER})
-    setup = f"cp runner run.o; pwd >>{tmp_path}/set-ups"
-    project.settings(
-        f'[run]\nsetup = "{setup}"\nmax_fix_cycles = 0\n[tests]\ncommand = "sh run.o"\n'
-        '[gates.later]\ncommand = "grep -q check run.o; touch later.o"\n'
-    )
-    project.agent(work('write = "check.sh"\ntext = "echo true >run.o; exit 1\\n"', 'commit = "Rewrite"'))
-    project.start("1", "auto").ends(1, "runplan: failed: tests-failed")
-    project.agent(work('write = "check.sh"\ntext = "touch added.o\\n"', 'commit = "Add"'))
-    (tmp_path / "set-ups").unlink()
-    project.runplan("retry", "X", "1", "--fresh").exits(0)
-    proofs = [line for line in (tmp_path / "set-ups").read_text().splitlines() if line.endswith("-proof")]
-    assert len(proofs) == 1, "once for all trees"
 
 
 @pytest.mark.promise
@@ -79,14 +60,6 @@ def test_a_run_whose_landed_phase_was_reset_away_says_how_to_go_on(tmp_path: Pat
     assert project.landed() == ["1", "2"]
 
 
-def test_a_phase_is_not_done_because_an_interrupted_run_named_it(tmp_path: Path) -> None:
-    project = a_project(tmp_path, "1", "2", "3")
-    killed = project.start("finish", "auto", TEST_KILL="after Landed")
-    assert killed.code == -signal.SIGKILL
-    project.start("3", "auto").exits(0)
-    assert project.landed() == ["1", "3"]
-
-
 def test_a_closed_terminal_does_not_end_a_run(project: Project) -> None:
     running = project.popen("start", "X", "1", "auto", "--foreground")
     assert running.stderr is not None
@@ -99,3 +72,84 @@ def test_a_closed_terminal_does_not_end_a_run(project: Project) -> None:
 def test_output_to_a_full_disk_is_exit_5(project: Project) -> None:
     ran = project.runplan_from('exec "$@" >/dev/full', "status", "X")
     assert (ran.code, ran.err) == (5, "runplan: cannot write the output: No space left on device\n")
+
+
+# --- gates -----------------------------------------------------------------------------------------------
+
+
+COUNTED = "echo $RUNPLAN_ROLE >>{place}/ran; test ! -e bad.txt"
+TWO = """\
+[tests]
+command = "true"
+[gates.lint]
+command = "touch {place}/lint; for i in $(seq 200); do test -e {place}/types && break; sleep 0.05; done; {lint}"
+parallel = true
+[gates.types]
+command = "touch {place}/types; for i in $(seq 200); do test -e {place}/lint && exit 0; sleep 0.05; done; exit 9"
+parallel = true
+"""
+PHASES = ("1",)
+
+
+def test_gates_that_say_so_run_at_the_same_time_and_all_have_to_pass(project: Project, tmp_path: Path) -> None:
+    """Each of them waits for the other, on the base and on the candidate."""
+    lint = "grep -q 1 1.txt 2>/dev/null && test ! -e good.txt && echo untidy && exit 1; exit 0"
+    project.settings(TWO.format(place=tmp_path, lint=lint))
+    project.agent(work() + fix('write = "good.txt"\ntext = "x\\n"'))
+    ran = project.start("1", "auto").exits(0)
+    assert project.repo.git("log", "--format=%s", "-3").splitlines()[1] == "Step 1 (fix 1)"
+    assert "  gate       lint, types …" in ran.err
+    assert "  gate       lint failed: exit code 1" in ran.err
+    answers = [(gate["name"], gate["answer"]) for gate in project.bodies("GateJudged")]
+    assert answers[:3] == [("tests", "passed"), ("lint", "failed"), ("types", "passed")]
+    assert answers[-2:] == [("lint", "passed"), ("types", "passed")]
+    (fixer,) = [body for body in project.bodies("DispatchStarted") if body["role"] == "fix"]
+    assert "lint: the checks failed" in fixer["complaint"]
+    assert "Gate lint: " in project.show("main:reports/plan-x.md")
+
+
+def test_a_check_does_not_run_again_on_the_same_tree_with_the_same_command_and_environment(tmp_path: Path) -> None:
+    project = a_project(tmp_path, "1", "2")
+    project.settings(f'[tests]\ncommand = "{COUNTED.format(place=tmp_path)}"\nenv = ["FLAVOUR"]\n')
+    project.agent(work() + verify("fail = ['W1']", "exit = 0") + fix("exit = 1") + work(phase="2"))
+    count = tmp_path / "ran"
+    assert project.start("1", "auto", FLAVOUR="a").last == "runplan: failed: agent-failed"
+    assert count.read_text() == "baseline\ngate\n"
+    assert project.start("1", "auto", FLAVOUR="a").code == 1, "the same work again"
+    assert count.read_text() == "baseline\ngate\n"
+    project.start("1", "auto", FLAVOUR="b")
+    assert count.read_text() == "baseline\ngate\nbaseline\ngate\n"
+
+
+def test_a_check_sees_no_key_of_its_caller(project: Project, tmp_path: Path) -> None:
+    keys = {"GH_TOKEN": "ghp_x", "ANTHROPIC_API_KEY": "sk-x", "OPENAI_API_KEY": "sk-y", "DATABASE_URL": "mine"}
+    project.settings(
+        f'[tests]\ncommand = "env >{tmp_path}/seen"\nenv = ["GH_TOKEN", "DATABASE_URL"]\n'
+        f'[gates.one]\ncommand = "env >{tmp_path}/one"\nparallel = true\n'
+        f'[gates.two]\ncommand = "env >{tmp_path}/two"\nparallel = true\n'
+    )
+    assert project.start("1", "auto", **keys).code == 0
+    for name in ("seen", "one", "two"):
+        seen = (tmp_path / name).read_text()
+        assert "DATABASE_URL=mine" in seen
+        assert not [key for key in keys if key != "DATABASE_URL" and f"{key}=" in seen]
+
+
+FLAKY = """\
+if test -e 1.txt && ! test -e {place}/once; then touch {place}/once
+    echo "=== short test summary info ==="; echo "FAILED t.py::test_a - x"; echo "=== 1 failed, 1 passed in 0.01s ==="
+    exit 1
+fi
+echo "=== 2 passed in 0.01s ==="
+"""
+
+
+@pytest.mark.promise
+def test_only_the_failed_tests_run_again_with_the_command_for_it(project: Project, tmp_path: Path) -> None:
+    project.repo.commit("A check", **{"check.sh": FLAKY.format(place=tmp_path)})
+    rerun = f"echo {{tests}} >>{tmp_path}/again; echo '=== 1 passed in 0.01s ==='"
+    project.settings(f'[tests]\ncommand = "sh check.sh"\nrerun = "{rerun}"\n')
+    project.start("1", "auto").exits(0)
+    assert [gate["answer"] for gate in project.bodies("GateJudged")] == ["failed", "passed"]
+    assert "flaky, passed when run again: t.py::test_a" in project.show("main:reports/plan-x.md")
+    assert (tmp_path / "again").read_text() == "t.py::test_a\n"

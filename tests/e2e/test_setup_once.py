@@ -1,13 +1,10 @@
 """run.setup runs when its inputs changed, and a stale product lets nothing pass."""
 
-import json
 from pathlib import Path
 
 import pytest
 
-from runplan.engine.steps.gates import describe_change
 from tests.support.cli import Project, a_project, work
-from tests.support.repos import init_repo
 
 IGNORED = {".gitignore": "*.o\n"}
 
@@ -55,21 +52,6 @@ def test_set_up_runs_again_where_a_file_of_setup_inputs_changed(project: Project
     assert set_ups(project) == [*FIRST, ("checks", "src/__init__.py changed")]
 
 
-def test_set_up_runs_again_where_a_submodule_moved_and_only_there(tmp_path: Path) -> None:
-    project = a_project(tmp_path, "1", "2", "3")
-    repo, module = project.repo, init_repo(tmp_path / "module")
-    good, bad = (module.commit(word, lib=word) for word in ("good", "bad"))
-    repo.git("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(module.path), "sub")
-    repo.git("-C", "sub", "checkout", "-q", good)
-    repo.git("add", "sub")
-    prepare(project, "cp sub/lib lib.o", test="grep -q good lib.o")
-    move = f"git -C sub checkout -q {bad} && git add sub"
-    project.agent(work() + work(phase="2") + work(f'run = "{move}"', phase="3"))
-    ran = project.start("finish", "auto")
-    assert ran.last == "runplan: failed: tests-failed", ran.err
-    assert set_ups(project) == [*FIRST, ("checks", "sub changed")]
-
-
 COUNTS = """\
 git ls-files | wc -l | cmp -s - count.o && echo "=== 2 passed in 0.01s ===" && exit
 echo "=== short test summary info ==="; echo "FAILED t.py::test_a - x"; echo "=== 1 failed, 1 passed in 0.01s ==="
@@ -90,17 +72,3 @@ def test_a_check_that_passes_only_after_a_fresh_set_up_shows_a_forgotten_input(p
     assert [STALE in line for line in lines] == [False, False, True], "all tests, the failed one, all of them"
     assert "gate       runs … (all tests, with a fresh set-up)" in ran.err
     assert project.show("main:reports/plan-x.md").count(STALE) == 2
-
-
-@pytest.mark.promise
-@pytest.mark.parametrize(
-    ("now", "expected"),
-    [
-        ({"its command": "make all"}, "its command changed"),
-        ({"go.sum": "2"}, "go.sum changed"),
-        ({"go.sum": "2", "a": "", "b": "", "c": ""}, "a, b, c changed"),
-    ],
-)
-def test_the_reason_of_a_set_up_names_what_changed(now: dict[str, str], expected: str) -> None:
-    before = {"its command": "make deps", "go.sum": "1"}
-    assert describe_change(json.dumps(before), json.dumps({**before, **now})) == expected

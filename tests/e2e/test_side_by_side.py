@@ -1,13 +1,13 @@
 """Phases of one plan side by side: where their paths do not overlap, and each lands once."""
 
-import sys
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.support.cli import Meanwhile, Project, a_plan, assert_nothing_runs, set_up, steps, until, work
-from tests.support.daemons import run_of, until_runs_are
+from tests.support.cli import Meanwhile, Project, a_plan, assert_nothing_runs, fix, set_up, steps, until, verify, work
+from tests.support.daemons import run_of, until_runs_are, until_waits_for_phase
 
 PARALLEL = "[run]\nparallel = 3\n"
 
@@ -46,54 +46,6 @@ def test_phases_with_different_touches_run_in_parallel_and_land_in_turn(project:
     assert_nothing_runs(project)
 
 
-#: A test that listens on the port of its worktree until the other lane's test listens, too.
-LISTENING = """
-import os, pathlib, socket, time
-place = pathlib.Path({place!r})
-role, lane, port = (os.environ["RUNPLAN_" + name] for name in ("ROLE", "LANE", "PORT"))
-(place / f"{{role}} {{lane}} {{port}}").touch()
-with socket.create_server(("127.0.0.1", int(port))):
-    end = time.monotonic() + 20
-    while role == "gate" and len(list(place.glob("gate *"))) < 2:
-        assert time.monotonic() < end
-        time.sleep(0.01)
-"""
-
-
-def test_tests_of_two_lanes_listen_on_ports_of_their_own(project: Project, tmp_path: Path) -> None:
-    place = tmp_path / "seen"
-    place.mkdir()
-    project.repo.write("listen.py", LISTENING.format(place=str(place)))
-    agent = "".join(work(f'run = "{sys.executable} listen.py"', phase=id_) for id_ in ("1", "2"))
-    settings = f'{PARALLEL}[tests]\ncommand = "{sys.executable} listen.py"\n'
-    set_up(project, plan=a_plan("1", "2", is_apart=True), settings=settings, agent=agent)
-
-    assert project.start("finish", "auto").code == 0
-
-    seen = [file.name.split() for file in place.iterdir()]
-    worktrees = {(role == "implement", lane): port for role, lane, port in seen if role != "baseline"}
-    assert sorted(worktrees) == [(False, "1"), (False, "2"), (True, "1"), (True, "2")]
-    assert len({int(port) // 10 for port in worktrees.values()}) == 4
-    digests = {body["environment"] for body in project.bodies("DispatchStarted")}
-    assert len(digests - {""}) == 1  # a baseline or a set-up of another lane still counts
-
-
-def test_parallel_phases_in_the_foreground_prefix_their_lines(project: Project) -> None:
-    set_up(
-        project,
-        plan=a_plan("1", "2", is_apart=True),
-        settings=PARALLEL + '[tests]\ncommand = "test -e plans/X.md"\nallow_red_baseline = true\n',
-        agent=work(phase="1") + work(phase="2"),
-    )
-
-    project.start("finish", "auto").exits(
-        0, "side by side: phase 1 as [1], phase 2 as [2]", "[1] phase 1  Step 1", "[2]   landed"
-    )
-    assert sorted(project.landed()) == ["1", "2"]
-    printed = project.runplan("explain", "X", "2").out
-    assert "phase 2" in printed
-
-
 def test_a_failed_parallel_phase_lets_the_others_land(project: Project, meanwhile: Meanwhile) -> None:
     agent = steps('write = "1.txt"', "exit = 1", phase="1") + work(*meanwhile.pause("2"), phase="2") + work(phase="3")
     plan = a_plan("1", "2", "3", depends={"3": "Phase 2."}, is_apart=True)
@@ -116,3 +68,131 @@ def test_a_failed_parallel_phase_lets_the_others_land(project: Project, meanwhil
     assert "The work is kept on the branch `runplan/x/1`" in report  # also what the agent had not committed
     assert "  [1]   failed     agent-failed: " in project.runplan("logs", "X").out
     assert "_1.2/out.log" in report  # of the lane's own dispatch, the one that tried it once more
+
+
+# --- phases ahead ----------------------------------------------------------------------------------------
+
+
+def starts(project: Project) -> list[tuple[str, str]]:
+    """What happened, in order: role and phase of each process, and the landings."""
+    rows = []
+    for kind, body in project.events():
+        if kind == "DispatchStarted":
+            rows.append((body["role"], body["phase"]))
+        elif kind == "Landed":
+            rows.append(("landed", body["phase"]))
+    return rows
+
+
+@pytest.mark.promise
+def test_the_next_phase_is_written_during_a_proof_and_proven_later(project: Project, meanwhile: Meanwhile) -> None:
+    seen = steps('run = "test -e 1.txt"', phase="2")
+    agent = (
+        work(phase="1")
+        + verify(*meanwhile.pause("proof"), "pass_all = true")
+        + seen
+        + work(phase="2")
+        + work(phase="3")
+    )
+    settings = "[run]\npipeline = 1\n[tests]\ncommand = 'test -d plans'\n"
+    plan = a_plan("1", "2", "3", depends={"2": "Phase 1.", "3": "Phase 2."})
+    set_up(project, plan=plan, settings=settings, agent=agent)
+
+    assert project.runplan("start", "X", "finish", "auto").code == 0
+    meanwhile.reached("proof")
+    until_waits_for_phase(project, "2")
+    assert project.landed() == []
+    assert "phase 2: the work is done, and is proven when phase 1 has landed" in project.runplan("explain", "X").out
+    assert "  Running: phase 1, verify" in project.runplan("status", "X").out
+    assert run_of(project)["state"] == "running"
+    meanwhile.let_on("proof")
+    until_runs_are(project, "done")
+
+    assert project.landed() == ["1", "2", "3"]
+    rows = starts(project)
+    assert rows.index(("implement", "2")) < rows.index(("landed", "1")) < rows.index(("gate", "2"))
+    assert rows.index(("landed", "1")) < rows.index(("verify", "2"))
+    assert [row for row in rows if row[0] == "baseline"] == [("baseline", "1")]
+    assert [project.show(f"main:{id_}.txt") for id_ in "123"] == ["1", "2", "3"]
+    assert project.leftovers() == []
+    assert_nothing_runs(project)
+
+
+PLAN = a_plan("1", "2", depends={"2": "Phase 1."})
+WEAKER = ('write = "tests/answer.sh"\ntext = "test -s answer\\n"', 'write = "answer"\ntext = "41\\n"')
+SCRIPTS = "for file in tests/*.sh; do sh $file || exit 1; done"
+FIXERS = "".join(fix(f'append = "{phase}.txt"\ntext = "fixed\\n"', phase=phase) for phase in "12")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """How phase 1 ends without a landing."""
+
+    reason: str
+    is_written: bool = False  #: whether the agent of phase 2 has ended then
+    gate: str = ""  #: the end of its tests, which wait for the phase ahead
+    verdict: tuple[str, ...] = ()  #: of a verifier that waits for the phase ahead
+    more: tuple[str, ...] = ()  #: that its implementer does
+    settings: str = ""  #: of tests
+    held: bool = False  #: whether a file of the user's is in the way
+    typed: tuple[str, ...] = ()  #: by a person, then
+
+
+CASES = {
+    "red gate": Case(reason="tests-failed", gate="exit 1"),
+    "failed verdict": Case(reason="verification-failed", is_written=True, verdict=('fail = "W1"',)),
+    "rejected promise": Case(
+        reason="stopped", is_written=True, gate="true", more=WEAKER, settings='changed = "ask"\n', typed=("reject", "X")
+    ),
+    "held landing": Case(
+        reason="stopped", is_written=True, verdict=("pass_all = true",), held=True, typed=("stop", "X")
+    ),
+    "stop": Case(reason="stopped", verdict=("sleep = 60",), typed=("stop", "X")),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_a_phase_ahead_of_one_that_does_not_land_is_kept_and_lands_with_it_later(
+    project: Project, meanwhile: Meanwhile, tmp_path: Path, case: Case
+) -> None:
+    wait = f": >{tmp_path}/proof.here; until test -e {tmp_path}/proof.on; do sleep 0.02; done"
+    tests = f"test ! -e 1.txt || {{ {wait}; {case.gate}; }}; {SCRIPTS}" if case.gate else SCRIPTS
+    ahead = ('write = "2.txt"\ntext = "2\\n"', *(() if case.is_written else meanwhile.pause("two")), 'commit = "Two"')
+    agent = work(*case.more, phase="1") + steps(*ahead, phase="2")
+    agent += verify(*meanwhile.pause("proof"), *case.verdict) if case.verdict else ""
+    settings = f"[run]\npipeline = 1\nmax_fix_cycles = 0\n[tests]\ncommand = '''{tests}'''\n{case.settings}"
+    project.repo.write("answer", "42\n")
+    project.repo.write("tests/answer.sh", "test $(cat answer) = 42\n")
+    set_up(project, plan=PLAN, settings=settings, agent=agent)
+    if case.held:
+        project.repo.write("1.txt", "mine\n")
+
+    assert project.runplan("start", "X", "finish", "auto").code == 0
+    meanwhile.reached("proof")
+    until_waits_for_phase(project, "2") if case.is_written else meanwhile.reached("two")
+    meanwhile.let_on("proof")
+    if case.typed:
+        until(partial(can_type, project, case))
+        assert project.runplan(*case.typed).code == 0
+    until(lambda: run_of(project)["state"] in ("failed", "stopped"))
+
+    assert project.landed() == []
+    assert (run_of(project)["reason"], run_of(project)["phase"]) == (case.reason, "1")
+    assert project.show("runplan/x/2:2.txt") == "2"
+    report = project.runplan("report", "X").out
+    assert "`runplan/x/1`" in report
+    assert "`runplan/x/2`" in report
+    assert_nothing_runs(project)
+
+    (project.path / "1.txt").unlink(missing_ok=True)
+    set_up(project, settings="[tests]\ncommand = 'true'\n", agent=work(phase="1") + work(phase="2") + FIXERS)
+    project.start("finish", "auto").exits(0)
+    assert list(dict.fromkeys(project.landed())) == ["1", "2"]
+    assert [project.show(f"main:{phase}.txt").splitlines()[0] for phase in "12"] == ["1", "2"]
+    assert [left for left in project.leftovers() if "/parked/" not in left] == []
+
+
+def can_type(project: Project, case: Case) -> bool:
+    """Whether the run has come to the step at which the person types."""
+    kinds = [kind for kind, _ in project.events()]
+    return ("LandingHeld" if case.held else "ApprovalAsked" if case.more else "LanesChosen") in kinds

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from tests.support.cli import Project, a_plan, a_project, copied, set_up, work
-from tests.support.repos import Repo
 
 
 def tracker(project: Project) -> list[str]:
@@ -50,29 +49,6 @@ def test_an_undo_of_a_phase_that_did_not_land_is_refused(landed: Project, tmp_pa
     landed.runplan("undo", "Y", "7").exits(2, "no commit on main has the trailers of phase 7")
 
 
-def test_an_undo_during_a_run_that_waits_names_the_way_on_and_the_way_out(tmp_path: Path) -> None:
-    project = a_project(tmp_path, "1", "2")
-    project.agent(work() + work(phase="2"))
-    assert project.start("1", "auto").code == 0
-    assert project.start("2").code == 4  # it waits for a person
-    refused = project.runplan("undo", "X", "1")
-    ways = "continue it: runplan retry plans/X.md; or end it: runplan stop plans/X.md"
-    assert (refused.code, refused.last) == (2, f"runplan: a run of plans/X.md has not ended; {ways}")
-    assert project.runplan("stop", "X").code == 0
-    project.runplan("undo", "X", "1").exits(0)
-
-
-def test_a_phase_with_landed_dependents_is_not_undone(tmp_path: Path) -> None:
-    project = a_project(tmp_path, "1", "2")
-    project.plan(a_plan("1", "2", depends={"2": "Phase 1."}))
-    assert project.start("finish", "auto").code == 0
-    project.runplan("undo", "X", "1").ends(
-        2, "runplan: phase 2 depends on phase 1; undo 2 first: runplan undo plans/X.md 2"
-    )
-    assert project.runplan("undo", "X", "2").code == 0
-    assert project.runplan("undo", "X", "1").code == 0
-
-
 def test_an_undo_that_conflicts_with_later_work_fails(tmp_path: Path) -> None:
     project = a_project(tmp_path, "1", "2")
     set_up(project, agent=work(phase="1") + work(phase="2"))
@@ -84,13 +60,6 @@ def test_an_undo_that_conflicts_with_later_work_fails(tmp_path: Path) -> None:
     )
     assert project.repo.head("main") == before
     assert project.leftovers() == []
-
-
-def test_an_undo_of_a_phase_reverted_by_hand_resets_the_row(landed: Project) -> None:
-    code = next(line.split("`")[1] for line in tracker(landed) if line.startswith("| 2"))
-    landed.repo.git("revert", "--no-edit", code)
-    assert landed.runplan("undo", "X", "2").code == 0
-    assert tracker(landed)[1] == "| 2 — Step 2 | ⬚ | | |"
 
 
 @pytest.fixture(scope="module")
@@ -115,26 +84,3 @@ def test_an_undo_of_a_squashed_phase_is_refused(landed: Project) -> None:
     assert (ran.code, landed.repo.head("main"), landed.repo.status()) == (2, before, ""), ran.err
     assert f"the commit {before[:12]} belongs to more than one landing" in ran.last
     assert f"git show {before[:12]}" in ran.last
-
-
-def test_a_rebased_phase_is_undone(landed: Project) -> None:
-    """The commits have new names; the row still says what its landing wrote."""
-    base, tip = landed.repo.head("HEAD~4"), landed.repo.head("HEAD")
-    landed.repo.git("checkout", "-q", "-B", "main", base)
-    landed.commit_file("early.txt", "early\n")
-    landed.repo.git("cherry-pick", f"{base}..{tip}")
-    assert landed.runplan("undo", "X", "1").code == 0
-    assert [(landed.path / name).exists() for name in ("1.txt", "2.txt", "early.txt")] == [False, True, True]
-
-
-def test_an_undo_in_a_shallow_clone_is_refused(landed: Project, tmp_path: Path) -> None:
-    fresh = Repo(path=tmp_path / "fresh", env=dict(landed.repo.env))
-    landed.repo.git("clone", "-q", "--depth=2", f"file://{landed.path}", str(fresh.path))
-    before = fresh.head("main")
-    ran = landed.runplan_in(fresh.path, "undo", "X", "1").exits(2)
-    assert "git fetch --deepen=100" in ran.last
-    assert fresh.head("main") == before
-    fresh.git("fetch", "-q", "--deepen=100")
-    for key, value in (("user.name", "Uma"), ("user.email", "uma@example.org")):
-        fresh.git("config", key, value)
-    assert landed.runplan_in(fresh.path, "undo", "X", "1").code == 0
