@@ -156,21 +156,15 @@ REPOSITORIES = {
         says="has no commit yet; make one: git commit --allow-empty -m Start",
     ),
     "no identity": Bad(
-        make=sh("git config --remove-section user"),
-        says="git does not know who you are; run: git config user.name",
+        make=sh("git config --remove-section user"), says="git does not know who you are; run: git config user.name"
     ),
     "prefix taken": Bad(
-        make=sh("git branch runplan"),
-        says="the branch runplan blocks branches under runplan/; set run.branch_prefix",
+        make=sh("git branch runplan"), says="the branch runplan blocks branches under runplan/; set run.branch_prefix"
     ),
     "foreign branch": Bad(
         make=sh(AHEAD), says="the branch runplan/x/1 exists, and runplan did not make it; look at it"
     ),
-    "journal in the way": Bad(
-        code=5,
-        make=sh(": >.git/runplan"),
-        says=".git/runplan cannot be created: File exists",
-    ),
+    "journal in the way": Bad(code=5, make=sh(": >.git/runplan"), says=".git/runplan cannot be created: File exists"),
 }
 
 WORDS = {
@@ -199,9 +193,7 @@ WORDS = {
         words=("start", "X", "--forground"), says="start: --forground: no such option; did you mean --foreground?"
     ),
     "no forge": Bad(
-        words=start("X", "pr"),
-        make=sh("git remote add origin /srv/app.git"),
-        says="needs a repository on GitHub",
+        words=start("X", "pr"), make=sh("git remote add origin /srv/app.git"), says="needs a repository on GitHub"
     ),
     "every": Bad(words=start("X", "every", "4h"), says="schedules need the daemon; leave out --foreground"),
     "nothing to pause": Bad(code=3, words=("pause", "X"), says="plans/X.md has no daemon run and no schedule"),

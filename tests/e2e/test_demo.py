@@ -8,6 +8,8 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +19,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.support.cli import RUNPLAN
+from tests.support.documents import ROOT
 
 
 @dataclass(frozen=True)
@@ -116,20 +119,6 @@ def test_the_demo_of_planning_goes_from_a_goal_to_a_complete_plan(tmp_path: Path
     assert machine.left() == []
 
 
-def test_a_kept_repository_is_named_and_can_be_looked_at(tmp_path: Path) -> None:
-    machine = a_machine(tmp_path)
-    ran = machine.demo("--keep")
-    assert ran.returncode == 0, ran.stdout
-    found = re.search(r"The repository is kept: (.*)\n", ran.stdout)
-    assert found is not None
-    kept = Path(found[1])
-    plain = {name: value for name, value in machine.env.items() if not name.startswith(("RUNPLAN_", "GIT_"))}
-    status = subprocess.run([RUNPLAN, "status"], cwd=kept, env=plain, capture_output=True, text=True, check=True)
-    assert "plans/DISCOUNT.md, complete" in status.stdout
-    tests = subprocess.run(["sh", "check"], cwd=kept, env=plain, capture_output=True, text=True, check=True)
-    assert "Ran 5 tests" in tests.stderr
-
-
 @contextlib.contextmanager
 def started(machine: Machine, *words: str) -> Iterator[tuple[subprocess.Popen[str], IO[str]]]:
     """A demo in a session of its own, and its output."""
@@ -173,3 +162,20 @@ def test_the_demo_with_its_page_serves_it_and_ends_by_itself(tmp_path: Path) -> 
     assert machine.left() == []
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", page.port or 0))
+
+
+MARKS = ("$ runplan fleet init", "is killed: kill -9", "has taken over after", "continued what", "each landed once")
+
+
+def test_the_demo_of_a_fleet_lands_each_phase_once_and_leaves_nothing() -> None:
+    """The demo itself counts the landings of each phase on the remote."""
+    words = ["-m", "tests.support.fleet_demo", "--lease", "2", "--pause", "0.3"]
+    with tempfile.TemporaryDirectory() as place:
+        Path(place).chmod(0o755)  # the server runs as another user
+        env = {**os.environ, "TMPDIR": place, "RUNPLAN_RUN_LANDING": "pr", "GIT_DIR": f"{place}/nowhere"}
+        ran = subprocess.run([sys.executable, *words], cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+        left = list(Path(place).iterdir())
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert [mark for mark in MARKS if mark not in ran.stdout] == []
+    assert sorted(MARKS, key=ran.stdout.index) == list(MARKS)
+    assert left == []

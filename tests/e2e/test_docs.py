@@ -4,7 +4,7 @@ import contextlib
 import json
 import re
 import shlex
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -21,6 +21,7 @@ from tests.support.documents import DOCUMENTS, anchors, commands, fences, links,
 from tests.support.github.hub import Issue
 from tests.support.github.server import on_github
 from tests.support.planning import REVISE, planner
+from tests.support.transcripts import PAGES, play as play_page
 
 pytestmark = pytest.mark.promise
 
@@ -87,71 +88,51 @@ def test_a_reading_command_succeeds(ended: Project, line: str) -> None:
     assert code == 0, printed
 
 
-def at_home(home: Path | None, place: Path, *phases: str) -> Project:
-    project = a_project(place, *phases)
-    project.home = home or project.home
-    return project
-
-
-def scheduled(place: Path, home: Path | None) -> Project:
-    project = at_home(home, place, *PHASES)
+def scheduled(project: Project) -> None:
     assert project.runplan("start", "X", "every", "4h").code == 0
-    return project
 
 
-def waiting(place: Path, home: Path | None) -> Project:
-    """A project whose phase 2 needs approval."""
-    project = at_home(home, place, "2")
+def waiting(project: Project) -> None:
+    """Its phase 2 needs approval."""
     project.agent(writes("2") + fix('append = "2.txt"\ntext = "more"', phase="2"))
     assert project.start().code == 4
-    return project
 
 
-def asking(place: Path, home: Path | None) -> Project:
-    """A project whose phase 2 has a question."""
-    project = at_home(home, place, "2")
+def asking(project: Project) -> None:
+    """Its phase 2 has a question."""
     project.agent(steps('say = "BLOCKER: which port?"', phase="2"))
     assert project.start().code == 4
     project.agent(writes("2"))
-    return project
 
 
-def planning(place: Path, home: Path | None) -> Project:
-    """A project with a planner and texts that goals are taken from."""
-    project = at_home(home, place, *PHASES)
+def planning(project: Project) -> None:
+    """It has a planner and texts that goals are taken from."""
     project.commit_file("runplan.toml", SETTINGS.replace("[agents]\n", '[agents]\nplanner = "robot"\n'))
     project.agent(planner())
     project.commit_file("PRD.md", "# Greet people\n")
     project.commit_file("specs/001-login/spec.md", "# Login\n\nPeople log in.\n")
-    return project
 
 
-def proposed(place: Path, home: Path | None) -> Project:
-    """A project with a proposed plan, and an editor that changes it."""
-    project = planning(place, home)
+def proposed(project: Project) -> None:
+    """It has a proposed plan, and an editor that changes it."""
+    planning(project)
     project.repo.git("rm", "-q", "plans/X.md")
     project.repo.git("commit", "-qm", "Drop X")
     assert project.runplan("plan", "Greet", "--out", "plans/X.md", "--quick", "--foreground").code == 4
     project.extra["EDITOR"] = "sed -i s/bye/ciao/"
-    return project
 
 
-def failed(place: Path, home: Path | None) -> Project:
-    project = at_home(home, place, "4b")
+def failed(project: Project) -> None:
     project.agent("")
     assert project.start("auto").code == 1
     project.agent(writes("4b"))
-    return project
 
 
-def landed(place: Path, home: Path | None) -> Project:
-    project = at_home(home, place, "3")
+def landed(project: Project) -> None:
     assert project.start("auto").code == 0
-    return project
 
 
-def with_origin(place: Path, home: Path | None) -> Project:
-    project = at_home(home, place, *PHASES)
+def with_origin(project: Project) -> None:
     project.commit_file("specs/001-login/tasks.md", "# Tasks: Login\n\n## Phase 1: Form\n\n- [ ] T001 Draw it\n")
     for path in (".taskmaster/tasks/tasks.json", "prd.json"):
         project.commit_file(path, '[{"title": "Draw it", "status": "pending"}]\n')
@@ -160,34 +141,29 @@ def with_origin(place: Path, home: Path | None) -> Project:
         "backlog/tasks/task-1 - Draw.md",
         "---\nid: T-1\ntitle: Draw\nstatus: To Do\nlabels: []\ndependencies: []\n---\n",
     )
-    with_remote(project, place / "origin.git")
-    return project
+    with_remote(project, project.path.with_name("origin.git"))
 
 
-def without_settings(place: Path, home: Path | None) -> Project:
-    project = at_home(home, place, *PHASES)
+def without_settings(project: Project) -> None:
     (project.path / "runplan.toml").unlink()
-    return project
 
 
-def with_manager(place: Path, home: Path | None) -> Project:
-    project = at_home(home, place)
-    project.extra["PATH"] = f"{a_manager(place / 'bin')}:{project.env['PATH']}"
-    return project
+def with_manager(project: Project) -> None:
+    project.extra["PATH"] = f"{a_manager(project.path.with_name('bin'))}:{project.env['PATH']}"
 
 
-#: The project in which each verb that changes something is run.
-PROJECTS = {
-    **dict.fromkeys(("start", "watch-issues", "work", "queue"), with_origin),
-    **dict.fromkeys(("stop", "now", "pause", "resume"), scheduled),
-    **dict.fromkeys(("diff", "approve", "reject"), waiting),
-    "answer": asking,
-    "plan": planning,
-    "edit": proposed,
-    "retry": failed,
-    "undo": landed,
-    "init": without_settings,
-    "service": with_manager,
+#: How the project is prepared in which each verb that changes something is run, and its phases.
+PROJECTS: dict[str, tuple[Callable[[Project], None], tuple[str, ...]]] = {
+    **dict.fromkeys(("start", "watch-issues", "work", "queue"), (with_origin, PHASES)),
+    **dict.fromkeys(("stop", "now", "pause", "resume"), (scheduled, PHASES)),
+    **dict.fromkeys(("diff", "approve", "reject"), (waiting, ("2",))),
+    "answer": (asking, ("2",)),
+    "plan": (planning, PHASES),
+    "edit": (proposed, PHASES),
+    "retry": (failed, ("4b",)),
+    "undo": (landed, ("3",)),
+    "init": (without_settings, PHASES),
+    "service": (with_manager, ()),
 }
 
 
@@ -211,7 +187,10 @@ def test_a_changing_command_ends_as_expected(tmp_path: Path, home: Path, line: s
     on_forge = line.endswith(" pr") or "issue" in line or "--review" in line or "--then" in line
     own = on_forge or verb_of(line) == "service"  # another environment of the daemon
     with contextlib.ExitStack() as stack:
-        project = PROJECTS[verb_of(line)](tmp_path, None if own else home)
+        prepare, phases = PROJECTS[verb_of(line)]
+        project = a_project(tmp_path, *phases)
+        project.home = project.home if own else home
+        prepare(project)
         if own:
             stack.callback(end_processes_of, project.home)
         if on_forge:
@@ -438,9 +417,24 @@ def test_diff_has_the_fields_of_its_page(tmp_path: Path) -> None:
 
 
 def test_a_proposal_has_the_fields_of_its_page(tmp_path: Path) -> None:
-    project = planning(tmp_path, None)
+    project = a_project(tmp_path, *PHASES)
+    planning(project)
     ran = project.runplan("plan", "Greet", "--quick", "--foreground", "--json").exits(4)
     stated: Any = shape(documented("plan --json"))
     stated["proposal"]["summary"]["permissions"] = None
     assert shape(ran.json) == stated
     assert shape(project.runplan("diff", "greet", "--json").json) == stated
+
+
+# --- pages that are played -------------------------------------------------------------------------------
+
+
+PROMISES = ("README.md", "docs/planning.md")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in PROMISES else pytest.mark.rest) for name in PAGES]
+)
+def test_every_command_of_a_page_prints_what_the_page_shows(tmp_path: Path, name: str) -> None:
+    different = [step for step in play_page(name, tmp_path / "uma") if not step.agrees]
+    assert different == []

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli import Meanwhile, Project, a_plan, until, work
+from tests.support.cli import Project, until
 
 SETUP = (
     '[run]\nsetup = "echo made | tee made.txt >>agent.toml"\n[tests]\ncommand = "cat made.txt && pwd >>{log}{more}"\n'
@@ -55,26 +55,3 @@ def test_an_interrupted_run_of_the_doctor_leaves_nothing(project: Project, tmp_p
         process.send_signal(signal.SIGINT)
         assert process.wait() == 130
     assert untouched(project)
-
-
-def test_the_doctor_leaves_a_running_plan_of_its_own_name_alone(project: Project, tmp_path: Path) -> None:
-    meanwhile = Meanwhile(tmp_path)
-    project.settings('[tests]\ncommand = "true"\n')
-    project.agent(work(*meanwhile.pause("agent")))
-    project.plan(a_plan("1"), "plans/doctor.md")
-    with project.running("start", "doctor", "1", "auto", "--foreground") as process:
-        meanwhile.reached("agent")
-        assert project.runplan("doctor", "--run").code == 0
-        ran = meanwhile.finish(process, "agent")
-    assert (ran.code, "second try" in ran.err) == (0, False), ran.err
-    assert project.repo.status() == ""
-    assert project.leftovers() == []
-
-
-def test_the_doctor_says_that_a_partial_clone_is_not_started(project: Project) -> None:
-    project.repo.git("config", "remote.origin.promisor", "true")
-    why, _, remedy = project.start("1").exits(2).last.removeprefix("runplan: ").partition("; ")
-    shown = project.runplan("doctor").exits(2).out
-    assert "FAIL  start " in shown
-    assert f"{why}\n" in shown
-    assert f"-> {remedy}\n" in shown

@@ -1,7 +1,6 @@
 """The first minutes with runplan, and the last one: `runplan` alone, and `uninstall`."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -89,23 +88,6 @@ def test_uninstall_keeps_work_that_did_not_land(tmp_path: Path) -> None:
     assert [ref for ref in project.repo.refs() if "runplan" in ref] == []
     project.repo.git("rm", "-rq", "plans", "runplan.toml")
     assert project.runplan("uninstall", "--dry-run").out == "Nothing of runplan is left here\n"
-
-
-@pytest.mark.rest
-def test_uninstall_leaves_the_home_to_other_repositories(tmp_path: Path) -> None:
-    project = a_project(tmp_path, "1")
-    project.agent(work())
-    (tmp_path / "other").mkdir()
-    other = a_project(tmp_path / "other", "1")
-    other = replace(other, home=project.home)
-    other.agent(work())
-    for used in (project, other):
-        assert used.runplan("start", "X", "finish", "auto", "--wait").code == 0
-    before = daemon_of(project)
-    assert project.runplan("uninstall").code == 0
-    assert not (project.path / ".git/runplan").exists()
-    assert daemon_of(other) not in (0, before)
-    assert other.runplan("status", "X", "--json").json["run"]["state"] == "done"
 
 
 @pytest.mark.usefixtures("no_process_left")

@@ -67,16 +67,6 @@ def test_without_chromium_the_tests_of_the_page_say_how_to_get_it(tmp_path: Path
 
 
 @pytest.mark.rest
-def test_without_chromium_the_screenshot_is_left_alone(tmp_path: Path) -> None:
-    picture = ROOT / "docs/board.png"
-    before = picture.stat()
-    answer = ran("make", "screenshot", PATH=str(link_tools(tmp_path)))
-    assert answer.returncode == 0
-    assert "docs/board.png is left as it is; it needs Chromium and Playwright: make install-browser\n" in answer.stdout
-    assert picture.stat() == before
-
-
-@pytest.mark.rest
 @pytest.mark.parametrize(("options", "code"), [((), 0), (("--no-skips",), 1)])
 def test_a_skipped_test_fails_the_full_run(tmp_path: Path, options: tuple[str, ...], code: int) -> None:
     test = tmp_path / "test_x.py"
@@ -85,58 +75,3 @@ def test_a_skipped_test_fails_the_full_run(tmp_path: Path, options: tuple[str, .
     answer = ran(sys.executable, *words)
     assert answer.returncode == code, answer.stdout
     assert ("no bwrap" in answer.stdout) is bool(options)
-
-
-TIERS = {
-    "tests/unit/test_x.py": """
-import pytest
-
-def test_plain(): pass
-
-@pytest.mark.rest
-def test_slow(): pass
-
-@pytest.mark.matrix
-@pytest.mark.parametrize("case", [1, 2, 3, pytest.param(4, marks=pytest.mark.rest)])
-def test_many(case): pass
-""",
-    "tests/e2e/test_y.py": """
-import pytest
-
-def test_plain(): pass
-
-@pytest.mark.promise
-@pytest.mark.parametrize("case", [1, 2, 3])
-def test_shown(case): pass
-""",
-    "tests/forge/test_z.py": """
-import pytest
-
-pytestmark = pytest.mark.rest
-
-def test_plain(): pass
-
-@pytest.mark.promise
-def test_rule(): pass
-""",
-}
-
-
-@pytest.mark.rest
-def test_every_test_is_in_one_tier(tmp_path: Path) -> None:
-    for name, text in TIERS.items():
-        (tmp_path / name).parent.mkdir(parents=True)
-        (tmp_path / name).write_text(text, encoding="utf-8")
-
-    def collected(*options: str) -> list[str]:
-        words = ("-m", "pytest", "-q", "--collect-only", "--rootdir", str(tmp_path), "-c", os.devnull)
-        answer = ran(sys.executable, *words, "-W", "ignore", "-p", "tests.conftest", *options, str(tmp_path / "tests"))
-        assert answer.returncode == 0, answer.stdout
-        return [line.rpartition("/")[2] for line in answer.stdout.splitlines() if "::" in line]
-
-    test, rest = collected("--tier", "test"), collected("--tier", "rest")
-    assert sorted(test) == [
-        *("test_x.py::test_many[1]", "test_x.py::test_many[3]", "test_x.py::test_plain"),
-        *("test_y.py::test_shown[1]", "test_y.py::test_shown[2]", "test_y.py::test_shown[3]", "test_z.py::test_rule"),
-    ]
-    assert sorted(test + rest) == sorted(collected())

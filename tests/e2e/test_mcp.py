@@ -1,10 +1,9 @@
 """The MCP server, called by the client of the SDK over standard input and output."""
 
-import contextlib
 import json
 import signal
 import subprocess
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -46,22 +45,15 @@ class Session:
             self.until_told.cancel()
 
 
-@contextlib.asynccontextmanager
-async def connected(project: Project, **env: str) -> AsyncIterator[Session]:
+def talk(project: Project, play: Callable[[Session], Awaitable[None]]) -> None:
+    """Connect, play, and leave."""
     from mcp import Client, StdioServerParameters
 
-    server = StdioServerParameters(command=str(RUNPLAN), args=["mcp"], env={**project.env, **env}, cwd=project.path)
-    async with Client(server) as client:
-        yield Session(client)
-
-
-def talk(project: Project, play: Callable[[Session], Awaitable[None]], **env: str) -> None:
-    """Connect, play, and leave."""
-
     async def run() -> None:
+        server = StdioServerParameters(command=str(RUNPLAN), args=["mcp"], env=project.env, cwd=project.path)
         with anyio.fail_after(100):
-            async with connected(project, **env) as session:
-                await play(session)
+            async with Client(server) as client:
+                await play(Session(client))
 
     anyio.run(run)
 
@@ -119,26 +111,6 @@ def test_the_queue_is_worked_and_a_run_is_followed_and_stopped(project: Project,
             await session.ask("follow", plan="X")
         await session.ask("stop", plan="X")
         assert (await session.ask("follow", plan="X"))["run"]["state"] == "stopped"
-
-    talk(project, play)
-
-
-def test_a_list_of_plans_has_the_words_and_the_warnings_of_the_command(project: Project) -> None:
-    set_up(project, agent=steps('say = "nothing done"'))
-    assert project.start("1", "auto").code == 1
-    assert project.runplan("start", "X", "auto", "every", "4h").code == 0
-    assert project.runplan("daemon", "stop").code == 0
-    broken = (project.path / "runplan.toml").read_text() + "\n[paths]\nplan = 'plans'\n"
-    project.repo.write("runplan.toml", broken)
-
-    async def play(session: Session) -> None:
-        listed = await session.ask("status")
-        assert listed["plans"][0]["words"].startswith("Phase 1 failed (no-commits): ")
-        assert listed["daemon"].startswith("No daemon is running")
-        assert "[paths] plan: unknown key" in listed["messages"]
-        shown = await session.ask("status", plan="X")
-        assert shown["daemon"]["error"] == listed["daemon"]
-        assert shown["messages"] == listed["messages"]
 
     talk(project, play)
 

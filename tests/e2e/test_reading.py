@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,19 +19,7 @@ from runplan.domain.run.rows import ScheduleRow
 from runplan.domain.run.state import fold
 from runplan.domain.times import iso
 from runplan.hosts.daemon.state import hold_lock
-from tests.support.cli import (
-    RUNPLAN,
-    Meanwhile,
-    Project,
-    a_plan,
-    a_project,
-    ended,
-    set_up,
-    until,
-    with_remote,
-    work,
-    writes,
-)
+from tests.support.cli import RUNPLAN, Meanwhile, Project, a_plan, a_project, ended, set_up, until, work, writes
 from tests.support.daemons import shell_agent, waits
 from tests.support.fake_daemon import a_door
 
@@ -45,14 +32,6 @@ SLOW_TO_IMPORT = [
     *("filelock", "git", "gitdb", "psutil", "structlog", "asyncio", "github", "gitlab", "apscheduler", "logging"),
     "runplan.adapters.agents.clis",
 ]
-
-
-def test_status_without_plans_says_where_to_write_one_and_how_to_have_it_written(project: Project) -> None:
-    project.repo.git("rm", "-q", "plans/X.md")
-    set_up(project, settings='[paths]\nplans = "docs/plans"\n')
-    shown = project.runplan("status").out
-    assert "under docs/plans/ (paths.plans)" in shown
-    assert 'runplan plan "GOAL"' in shown
 
 
 @pytest.fixture(scope="module")
@@ -75,11 +54,8 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Project:
 @pytest.mark.rest
 def test_the_id_of_a_run_is_taken_in_place_of_the_plan(recorded: Project) -> None:
     runs = recorded.runplan("logs", "X", "--list", "--json").json
-    assert [(run["plan"], run["state"]) for run in runs] == [
-        ("plans/X.md", state) for state in ("waiting", "done", "failed")
-    ]
+    assert [run["state"] for run in runs] == ["waiting", "done", "failed"]
     waits, landed, failed = (run["id"] for run in runs)
-    assert [line.split()[0] for line in recorded.runplan("logs", "--list").out.splitlines()] == [waits, landed, failed]
     for run in (waits, landed, failed):
         assert recorded.runplan("explain", run, "--json").json["run"] == run
         assert f"plans/X.md, run {run}, " in recorded.runplan("logs", run).out
@@ -91,11 +67,7 @@ def test_the_id_of_a_run_is_taken_in_place_of_the_plan(recorded: Project) -> Non
     assert ("## Run Failed" in report, "## Phase — 1 Step 1" in report, "| 1 " in report) == (False, True, True), report
     assert recorded.runplan("diff", waits, "--json").json["phase"] == "2"
     seen = recorded.runplan("diff", landed).out
-    assert ("phase 1 Step 1: landed\n" in seen, "\n+1\n" in seen, "runplan undo plans/X.md 1" in seen) == (
-        True,
-        True,
-        True,
-    )
+    assert ("phase 1 Step 1: landed\n" in seen, "runplan undo plans/X.md 1" in seen) == (True, True)
     recorded.runplan("diff", failed).ends(
         3, f"runplan: the run {failed} has no change to show; see: runplan logs {failed}"
     )
@@ -191,17 +163,6 @@ def test_every_line_of_the_log_has_its_number_time_run_and_type(recorded: Projec
     assert any("  process ended " in line and "  ending=exited" in line for line in raw)
 
 
-def test_logs_are_the_sentences_of_wait_with_local_times(recorded: Project) -> None:
-    run = recorded.runplan("status", "X", "--json").json["run"]["id"]
-    shown = recorded.runplan("logs", TZ="XYZ-5:30").out.splitlines()
-    assert re.fullmatch(rf"plans/X\.md, run {run}, \d{{4}}-\d\d-\d\d XYZ", shown[0])
-    assert all(re.match(r"\d\d:\d\d:\d\d  ", line) for line in shown[1:] if line)
-    steps = "phase worktree baseline implement work candidate gate verify verdict approval"
-    assert [line.split()[1] for line in shown[1:-3] if line] == steps.split()
-    assert [line[10:] for line in shown if "  implement " in line] == ["  implement  robot, 0s"]
-    assert [line[10:] for line in shown[-3:]] == ["", "phase 2 passed all checks and needs your approval", ANSWERS]
-
-
 def test_explain_prints_the_reason_of_decide(recorded: Project) -> None:
     lines = [json.loads(line) for line in recorded.runplan("logs", "X", "--json").out.splitlines()]
     events = [from_json(line["type"], json.dumps(line)) for line in lines]
@@ -245,19 +206,6 @@ def test_report_prints_a_summary_and_the_landed_report(recorded: Project) -> Non
     ]
 
 
-def test_report_html_is_one_page_with_folded_diffs(recorded: Project, tmp_path: Path) -> None:
-    page = recorded.runplan("report", "X", "--html").out
-    commit = recorded.repo.head("main~1")[:7]
-    assert (
-        f'<details><summary><code>{commit}</code> Write 1</summary>\n<pre tabindex="0">diff --git a/1.txt b/1.txt'
-        in page
-    )
-    assert '<span class="add">+1</span>' in page
-    assert not re.search(r"<script|<link|<img|src=|href=|url\(", page)
-    assert recorded.runplan("report", "X", "--html", "-o", str(tmp_path / "X.html")).out == ""
-    assert (tmp_path / "X.html").read_text() == page
-
-
 def test_report_since_covers_every_repository_also_of_foreground_runs(recorded: Project, tmp_path: Path) -> None:
     ran = recorded.runplan_in(tmp_path, "report", "--since", "yesterday").exits(0)
     commit = recorded.repo.head("main~1")[:7]
@@ -278,55 +226,6 @@ def test_report_since_covers_every_repository_also_of_foreground_runs(recorded: 
         2,
         "runplan: report: cannot write absent/report.md: No such file or directory\n",
     )
-
-
-def test_gc_dry_run_lists_parked_refs_and_logs_of_landed_phases_and_removes_nothing(recorded: Project) -> None:
-    before, place = recorded.repo.refs(), recorded.path / ".git/runplan/dispatch"
-    logs = sorted(place.glob("*.*/"))
-    listed = recorded.runplan("gc", "--dry-run").out
-    assert "kept  refs/runplan/parked/x/1/1: main does not hold it: " in listed
-    assert "candidate" not in listed  # the waiting run still needs it
-    assert f"of agents and checks in {place}: their phases have landed" in listed
-    answers = {one["what"]: one for one in recorded.runplan("gc", "--dry-run", "--json").json}
-    assert answers["refs/runplan/parked/x/1/1"]["answer"] == "kept"
-    why = {answers[str(log)].get("why", "") for log in logs if log.is_dir()}
-    assert "" in why  # phase 1 has landed
-    assert any(one.startswith("in use by the run ") for one in why)  # the one that waits
-    assert (recorded.repo.refs(), sorted(place.glob("*.*/"))) == (before, logs)
-
-
-def test_check_prints_the_parsed_plan_also_outside_of_a_repository(recorded: Project, tmp_path: Path) -> None:
-    view = recorded.runplan("check", "plans/X.md", "--json").json
-    assert (view["format"], view["warnings"], len(view["phases"])) == ("tracker", [], 3)
-    assert view["phases"][2]["depends"] == ["1", "2"]
-    assert view["phases"][1]["items"] == [{"id": "W1", "text": "Write 2.txt", "line": 25, "paths": []}]
-    table = recorded.runplan("check", "X").out.splitlines()
-    assert table[0] == "X  (plans/X.md, read as: tracker table)"
-    assert table[-4:-2] == ["   └─ 3  Step 3  [todo]", "            W1 Write 3.txt"]
-    assert table[-1] == "Next: runplan start plans/X.md"
-    (tmp_path / "P.md").write_text(a_plan("1", "2"))
-    assert len(recorded.runplan_in(tmp_path, "check", "P", "--json").json["phases"]) == 2
-
-
-def test_check_fix_adds_a_tracker_and_strict_fails_on_warnings(recorded: Project, tmp_path: Path) -> None:
-    plan = tmp_path / "p.md"
-    plan.write_text("# Plan: P\n\n## Phase 1 — One\n\nDo it.\n\n## Phase 2 — Two\n\nDo that.\n")
-
-    check = partial(recorded.runplan_in, tmp_path, "check", "p.md")
-    before = plan.read_text()
-    bare = check()
-    assert (bare.code, bare.out.splitlines()[-1]) == (0, "p.md:3: warning: no statuses: all 2 phases count as todo")
-    assert plan.read_text() == before
-    assert check("--fix").code == 0
-    fixed = plan.read_text()
-    assert "| 1 — One | ⬚ | | |\n| 2 — Two | ⬚ | | |\n" in fixed
-    assert fixed.endswith(before.removeprefix("# Plan: P\n"))
-    assert check("--fix", "--strict").code == 0
-    assert plan.read_text() == fixed
-    plan.write_text(fixed.replace("| 1 — One | ⬚ |", "| 1 — One | 🟡 In progress |"))
-    assert check().code == 0
-    strict = check("--strict").exits(2)
-    assert re.search(r"^p\.md:\d+: warning: ", strict.out, re.MULTILINE)
 
 
 READING = [("--version",), ("status", "X", "--json")]
@@ -396,30 +295,6 @@ ABSENT = (
 )
 
 
-def test_next_without_schedules_creates_no_files(project: Project) -> None:
-    recorded = project.runplan("next")
-    assert (recorded.code, recorded.out, recorded.err) == (0, "No schedules.\n", "")
-    assert project.runplan("next", "--json").json == []
-    assert not (project.path / ".git/runplan").exists()
-
-
-def test_a_work_on_the_queue_lands_as_the_settings_say_also_beside_a_watch_of_issues(project: Project) -> None:
-    with journal(project) as store:
-        for name in ("issues:bug", "queue:1"):
-            plan_every(store, "4h", name, since=datetime.now(UTC))
-    landings = {view["plan"]: view["landing"] for view in project.runplan("status", "--json").json}
-    assert (landings["issues:bug"], landings["queue:1"]) == ("pr", "cherry-pick")
-
-
-def test_a_look_at_the_remote_leaves_no_directory(project: Project, tmp_path: Path) -> None:
-    with_remote(project, tmp_path / "origin.git")
-    project.settings('[run]\nlanding = "direct"\n')
-    project.repo.git("push", "-q", "origin", "main")
-    assert project.runplan("check", "X", "--preflight").code == 0
-    assert project.runplan("doctor").code == 0
-    assert not (project.path / ".git/runplan").exists()
-
-
 def test_next_prints_local_time_and_time_left(project: Project) -> None:
     now = datetime.now(UTC)
     with journal(project) as store:
@@ -432,33 +307,12 @@ def test_next_prints_local_time_and_time_left(project: Project) -> None:
     assert re.fullmatch(rf"plans/longer name\.md  every 2d, paused: phase 2 failed; otherwise next {when}2d\)", second)
     assert (empty, daemon) == ("", ABSENT)
     assert project.runplan("status").out.endswith(f"\n\n{ABSENT}\n")
-    assert project.runplan("status", "X", "--json").json["daemon"] == {"state": "absent", "error": ABSENT}
     one, two = project.runplan("next", "--json").json
-    assert one == {
-        "plan": "plans/X.md",
-        "spec": "every 4h",
-        "next": iso((now - timedelta(minutes=105)).replace(microsecond=0) + timedelta(hours=4)),
-        "paused": None,
-        "due": False,
-        "zone": "Europe/Berlin",
-        "moved": "",
-        "passed_over": [],
-    }
-    assert two["paused"] == "phase 2 failed"
+    slot = iso((now - timedelta(minutes=105)).replace(microsecond=0) + timedelta(hours=4))
+    assert (one["next"], one["paused"], two["paused"]) == (slot, None, "phase 2 failed")
     view = project.runplan("status", "X", "--json").json
-    assert view["schedule"] == {name: one[name] for name in ("spec", "next", "zone", "moved", "paused", "due")}
-    assert "every 4h, next " in project.runplan("status", "X").out
-
-
-def test_status_without_the_target_branch_shows_the_plans_of_the_checkout_and_says_so(project: Project) -> None:
-    project.repo.git("branch", "-m", "main", "other")
-    ran = project.runplan("status")
-    assert (ran.code, ran.out.splitlines()[0]) == (0, "X  (plans/X.md, active, 0 of 1 done)")
-    assert ran.err == (
-        "runplan: warning: the target branch main does not exist; set run.target to one of: other; "
-        "plans are shown as in the checkout\n"
-    )
-    assert project.runplan("status", "X", "--json").json["phases"][0]["status"] == "todo"
+    assert view["daemon"] == {"state": "absent", "error": ABSENT}
+    assert view["schedule"].items() <= one.items()
 
 
 def test_metrics_come_from_a_running_daemon_also_outside_of_a_repository(project: Project, tmp_path: Path) -> None:
@@ -504,39 +358,3 @@ def open_files(pid: int) -> set[str]:
             with contextlib.suppress(OSError):
                 names.add(link.readlink().name)
     return names
-
-
-#: A control sequence in one character, a line that runs backwards, and the same for what it encloses.
-NAME = "f\u009b31m\u202etxt\u2066.exe"
-OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-
-AGENT = f"""
-[[phase.1.implement]]
-write = {json.dumps(NAME)}
-text = "x"
-[[phase.1.implement]]
-commit = "Write"
-"""
-
-
-@pytest.fixture(scope="module")
-def landed(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    place: Path = tmp_path_factory.mktemp("project")
-    project = a_project(place, "1")
-    project.agent(AGENT)
-    ran = project.start("1", "auto").exits(0)
-    assert OBEYED.search(ran.err) is None
-    return project
-
-
-@pytest.mark.parametrize("verb", ["logs", "status", "report", "explain"])
-def test_no_verb_prints_terminal_control_characters(landed: Project, verb: str) -> None:
-    for form in ((), ("--json",)):
-        recorded = landed.runplan(verb, "X", *form).exits(0)
-        assert OBEYED.search(recorded.out + recorded.err) is None
-
-
-def test_json_keeps_control_characters_escaped(landed: Project) -> None:
-    lines = landed.runplan("logs", "X", "--json").out.splitlines()
-
-    assert [NAME] in [json.loads(line).get("files") for line in lines]
