@@ -10,38 +10,9 @@ import pytest
 from runplan.adapters import processes
 from runplan.adapters.clock import until
 from tests.container.image import NAME, list_containers
-from tests.e2e.test_network import ASK, port as port
-from tests.e2e.test_sandbox import Shut
+from tests.e2e.test_sandbox import ASK, Shut, port as port
 from tests.support.cli import a_project
 from tests.support.documents import ROOT
-
-#: Shell commands that must fail.
-DENIED = {
-    "change the checkout": "echo x >>{root}/agent.toml",
-    "add a file to it": "echo x >{root}/new.txt",
-    "commit in it": "git -C {root} commit -q --allow-empty -m x",
-    "stash there": "git -C {root} stash",
-    "change another checkout": "echo x >{other}/new.txt",
-    "configure git": "git -C {root} config core.editor evil",
-    "write the config file": "echo x >>{root}/.git/config",
-    "add a hook": "echo 'exit 1' >{root}/.git/hooks/pre-commit",
-    "move the target": "git -C {root} update-ref refs/heads/main HEAD~1",
-    "write the target's file": "echo x >{root}/.git/refs/heads/main",
-    "push to it": "git push -q {root} HEAD:refs/heads/pushed",
-    "overwrite a loose object": "chmod 600 {object} && echo x >{object}",
-    "delete a loose object": "rm -f {object}",
-    "collect its garbage": "git -C {root} gc -q --prune=now",
-    "write the journal": "echo x >>{root}/.git/runplan/journal.db",
-    "delete it": "rm {root}/.git/runplan/journal.db",
-    "write runplan's own repository": "echo x >>{root}/.git/runplan/tool.git/config",
-    "write a record of a dispatch": "for f in {root}/.git/runplan/dispatch/*/*.*; do test -w $f && exit 0; done; false",
-    "write another run's worktree": "echo x >{trees}/another/x",
-    "delete it too": "rm -rf {trees}/another",
-    "write the user's settings": "echo x >>{home}/.config/runplan/runplan.toml",
-    "mount": "mount -o remount,rw,bind {root}",
-    "unmount": "umount {root}",
-    "signal": "kill -0 {pid}",
-}
 
 
 @pytest.fixture
@@ -77,25 +48,6 @@ def test_a_phase_is_worked_on_in_containers_and_none_is_left(boxed: Shut, engine
     assert "READ ONLY" in said
     assert (project.show("main:1.txt"), project.show("main:2.txt")) == ("1", "2")
     assert list_containers(engine, boxed.project.path / ".git/runplan/homes") == ""
-
-
-def test_a_process_in_a_container_cannot_write_outside_its_worktree(boxed: Shut, tmp_path: Path) -> None:
-    project = boxed.project
-    (project.worktrees / "another").mkdir(parents=True)
-    blob = project.repo.git("rev-parse", "HEAD:agent.toml")
-    loose = project.path / ".git/objects" / blob[:2] / blob[2:]
-    places = {"root": project.path, "home": project.home, "trees": project.worktrees, "other": tmp_path / "other"}
-    deeds = {name: deed.format(**places, object=loose, pid=2) for name, deed in DENIED.items()}
-    tries = "\n".join(f"( {deed} ) >/dev/null 2>&1 && echo 'DONE: {name}'" for name, deed in deeds.items())
-    boxed.scripts(
-        setup=f"{tries}\ntrue", check=f"{tries}\ntrue", agent=f"{tries}\necho 1 >1.txt; echo tried", judge=tries
-    )
-    config = (project.path / ".git/config").read_bytes()
-
-    project.start("1", "auto").exits(0)
-    assert "tried" in boxed.said()
-    assert "DONE" not in boxed.said()
-    assert (project.path / ".git/config").read_bytes() == config
 
 
 def test_a_list_of_hosts_holds_in_a_container(boxed: Shut, port: int) -> None:

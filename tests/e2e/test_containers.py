@@ -54,9 +54,3 @@ def test_an_agent_without_a_sandbox_makes_the_run_unprotected(project: Project) 
     project.extra |= {"RUNPLAN_AGENTS_SANDBOX": "container", "RUNPLAN_AGENTS_CONTAINER_IMAGE": "x"}
     said = project.start("1", "auto", RUNPLAN_AGENTS_CONTAINER_ENGINE="podman").err
     assert f'agents.{name}.sandbox = "none": this agent can do what you can, so the run is unprotected' in said
-
-
-def test_containers_and_bubblewrap_do_not_mix(project: Project) -> None:
-    name = give_agent(project, "bwrap")
-    said = refuse(project, SANDBOX="container", CONTAINER_IMAGE="x", CONTAINER_ENGINE="podman")
-    assert f'agents.sandbox = "container" and agents.{name}.sandbox = "bwrap" do not mix' in said

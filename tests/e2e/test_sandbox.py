@@ -1,7 +1,9 @@
 """Agents and checks under bubblewrap: they do their work, and the user's repository is out of their reach."""
 
 import shutil
-import tempfile
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -103,57 +105,11 @@ def test_each_role_sees_and_writes_what_the_table_of_views_says(boxed: Shut) -> 
     }
 
 
-def test_a_sandboxed_agent_can_write_its_worktree_and_caches(boxed: Shut) -> None:
-    project = boxed.project
-    boxed.scripts(
-        setup=f"set -e; mkdir -p {project.home}/.npm; git config core.hooksPath .husky",
-        agent=f"set -e\necho 0 >1.txt; git add 1.txt; git commit -qm zero\n"
-        f"echo 1 >1.txt; git commit -qa --amend -m one\n"
-        f"echo 2 >2.txt; git stash -qu; git checkout -qb mine; git checkout -q -; git gc -q --prune=now\n"
-        f"mkdir -p {project.home}/.npm; touch {project.home}/.npm/agent\n"
-        "test -w /dev/null; touch /tmp/runplan-$$ && rm /tmp/runplan-$$",
-        check=f"set -e; echo x >build; touch {project.home}/.npm/check; test ! -e {project.home}/.npm/agent",
-    )
-
-    ran = project.start("1", "auto")
-
-    assert ran.code == 0, ran.err + boxed.said()
-    assert project.show("main:1.txt") == "1"
-    assert not (project.home / ".npm").exists()
-
-
-def test_the_script_of_an_agent_below_tmp_is_readable_there_and_nothing_else_is(boxed: Shut) -> None:
-    with tempfile.TemporaryDirectory(dir="/tmp") as place:
-        script = Path(place) / "agent.sh"
-        script.write_text('ls "$(dirname "$0")" >1.txt; (echo >>"$0") 2>/dev/null && echo written >>1.txt; true\n')
-        script.with_name("other").touch()
-        settings = SETTINGS.replace("{home}/agent.sh", place + "/agent.sh").format(home=boxed.project.home)
-        boxed.project.commit_file("runplan.toml", settings)
-
-        ran = boxed.project.start("1", "auto")
-
-        assert ran.code == 0, ran.err + boxed.said()
-        assert boxed.project.show("main:1.txt") == "agent.sh"
-
-
 def test_what_an_agent_installs_in_its_home_is_not_there_for_the_tests(boxed: Shut) -> None:
     boxed.scripts(agent="echo 1 >1.txt; touch ~/package", check="test ! -e 1.txt || cat ~/package")
     boxed.project.start("finish", "auto").exits(
         1, "the checks have a home of their own: only run.setup, and no agent, installs what they find there"
     )
-
-
-def test_checks_that_fail_for_a_hidden_place_name_the_setting_that_shows_it(boxed: Shut) -> None:
-    hidden = boxed.project.home / ".cache/models/one"
-    hidden.parent.mkdir(parents=True)
-    hidden.write_text("x")
-    boxed.scripts(check="cat ~/.cache/models/one")
-    ran = boxed.project.start("finish", "auto")
-    assert 'if the checks need them, set tests.home = [".cache/models"]' in ran.err
-    boxed.project.commit_file(
-        "runplan.toml", (boxed.project.path / "runplan.toml").read_text() + 'home = [".cache/models"]\n'
-    )
-    assert boxed.project.start("finish", "auto").code == 0
 
 
 @pytest.fixture
@@ -237,11 +193,87 @@ def test_a_script_on_an_agents_files_has_an_empty_home_and_no_network(boxed: Shu
     assert project.show("main:a.dat") == "home:  interfaces: 1 token: none"
 
 
-def test_what_an_earlier_set_up_left_in_the_home_is_gone_before_the_next(boxed: Shut) -> None:
-    project = boxed.project
-    project.repo.commit("Begin", **{"package-lock.json": "1\n"})
-    look = 'echo "home: $(ls ~/left 2>/dev/null)"; mkdir -p ~/left; touch ~/left/$(cat package-lock.json)'
-    boxed.scripts(setup=look, agent="echo 2 >package-lock.json; echo 1 >1.txt")
-    project.start("1", "auto").exits(0)
-    assert boxed.said().count("home: \n") == 3  # both worktrees at first, then that of the checks
-    assert "home: 1" not in boxed.said()
+# --- a list of hosts -------------------------------------------------------------------------------------
+
+
+#: Prints what it gets from each address, by the proxy that the environment names, and by a plain socket.
+ASK = """
+import socket, sys, urllib.request
+for url in sys.argv[2:]:
+    try:
+        print("GOT", urllib.request.urlopen(url, timeout=20).read().decode())
+    except OSError as error:
+        print("FAILED", url, error)
+try:
+    socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=20)
+    print("PLAIN SOCKET")
+except OSError as error:
+    print("NO SOCKET", error)
+"""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        text = f"{self.path} for {self.headers['Host']}".encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_port
+        server.shutdown()
+
+
+@pytest.fixture
+def asking(boxed: Shut, port: int) -> Shut:
+    """Each process asks the hosts."""
+    ask = boxed.project.home / "ask.py"
+    ask.write_text(ASK)
+    line = f"python3 {ask} {port} http://127.0.0.1:{port}/one http://refused.example/two"
+    set_up = f"python3 {ask} {port} http://127.0.0.1:{port}/set-up"
+    boxed.scripts(setup=set_up, agent=f"{line} {line[-26:]}; echo 1 >1.txt", judge="true", check=f"{line}; true")
+    return boxed
+
+
+def test_a_process_reaches_the_named_hosts_alone_and_the_report_names_the_others(asking: Shut, port: int) -> None:
+    project = asking.project
+    for section in ("AGENTS", "TESTS"):
+        project.extra[f"RUNPLAN_{section}_NETWORK"] = f"127.0.0.1:{port},*.example.com"
+
+    ran = project.start("1", "auto")
+
+    assert ran.code == 0, ran.err + asking.said()
+    said = asking.said()
+    assert f"GOT /one for 127.0.0.1:{port}" in said
+    assert said.count(f"GOT /set-up for 127.0.0.1:{port}") == 2  # in both worktrees
+    assert "FAILED http://refused.example/two HTTP Error 403" in said
+    assert "NO SOCKET" in said
+    assert "PLAIN SOCKET" not in said
+    for text in (project.runplan("report", "X").out.replace("\\", ""), project.runplan("logs", "X").out):
+        assert text.count("sh asked for refused.example:80, refused: it is not in agents.network") == 1
+        assert "the gate command asked for refused.example:80, refused: it is not in tests.network" in text
+
+
+def test_a_process_without_a_network_reaches_nothing(asking: Shut) -> None:
+    asking.project.extra |= {"RUNPLAN_AGENTS_NETWORK": "none", "RUNPLAN_TESTS_NETWORK": "none"}
+
+    ran = asking.project.start("1", "auto")
+
+    assert ran.code == 0, ran.err + asking.said()
+    assert "NO SOCKET" in asking.said()
+    assert "GOT" not in asking.said()
+
+
+def test_a_list_of_hosts_is_refused_where_no_sandbox_can_keep_it(tmp_path: Path) -> None:
+    project = a_project(tmp_path, "1")
+    project.extra |= {"RUNPLAN_AGENTS_SANDBOX": "none", "RUNPLAN_TESTS_NETWORK": "example.com"}
+
+    project.start("1", "auto").exits(2, 'tests.network needs a sandbox: agents.sandbox = "none"')
