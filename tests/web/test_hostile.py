@@ -146,14 +146,6 @@ def test_hostile_words_are_text_on_every_page(browser: Browser, hostile: Project
         assert page.evaluate("window.hacked") is None
 
 
-def test_a_hostile_query_is_text(visitor: Visitor, project: Project) -> None:
-    assert project.start("1", "auto").code == 0
-    for path in ("/plan", "/change", "/journal", "/report", "/start"):
-        page = visitor.see(path, plan=f"../{MARKUP}")
-        assert page.evaluate("window.hacked") is None, path
-        expect(page.locator("main script, main img")).to_have_count(0)
-
-
 def test_a_server_on_another_port_does_not_get_the_cookie(browser: Browser, site: Site) -> None:
     """Such as one that an agent has started. Browsers send a cookie to every port of its host."""
     cookies: list[str] = []

@@ -7,7 +7,6 @@ from playwright.sync_api import Browser, Page, expect
 from runplan.domain.standing.actions import EFFECTS
 from tests.support.cli import Meanwhile, Project, a_plan, fix, steps, until, work, writes
 from tests.support.daemons import answering, kill_daemon, run_of, until_runs_are
-from tests.support.planning import GOAL, planning_project
 from tests.web.site import Site, Visitor, check_look, serve
 
 PLAN = "plans/X.md"
@@ -99,50 +98,6 @@ def test_a_change_is_rejected_with_words_and_shown_again_when_it_is_fixed(visito
     expect(page.locator(".result")).to_have_text(EFFECTS["approve"])
     until_runs_are(project, "done")
     assert project.show("main:1.txt") == "1\nand more"
-
-
-def test_a_change_is_rejected_without_words_after_a_question(visitor: Visitor, project: Project) -> None:
-    wait_for_approval(project)
-    page = visitor.see("/change", plan=PLAN, phase="1")
-    page.on("dialog", lambda dialog: dialog.accept())
-
-    page.get_by_role("button", name="Reject and end the run").click()
-
-    expect(page.locator(".result")).to_have_text(EFFECTS["reject"])
-    until_runs_are(project, "stopped")
-    assert project.landed() == []
-
-
-def test_a_plan_is_written_from_a_goal(visitor: Visitor, project: Project) -> None:
-    planning_project(project)
-    page = visitor.see("/start")
-    page.get_by_label("What should be different?").fill(GOAL)
-    page.get_by_label("quick").check()
-
-    page.get_by_role("button", name="Write the plan").click()
-
-    expect(page.locator(".result")).to_have_text(EFFECTS["plan"])
-    expect(page.get_by_role("heading", level=1)).to_have_text("Greet people")
-    page.get_by_role("link", name="Review", exact=True).click()
-    expect(page.locator("#answer-title")).to_have_text("Needs your approval")
-    expect(page.locator("header .pill")).to_contain_text("1")
-
-
-def test_a_failed_plan_says_why_first_and_is_retried_from_scratch(visitor: Visitor, project: Project) -> None:
-    project.agent(steps("exit = 3"))
-    assert project.runplan("start", "X", "1", "auto").code == 0
-    until_runs_are(project, "failed")
-    page = visitor.see("/plan", plan=PLAN)
-    expect(page.locator("h2").first).to_have_text("Why it failed")
-    page.on("dialog", lambda dialog: dialog.accept())
-    project.agent(writes("1", "2"))
-
-    page.get_by_role("button", name="Retry from scratch").click()
-
-    expect(page.locator("#status")).to_have_text(EFFECTS["retry"])
-    until_runs_are(project, "failed", "done")
-    assert [body.get("anew", False) for body in project.bodies("RunStarted")] == [False, True]
-    assert project.landed() == ["1"]
 
 
 def test_a_question_is_answered_in_the_inbox(visitor: Visitor, project: Project) -> None:

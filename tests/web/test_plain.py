@@ -1,22 +1,12 @@
 """Without JavaScript every page can be read and every form works; with a keyboard alone, too."""
 
-from collections.abc import Iterator
-
-import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from runplan.domain.standing.actions import EFFECTS
-from tests.support.cli import Project, steps, until, work, writes
+from tests.support.cli import Project, until
 from tests.support.daemons import run_of, until_runs_are
 from tests.web.gallery import list_pages
 from tests.web.site import Site, Visitor
-
-
-@pytest.fixture
-def reader(browser: Browser, site: Site) -> Iterator[Visitor]:
-    """Somebody whose browser runs no script."""
-    with Visitor.enter(browser, site, java_script_enabled=False) as visitor:
-        yield visitor
 
 
 def wait_for_approval(project: Project) -> None:
@@ -41,24 +31,6 @@ def test_every_page_can_be_read_without_a_script(browser: Browser, gallery: Site
         expect(page.locator("#lines")).to_contain_text("I read `shop/prices.py`")
         page.goto(addresses["plan-running"])
         expect(page.locator("#agents pre")).to_contain_text("I look for the callers")
-
-
-def test_a_question_is_answered_and_a_run_stopped_by_plain_forms(reader: Visitor, project: Project) -> None:
-    asks = ('say = "BLOCKER: Which port?"\nonce = "main:.git/a"', 'exit = 0\nonce = "main:.git/b"')
-    project.agent(steps(*asks, 'run = "sleep 60"') + work() + writes("2"))
-    assert project.runplan("start", "X", "1", "auto").code == 0
-    until(lambda: run_of(project).get("waiting_for") == "question")
-    page = reader.see("/inbox")
-    page.get_by_label("Your answer").fill("8080")
-    page.get_by_role("button", name="Send the answer").click()
-    expect(page.locator(".result")).to_have_text(EFFECTS["answer"])
-    until(lambda: project.dispatched() == ["implement", "implement"])
-
-    page = reader.see()
-    page.get_by_role("button", name="Stop").click()
-
-    expect(page.locator(".result")).to_have_text(EFFECTS["stop"])
-    until_runs_are(project, "stopped")
 
 
 def press(page: Page, key: str, times: int = 1) -> None:
