@@ -1,12 +1,11 @@
 """The agent of a case: `python agent.py HOME`. It implements the case's change, and verifies by the case's truth.
 
-`HOME/<phase>.json` holds the files to write and delete, or a patch, a path of evidence, whether an item demands it.
+`HOME/<phase>.json` holds the files to write and delete, a path of evidence, whether an item demands it.
 """
 
 import json
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -21,8 +20,6 @@ def implement(phase: dict[str, Any]) -> None:
         path.write_text(text, encoding="utf-8")
     for name in phase["delete"]:
         Path(name).unlink(missing_ok=True)
-    if patch := phase.get("patch"):
-        subprocess.run(["git", "apply"], input=patch.encode(), check=True)
 
 
 def verify(phase: dict[str, Any]) -> None:
