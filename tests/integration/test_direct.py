@@ -4,7 +4,6 @@ import errno
 import os
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,21 +11,13 @@ import pytest
 from runplan.domain.errors import GitFailed, Unreachable
 from runplan.engine.landing.lander import Failed, Landed, Landing, LandingAnswer, Refused, TargetMoved
 from tests.support.cli import until
-from tests.support.landings import candidate, files_of, leftovers, snapshot
+from tests.support.landings import at, candidate, files_of, leftovers, snapshot
 from tests.support.repos import MAIN, TRACKED, Pair, make_pair
 
 
 @pytest.fixture
 def pair(tmp_path: Path) -> Pair:
     return make_pair(tmp_path, **{"a.txt": "a\n", "b.txt": "b\n"})
-
-
-def at(point: str, do: Callable[[], object]) -> Callable[[str], None]:
-    def passed(name: str) -> None:
-        if name == point:
-            do()
-
-    return passed
 
 
 def land(pair: Pair, landing: Landing | str) -> LandingAnswer:

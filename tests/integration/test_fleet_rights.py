@@ -2,14 +2,12 @@
 
 import shutil
 import threading
-from collections.abc import Iterator
 from contextlib import closing
 from importlib.resources import files
 from pathlib import Path
 
 import psycopg
 import pytest
-from psycopg import sql
 
 from runplan.adapters.store.location import FleetLocation
 from runplan.adapters.store.postgres import (
@@ -35,15 +33,9 @@ OTHER = "/srv/git/other"
 
 
 @pytest.fixture
-def database(request: pytest.FixtureRequest) -> Iterator[str]:
+def database() -> str:
     """The owner's DSN of an empty database."""
-    server = start_server()
-    name = sql.Identifier(request.node.name[:60])
-    with psycopg.connect(server.dsn, autocommit=True) as db:
-        db.execute(sql.SQL("CREATE DATABASE {}").format(name))
-    yield server.dsn_of("postgres", name.as_string().strip('"'))
-    with psycopg.connect(server.dsn, autocommit=True) as db:
-        db.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(name))
+    return create_database()
 
 
 @pytest.fixture

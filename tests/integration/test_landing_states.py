@@ -2,13 +2,12 @@
 
 import subprocess
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from runplan.engine.landing.lander import Landed, Pending, Refused, TargetMoved
-from tests.support.landings import candidate, files_of, held, intent, land, lander, leftovers, snapshot
+from tests.support.landings import at, candidate, files_of, held, intent, land, lander, leftovers, snapshot
 from tests.support.repos import MAIN, Repo, make_repo
 from tests.support.tools import write_script
 
@@ -465,15 +464,3 @@ def test_a_slow_switch_that_read_the_old_tip_meets_the_lock(repo: Repo, tmp_path
     assert switch.wait() != 0
     assert repo.git("symbolic-ref", "--short", "HEAD") == "elsewhere"
     assert repo.status() == ""
-
-
-def at(*steps: str | Callable[[], object]) -> Callable[[str], None]:
-    """Do something at a point of the landing, the first time it is passed: (point, action, point, action, …)."""
-    todo = dict(zip(steps[::2], steps[1::2], strict=True))
-
-    def passed(point: str) -> None:
-        action = todo.pop(point, None)
-        if callable(action):
-            action()
-
-    return passed

@@ -16,7 +16,7 @@ from runplan.adapters.notify.channels import Channel, deliver, list_channels, li
 from runplan.adapters.notify.notices import Notice
 from runplan.adapters.notify.notifier import Notifier, open_log
 from runplan.domain.settings.schema import NotifySettings, NotifyTarget
-from tests.support.cli import until
+from tests.support.dispatching import gone, until
 from tests.support.tools import write_script
 from tests.support.webhook import served
 
@@ -287,15 +287,7 @@ def test_a_command_that_takes_too_long_is_ended_with_all_it_started(log: Log, tm
     sender.send(FAILED)
     assert [line["why"] for line in sender.logged()] == ["took longer than 0.3 s and was ended"]
     child = int((tmp_path / "child").read_text())
-    until(lambda: not _lives(child))
-
-
-def _lives(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
+    until(lambda: gone(child))
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """At the door of a direct landing: what could not end well is refused with the remedy, and no wait is without end."""
 
-import contextlib
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,7 +9,7 @@ import pytest
 from runplan.adapters.git import remote
 from runplan.adapters.git.command import CALLS, Git
 from runplan.domain.errors import RefusedEarly, Unreachable
-from tests.support.cli import until
+from tests.support.dispatching import gone, pid_in, until
 from tests.support.landings import leftovers, snapshot
 from tests.support.repos import MAIN, TRACKED, Pair, make_pair, watched
 from tests.support.tools import write_script
@@ -183,11 +182,12 @@ def test_a_remote_that_does_not_answer_is_given_up(pair: Pair, tmp_path: Path) -
 
 
 def test_a_remote_operation_can_be_ended_from_another_thread(pair: Pair, tmp_path: Path) -> None:
-    script, pid = silent_ssh(pair, tmp_path)
+    pid = tmp_path / "ssh.pid"
+    script = fake_ssh(pair, tmp_path, f"echo $$ >{pid}; exec sleep 60")
     ended = threading.Event()
 
     def end() -> None:
-        until(lambda: pid.exists() and pid.read_text().endswith("\n"))
+        pid_in(pid)
         while not ended.wait(0.05):  # the ssh may run before its call counts as running
             CALLS.end()
 
@@ -197,20 +197,7 @@ def test_a_remote_operation_can_be_ended_from_another_thread(pair: Pair, tmp_pat
         require(pair, {"GIT_SSH_COMMAND": str(script)}, timeout_s=100)
     ended.set()
     other.join()
-    until(lambda: not runs(int(pid.read_text())))
-
-
-def silent_ssh(pair: Pair, tmp_path: Path) -> tuple[Path, Path]:
-    """An ssh that never answers, and the file with its process id."""
-    pid = tmp_path / "ssh.pid"
-    return fake_ssh(pair, tmp_path, f"echo $$ >{pid}; exec sleep 60"), pid
-
-
-def runs(pid: int) -> bool:
-    """Whether the process runs; a zombie does not count."""
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    return False
+    until(lambda: gone(pid_in(pid)))
 
 
 def test_a_missing_ssh_key_is_reported(pair: Pair, tmp_path: Path) -> None:
@@ -255,4 +242,4 @@ def test_a_daemon_of_a_fetch_blocks_no_further_one(pair: Pair, tmp_path: Path, m
     pair.here.git("config", "remote.origin.uploadpack", str(script))
     monkeypatch.setattr(remote, "PATIENCE_S", 0.1)
     assert require(pair) == require(pair) == pair.there.head(MAIN)
-    assert runs(int((tmp_path / "pid").read_text()))
+    assert not gone(pid_in(tmp_path / "pid"))

@@ -69,6 +69,18 @@ def held(repo: Repo, landing: Landing | str, said: str = "", point: Callable[[st
     return answer.why
 
 
+def at(*steps: str | Callable[[], object]) -> Callable[[str], None]:
+    """Do something at a point of the landing, the first time it is passed: (point, action, point, action, …)."""
+    todo = dict(zip(steps[::2], steps[1::2], strict=True))
+
+    def passed(point: str) -> None:
+        action = todo.pop(point, None)
+        if callable(action):
+            action()
+
+    return passed
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """Everything of a checkout that is the user's."""
