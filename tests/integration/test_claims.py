@@ -90,12 +90,6 @@ def test_a_living_owner_keeps_the_plan_and_a_dead_one_is_taken_over_by_name(clai
         assert claims.take_plan(PLAN, run="r1") == Acquired(fence=2, took_over=owner)
 
 
-def test_a_held_lock_speaks_for_an_owner_without_a_row(store: SqliteStore, claims: Claims, tmp_path: Path) -> None:
-    with holder(tmp_path) as (_, _, owner):
-        store.release_plan(PLAN, run="r-theirs", owner=owner)
-        assert claims.take_plan(PLAN, run="r1") == HeldByOther(owner="a process that is just starting")
-
-
 def test_the_owner_that_took_the_plan_meanwhile_is_named(store: SqliteStore, tmp_path: Path) -> None:
     """The row is read again when the lock turns out to be held."""
 

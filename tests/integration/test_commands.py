@@ -100,10 +100,9 @@ class Bench:
         self.environments = self.runs.environments
         self.executor = Executor(cast("RunOwner", self.runs))
 
-    def queue(self, verb: str, plan: str = A) -> int:
-        return self.store.add_command(
-            Command(plan=plan, verb=verb, arguments=arguments(verb, plan), by="a person", at=NOW)
-        )
+    def queue(self, verb: str, plan: str = A, **more: str) -> int:
+        given = {**arguments(verb, plan), **more}
+        return self.store.add_command(Command(plan=plan, verb=verb, arguments=given, by="a person", at=NOW))
 
     def execute(self, *, begins: bool = True) -> list[tuple[int, str]]:
         """Execute what is queued; the numbers and the errors of what was answered."""
@@ -180,22 +179,16 @@ def test_a_stop_does_not_wait_and_refuses_the_starts_before_it(bench: Bench) -> 
 
 def test_a_run_has_the_keys_that_its_command_names_and_they_are_kept_no_longer(bench: Bench) -> None:
     bench.environments.receive("mine", KEYS)
-    start = Command(
-        plan=A, verb="start", arguments={**arguments("start", A), ENVIRONMENT: "mine"}, by="a person", at=NOW
-    )
-    for _ in range(2):
-        bench.store.add_command(start)
+    for plan in (A, A, B):
+        bench.queue("start", plan, **{ENVIRONMENT: "mine"})
         bench.execute()
-    assert bench.environments.of(A) == KEYS
-    bench.environments.use(B, start, anew=True)
-    assert bench.environments.of(B) == {}
+    assert (bench.environments.of(A), bench.environments.of(B)) == (KEYS, {})
 
 
 def test_a_start_that_resumes_a_run_adds_to_the_keys_of_its_first_caller(bench: Bench) -> None:
     for name, keys in {"first": KEYS, "second": {"OTHER": "x"}}.items():
         bench.environments.receive(name, keys)
-        start = {**arguments("start", A), ENVIRONMENT: name}
-        bench.store.add_command(Command(plan=A, verb="start", arguments=start, by="a person", at=NOW))
+        bench.queue("start", **{ENVIRONMENT: name})
         bench.execute()
         bench.runs.is_waiting = True
     assert bench.environments.of(A) == {**KEYS, "OTHER": "x"}
@@ -213,13 +206,10 @@ def test_a_start_whose_keys_are_gone_is_begun_and_waits_for_them(bench: Bench) -
 def test_the_keys_of_a_start_that_a_stop_refuses_are_forgotten(bench: Bench) -> None:
     bench.runs.ending.add(A)
     bench.environments.receive("mine", KEYS)
-    start = Command(
-        plan=A, verb="start", arguments={**arguments("start", A), ENVIRONMENT: "mine"}, by="a person", at=NOW
-    )
-    bench.store.add_command(start)
+    bench.queue("start", **{ENVIRONMENT: "mine"})
     bench.queue("stop")
+    bench.queue("start", B, **{ENVIRONMENT: "mine"})
     bench.execute()
-    bench.environments.use(B, start, anew=True)
     assert bench.environments.of(B) == {}
 
 
@@ -272,12 +262,6 @@ def test_a_stop_of_a_run_of_another_process_is_refused(bench: Bench, trouble: Ru
     stop = bench.queue("stop")
     bench.runs.trouble = trouble
     assert bench.execute() == [(stop, str(trouble))]
-
-
-def test_a_pause_that_cannot_be_recorded_is_refused(bench: Bench) -> None:
-    pause = bench.queue("pause")
-    bench.runs.trouble = Unreachable("no space left")
-    assert bench.execute() == [(pause, "no space left")]
 
 
 # --- without a daemon -----------------------------------------------------------------------------------

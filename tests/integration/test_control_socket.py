@@ -88,11 +88,11 @@ def test_an_error_of_the_daemon_is_raised(door: Door) -> None:
     assert [type(error) for error in door[1].failed] == [ZeroDivisionError]
 
 
-def test_an_answer_may_come_later_and_delays_no_other_caller(door: Door) -> None:
-    path, echo = door
-    with raw(path) as waits, Client(path) as other:
+def test_an_answer_may_come_later_and_delays_no_other_caller(path: Path) -> None:
+    with a_door(path) as (server, echo), raw(path) as waits, Client(path) as other:
         waits.sendall(line_of(wake("later")) + line_of(wake("")))
         until(lambda: echo.asked)
+        until(lambda: is_quiet(server))
         assert is_answered(other)
         echo.may_answer.set()
         assert [reply(waits), reply(waits)] == [{"result": {}}, {"result": {}}]
@@ -141,29 +141,16 @@ def test_invalid_lines_are_refused_one_by_one(door: Door) -> None:
         assert reply(stream) == {"result": {}}
 
 
-def test_half_a_request_delays_no_other_caller(path: Path) -> None:
-    with a_door(path), raw(path) as half, Client(path) as other:
-        half.sendall(b'{"verb"')
-        assert is_answered(other)
-
-
 def test_a_caller_that_is_silent_for_too_long_is_hung_up_on(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert Connection.timeout
     monkeypatch.setattr(Connection, "timeout", Connection.timeout / 600)
-    with a_door(path) as (_, echo), raw(path) as waits, raw(path) as half:
+    with a_door(path) as (_, echo), raw(path) as waits, raw(path) as half, Client(path) as other:
         waits.sendall(line_of(wake("later")))  # its answer may take longer
         half.sendall(b'{"verb"')
+        assert is_answered(other)
         assert reply(half) is None
         echo.may_answer.set()
         assert reply(waits) == {"result": {}}
-
-
-def test_a_server_with_silent_callers_has_nothing_to_do(path: Path) -> None:
-    with a_door(path) as (server, echo), Client(path), raw(path) as follower:
-        follower.sendall(line_of(wake("later")))
-        until(lambda: echo.asked)
-        until(lambda: is_quiet(server))
-        echo.may_answer.set()
 
 
 # --- who may use it, and where it is ------------------------------------------------------------------

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -94,18 +93,6 @@ def test_everything_is_killed_while_the_server_works(pair: Pair, hook: str, word
     for lock in pair.there.path.rglob("*.lock"):
         lock.unlink()  # the server's own, for its people to remove
     comes_to_its_end(pair, landing, pushed=pushed)
-
-
-def test_a_push_that_outlives_its_lander_is_waited_for(pair: Pair, tmp_path: Path) -> None:
-    landing = intent(pair)
-    go = tmp_path / "go"
-    pair.hook("pre-receive", f'kill -9 $LANDER; until [ -e {go} ]; do sleep 0.02; done; rm "$0"')
-    die(pair, landing, "nowhere", who="alone")
-    assert pair.landed() == 0
-    later = threading.Timer(0.3, go.touch)
-    later.start()
-    comes_to_its_end(pair, landing, pushed=True)
-    later.join()
 
 
 def test_the_wait_for_a_hanging_server_is_bounded(pair: Pair, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -18,16 +18,6 @@ from tests.support.dispatching import PATIENCE_S, Stage, gone, pid_in, until
 # --- limits -----------------------------------------------------------------------------------------------
 
 
-def test_the_wall_limit_ends_a_process_that_prints_for_ever(on: Stage) -> None:
-    dispatch = on.sh("while :; do echo tick; sleep 0.01; done", wall_s=1.0)
-
-    outcome = on.outcome(dispatch)
-
-    assert outcome.ending is Ending.TIMEOUT
-    assert outcome.signal == signal.SIGTERM
-    assert outcome.message.startswith("tick\n")
-
-
 def test_the_silence_limit_ends_a_process_that_gives_no_sign_of_life(on: Stage) -> None:
     outcome = on.outcome(on.sh("echo once; sleep 30", silence_s=0.5))
 
@@ -50,12 +40,6 @@ def test_silent_work_is_a_sign_of_life_also_in_a_child(on: Stage) -> None:
     )
 
     assert on.outcome(dispatch).ending is Ending.EXITED
-
-
-def test_polling_is_no_sign_of_life(on: Stage) -> None:
-    outcome = on.outcome(on.sh("while test ! -e never; do read -r word </etc/hostname; sleep 0.1; done", silence_s=0.4))
-
-    assert outcome.ending is Ending.SILENT
 
 
 def test_an_agent_whose_processes_take_too_much_memory_is_ended(on: Stage) -> None:
@@ -339,13 +323,6 @@ FULL_CONTEXT = """print('runplan:tell {"context":130000,"window":200000}', flush
 
 def signals(on: Stage) -> list[str]:
     return (on.path / "signals").read_text().split()
-
-
-def test_an_agent_with_a_full_context_is_asked_to_end_and_then_killed(on: Stage) -> None:
-    outcome = on.outcome(on.python(f"{DEAF}{FULL_CONTEXT}{STAYS}", reader="script", hand_over_at=60, grace_s=0.2))
-
-    assert (outcome.ending, outcome.signal) == (Ending.CONTEXT, signal.SIGKILL)
-    assert signals(on) == ["SIGTERM"]
 
 
 HALF = """print('runplan:tell {"context":104000,"window":200000}', flush=True)\n"""

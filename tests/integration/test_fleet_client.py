@@ -14,7 +14,7 @@ from runplan.adapters.store.location import FleetLocation, normalize_url
 from runplan.adapters.store.postgres import PostgresStore, require_queue
 from runplan.domain.errors import RefusedEarly
 from runplan.domain.names import wip_ref
-from tests.support.cli import Project, Ran, a_plan, a_project, with_remote
+from tests.support.cli import Project, Ran, a_project, with_remote
 from tests.support.postgres import a_location, create_database
 from tests.support.repos import Repo
 
@@ -228,21 +228,6 @@ def test_a_change_that_waits_is_shown_on_every_machine(waiting: tuple[Project, P
     assert (unknown.code, unknown.last.partition("; ")[2]) == (3, "see: runplan fleet status")
 
 
-def test_what_another_host_has_landed_is_fetched_when_plans_are_shown(machines: tuple[Project, Project]) -> None:
-    here, there = machines
-    landing = {"RUNPLAN_RUN_LANDING": "direct"}
-    assert here.runplan("status", **landing).code == 0
-    there.commit_file("plans/Y.md", a_plan("1"))
-    there.repo.git("push", "-q", "origin", "main")
-    assert "plans/Y.md" not in here.runplan("status", **landing).out
-    with closing(store_of(here)) as store, store.transaction():
-        landed = ("r1", "plans/X.md", "2026-11-17T12:00:00Z", "Landed", "{}")
-        store.execute("INSERT INTO events (run, plan, at, type, body) VALUES (?,?,?,?,?)", *landed)
-    assert "plans/Y.md" in here.runplan("status", **landing).out
-    origin_of(here).rename(origin_of(here).with_name("away"))
-    assert here.runplan("status", **landing).err == "", "nothing has landed since, so the remote is not asked"
-
-
 @pytest.mark.promise
 def test_a_report_has_what_another_host_has_landed_or_says_how_old_it_is(machines: tuple[Project, Project]) -> None:
     here, there = machines
@@ -259,6 +244,9 @@ def test_a_report_has_what_another_host_has_landed_or_says_how_old_it_is(machine
 
     land("The first landing.", "2026-11-17T12:00:00Z")
     assert "The first landing." in report().out
+    origin_of(here).rename(origin_of(here).with_name("away"))
+    assert report().err == "", "nothing has landed since, so the remote is not asked"
+    origin_of(here).with_name("away").rename(origin_of(here))
     land("The second landing.", "2026-11-17T13:00:00Z")
     origin_of(here).rename(origin_of(here).with_name("away"))
     shown = report()

@@ -71,6 +71,7 @@ def test_status_shows_hosts_their_plans_and_why_others_wait(fleet: Fleet) -> Non
     for plan in ("A", "D"):
         fleet.execute("SELECT request_permit(schema, %s, 'alpha/1', false) FROM repositories", plan)
     assert shape(fleet.run("status", "--json").json) == shape(documented("fleet status --json"))
+    assert (fleet.run("status", "alpha").code, fleet.run("status", "beta").code) == (0, 5), "for health checks"
     shown = fleet.run("status").out.splitlines()
     assert shown[0] == "alpha  up        1 of 1 slot in use, seen 0s ago, labels docker, gpu, version 1.0"
     assert shown[1] == f"  plans/A.md of {URL}"
@@ -131,12 +132,6 @@ def test_drain_and_up_change_one_host_and_tell_it(fleet: Fleet) -> None:
     assert " draining " in fleet.run("status", "alpha").out
     assert fleet.run("up", "alpha").code == 0
     assert not fleet.run("status", "alpha", "--json").json["draining"]
-
-
-def test_the_exit_code_of_a_hosts_status_is_for_health_checks(fleet: Fleet) -> None:
-    fleet.add_worker("alpha")
-    fleet.add_worker("beta", silent_s=120)
-    assert (fleet.run("status", "alpha").code, fleet.run("status", "beta").code) == (0, 5)
 
 
 @pytest.mark.rest

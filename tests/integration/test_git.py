@@ -86,17 +86,6 @@ def test_a_missing_object_is_looked_up_again(repo: Repo) -> None:
 # --- commands ---------------------------------------------------------------------------------------------
 
 
-def test_a_command_that_takes_too_long_is_ended_and_reported(repo: Repo) -> None:
-    repo.git("config", "alias.nap", "!echo begun; exec sleep 1")
-    with repo.adapter() as git, pytest.raises(GitFailed, match="git nap did not finish within 0 s"):
-        git.run("nap", timeout_s=0.05)
-
-
-def test_a_command_that_fails_is_named_with_its_error(repo: Repo) -> None:
-    with repo.adapter() as git, pytest.raises(GitFailed, match=r"git rev-parse failed in .*Needed a single revision"):
-        git.run("rev-parse", "--verify", "none")
-
-
 def test_an_object_that_a_partial_clone_lacks_is_told_with_the_way_to_get_it(repo: Repo, tmp_path: Path) -> None:
     repo.git("config", "uploadpack.allowFilter", "true")
     repo.git("clone", "-q", "--no-checkout", "--filter=tree:0", repo.path.as_uri(), str(tmp_path / "partial"))

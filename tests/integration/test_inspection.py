@@ -38,8 +38,10 @@ def program(directory: Path, name: str) -> Path:
     return write_script(directory / name, "")
 
 
-def test_a_repository_is_seen_whole_from_any_directory_in_it(tmp_path: Path) -> None:
-    repo = make_repo(tmp_path / "app", **{"Makefile": "test:\n\ttrue\n", "src/deep/x.py": ""})
+@pytest.mark.parametrize("ids", ["sha1", "sha256"])
+def test_a_repository_is_seen_whole_from_any_directory_in_it(tmp_path: Path, ids: str) -> None:
+    repo = init_repo(tmp_path / "app", f"--object-format={ids}")
+    repo.commit("Start", **{"Makefile": "test:\n\ttrue\n", "src/deep/x.py": ""})
     repo.git("remote", "add", "upstream", "https://example.org/x.git")
     facts = seen(tmp_path / "app" / "src" / "deep")
     assert facts.root == str(repo.path)
@@ -47,15 +49,6 @@ def test_a_repository_is_seen_whole_from_any_directory_in_it(tmp_path: Path) -> 
     assert facts.identity == Identity(name=USER_NAME, email=USER_EMAIL)
     assert facts.toolchain.tests == "make test"
     assert facts.remotes == ("upstream",)
-
-
-def test_a_repository_with_sha256_ids_is_seen_whole(tmp_path: Path) -> None:
-    repo = init_repo(tmp_path / "app", "--object-format=sha256")
-    repo.commit("Start", Makefile="test:\n\ttrue\n")
-    facts = seen(repo.path)
-    assert (facts.root, facts.default_branch) == (str(repo.path), "main")
-    assert facts.identity == Identity(name=USER_NAME, email=USER_EMAIL)
-    assert facts.toolchain.tests == "make test"
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,10 @@ import pytest
 
 from runplan.adapters.git.command import Git
 from runplan.adapters.git.objects import Built, Candidates, Signature
-from runplan.domain.errors import GitFailed
 from runplan.domain.gitfacts import Identity
-from runplan.engine.landing.lander import Landed, Pending, Refused, TargetMoved
+from runplan.engine.landing.lander import Landed, Pending
 from runplan.engine.landing.swap import CherryPick
-from tests.support.landings import candidate, files_of, held, intent, land, lander, leftovers
+from tests.support.landings import candidate, held, intent, land, lander, leftovers
 from tests.support.repos import MAIN, Repo, make_repo
 from tests.support.tools import write_script
 
@@ -29,14 +28,6 @@ def repo(tmp_path: Path) -> Repo:
 
 
 # --- the swap -----------------------------------------------------------------------------------------
-
-
-def test_plumbing_sees_no_change_after_a_landing(repo: Repo) -> None:
-    """Scripts call `git diff-files` without a refresh, so the index knows the times of the new files."""
-    repo.commit("Many", **{f"many/{number}.txt": "m\n" for number in range(3000)})
-    land(repo, candidate(repo, {"a.txt": "a2\n", "[b].txt": "new\n"}))
-    assert repo.git("diff-files", "--name-only") == ""
-    assert repo.git("diff-index", "--cached", "--name-only", "HEAD") == ""
 
 
 def test_the_reflogs_of_branch_and_head_say_who_moved_them(repo: Repo) -> None:
@@ -130,24 +121,6 @@ def test_a_bare_repository_behind_worktrees_is_no_checkout(repo: Repo, tmp_path:
         answer = cherry_pick.land(cherry_pick.prepare(id="L1", old=bare.head(MAIN), new=new))
     assert answer == Landed(tip=new)
     assert bare.head(MAIN) == new
-
-
-def test_a_moved_branch_is_reported_with_its_tip_and_nothing_changes(repo: Repo) -> None:
-    landing = intent(repo, candidate(repo, {"a.txt": "a2\n"}))
-    tip = repo.commit("The user is faster", **{"b.txt": "b2\n"})
-    before = files_of(repo.path)
-    assert land(repo, landing) == Refused(reason=TargetMoved(tip=tip))
-    assert repo.head(MAIN) == tip
-    assert files_of(repo.path) == before
-    assert leftovers(repo) == ()
-
-
-def test_a_branch_that_is_gone_is_an_error_with_its_remedy(repo: Repo) -> None:
-    landing = intent(repo, candidate(repo, {"a.txt": "a2\n"}))
-    repo.git("switch", "-qc", "elsewhere")
-    repo.git("branch", "-qD", "main")
-    with lander(repo) as cherry_pick, pytest.raises(GitFailed, match="git branch main"):
-        cherry_pick.land(landing)
 
 
 def test_landing_the_same_intent_again_says_landed_and_moves_nothing(repo: Repo) -> None:

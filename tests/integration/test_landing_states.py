@@ -201,17 +201,6 @@ def test_an_edited_file_with_an_odd_name_is_named(repo: Repo, name: str) -> None
     held(repo, candidate(repo, {name: "odd, landed\n", "b.txt": "b2\n"}), f"{name} is edited in")
 
 
-def test_a_held_landing_lands_when_the_user_has_cleared_the_path(repo: Repo) -> None:
-    repo.write("a.txt", "edited\n")
-    landing = intent(repo, candidate(repo, PHASE))
-    with lander(repo) as cherry_pick:
-        assert isinstance(cherry_pick.land(landing), Pending)
-        repo.git("stash", "-q")
-        assert cherry_pick.land(landing) == Landed(tip=landing.new)
-    assert repo.status() == ""
-    assert repo.git("stash", "list") != ""
-
-
 # --- where HEAD is not on the target ------------------------------------------------------------------
 
 
@@ -290,17 +279,6 @@ def test_line_ends_and_filters_are_applied_also_by_a_filter_that_lies_in_the_che
     assert (repo.path / "a.txt").read_bytes() == b"one\r\ntwo\r\n"
     assert (repo.path / "x.up").read_bytes() == b"LOUD\r\n"
     assert repo.status() == ""
-
-
-def test_a_filter_that_fails_holds_before_anything_is_touched(repo: Repo) -> None:
-    repo.git("config", "filter.up.smudge", "false")
-    repo.git("config", "filter.up.clean", "cat")
-    repo.git("config", "filter.up.required", "true")
-    repo.commit("Attributes", **{".gitattributes": "*.up filter=up\n"})
-    new = candidate(repo, {"a.txt": "a2\n", "x.up": "x\n"})
-    before = snapshot(repo)
-    held(repo, new, f"git cannot update {repo.path}: ")
-    assert snapshot(repo) == before
 
 
 @pytest.mark.parametrize("cone", ["--no-cone", "--cone", "--sparse-index"])

@@ -82,11 +82,6 @@ def test_a_run_that_ended_with_blocked_phases_needs_a_person(tmp_path: Path) -> 
     )
 
 
-def test_a_day_without_news_has_no_notice(tmp_path: Path) -> None:
-    add(tmp_path / "a", "r1", "plans/x.md", LEASED, LANDED, state="done", age=timedelta(days=2))
-    assert of_morning(news_of({"/src/a": tmp_path / "a"}, since=TODAY)) is None
-
-
 def test_a_journal_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "journal.db").write_bytes(b"no journal at all, but long enough to be read as one")
     news = news_of({"/src/a": tmp_path}, since=TODAY)

@@ -49,16 +49,6 @@ def test_an_identity_names_a_process_until_it_ends(child: subprocess.Popen[bytes
     assert processes.identity(child.pid) is None
 
 
-def test_a_zombie_is_dead(child: subprocess.Popen[bytes]) -> None:
-    name = processes.identity(child.pid)
-    assert name
-    child.kill()
-
-    until(lambda: not processes.alive(name))
-
-    assert Path(f"/proc/{child.pid}").exists()
-
-
 @pytest.mark.parametrize("name", ["", "x", "-1:2:3", "²:1:1", "999999999:1:1", "{pid}:1:{boot}", "{pid}:{started}:1"])
 def test_an_invalid_identity_is_dead(name: str) -> None:
     mine = processes.identity(os.getpid())

@@ -95,11 +95,6 @@ def test_a_remote_that_is_not_configured_is_refused_with_those_that_are(pair: Pa
     )
 
 
-def test_a_branch_the_remote_lacks_is_refused(pair: Pair) -> None:
-    with pytest.raises(RefusedEarly, match="origin has no branch dev; create it: git push origin dev"):
-        require(pair, branch="dev")
-
-
 def test_commits_that_are_not_pushed_are_refused_and_stay(pair: Pair) -> None:
     pair.here.commit("Mine", **{"mine.txt": "m\n"})
     with pytest.raises(RefusedEarly, match=r"^main has commits that origin/main lacks; .*: git push origin main$"):

@@ -41,13 +41,6 @@ def test_content_is_found_on_the_target_however_it_got_there(tmp_path: Path, lan
 # --- branches -----------------------------------------------------------------------------------------
 
 
-def test_a_branch_on_the_target_goes_without_parking(place: Place) -> None:
-    place.repo.git("branch", "runplan/domain/plan/1")
-    assert place.removal.remove_ref(BRANCH) == Removed(what=BRANCH)
-    assert place.removal.remove_ref(BRANCH) == Removed(what=BRANCH)
-    assert place.repo.refs() == {"refs/heads/main": place.base}
-
-
 def test_a_branch_with_work_is_parked_before_it_goes(place: Place) -> None:
     """J4: not landed, so parked; its worktree keeps its files."""
     tree = place.lease()

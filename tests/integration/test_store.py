@@ -2,13 +2,11 @@
 
 import gc
 import json
-import multiprocessing
 import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import pytest
@@ -64,12 +62,6 @@ def facts(*kinds: str) -> list[tuple[str, str, str]]:
 # --- appending ------------------------------------------------------------------------------------------
 
 
-def test_text_that_is_no_unicode_is_read_as_it_was_recorded(store: SqliteStore) -> None:
-    begun = replace(row(), landing="pr", target="wörk-\udcff\udcfe", remote="fork")
-    store.append(Append(facts("RunStarted", "PhaseChosen"), begun, 1))
-    assert store.get_newest_run(PLAN) == begun
-
-
 def test_facts_that_name_a_hash_are_found(store: SqliteStore) -> None:
     answers = [(NOW, "Answered", to_json(e.Answered(tree=tree, approved=False))) for tree in ("ab12", "cd34", "ef56")]
     store.append(Append(answers, row(), 1))
@@ -88,16 +80,6 @@ def written(store: SqliteStore) -> list[str]:
     """The events that another process sees."""
     with closing(sqlite3.connect(store.path)) as looking:
         return [kind for (kind,) in looking.execute("SELECT type FROM events ORDER BY seq")]
-
-
-def test_waiting_events_are_written_in_order_with_the_next(store: SqliteStore) -> None:
-    store.append(Append(facts("First"), row(), 1), waits=True)
-    store.append(Append(facts("Second"), row(state="waiting"), 1), waits=True)
-    assert written(store) == []
-    store.append(Append(facts("Third"), row(), 1))
-    assert written(store) == ["First", "Second", "Third"]
-    store.flush()
-    assert written(store) == ["First", "Second", "Third"]
 
 
 def test_waiting_events_stay_when_a_write_fails(store: SqliteStore) -> None:
@@ -149,26 +131,6 @@ def test_a_writer_that_may_not_create_leaves_a_removed_directory_removed(tmp_pat
     with pytest.raises(Unreachable):
         open_store(tmp_path / "runplan", may_create=False)
     assert list(tmp_path.iterdir()) == []
-
-
-def _open(directory: Path, at_once: Barrier) -> None:
-    at_once.wait()
-    SqliteStore(directory).close()
-
-
-@pytest.mark.rest
-def test_several_processes_may_make_the_journal_at_once(tmp_path: Path) -> None:
-    forking = multiprocessing.get_context("fork")
-    for number in range(8):
-        directory, at_once = tmp_path / str(number), forking.Barrier(4)
-        opening = [forking.Process(target=_open, args=(directory, at_once)) for _ in range(4)]
-        for process in opening:
-            process.start()
-        for process in opening:
-            process.join(60)
-        assert [process.exitcode for process in opening] == [0] * 4
-        with closing(SqliteStore(directory)) as store:
-            assert store.get_newest_run(PLAN) is None
 
 
 @pytest.mark.parametrize("version", [1, SCHEMA_VERSION + 1])
@@ -317,9 +279,3 @@ def test_a_store_that_nobody_uses_any_more_keeps_no_descriptor(tmp_path: Path) -
         assert len([*Path("/dev/fd").iterdir()]) == before
     finally:
         gc.enable()
-
-
-def test_an_absent_journal_reads_as_an_empty_one_and_is_not_created(tmp_path: Path) -> None:
-    with closing(SqliteStore(tmp_path, writable=False, missing_ok=True)) as store:
-        assert (store.get_newest_run(PLAN), store.list_unfinished_runs(), store.read_plan_facts()) == (None, [], {})
-    assert not store_exists(tmp_path)

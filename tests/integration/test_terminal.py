@@ -85,14 +85,6 @@ def test_nothing_that_a_plan_or_a_setting_says_has_an_effect_on_the_terminal(tmp
     assert not {"\x1b", "\x9b", "\u202e"} & set(ran.out + ran.err), ran.out
 
 
-def test_columns_sets_the_width(tmp_path: Path) -> None:
-    project = a_project(tmp_path, "1")
-    shown = on_terminal(
-        [str(RUNPLAN), "status"], cwd=project.path, env={**project.env, "COLUMNS": "20", "NO_COLOR": "1"}
-    )
-    assert max(map(len, shown.splitlines())) <= 20, shown
-
-
 @pytest.mark.parametrize("words", [("help",), ("help", "start")])
 def test_help_fits_the_terminal_and_breaks_no_word(tmp_path: Path, words: tuple[str, ...]) -> None:
     command = [str(RUNPLAN), *words]

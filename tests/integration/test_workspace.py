@@ -226,9 +226,12 @@ def test_a_large_file_is_handed_over_and_delivered_without_being_held_in_memory(
 # --- taking ---------------------------------------------------------------------------------------------
 
 
-def test_commits_and_the_files_beside_them_are_handed_over(place: Place) -> None:
+def test_commits_and_the_files_beside_them_are_handed_over_also_those_that_the_index_hides(place: Place) -> None:
     tree = place.lease()
     tip = tree.commit("work", **{"c.txt": "c"})
+    tree.git("update-index", "--assume-unchanged", "a.txt")
+    tree.git("update-index", "--skip-worktree", "b.txt", "c.txt")
+    tree.write("c.txt", "changed")
     tree.write("a.txt", "changed")
     (tree.path / "b.txt").unlink()
     tree.write("new.txt", "new")
@@ -236,7 +239,7 @@ def test_commits_and_the_files_beside_them_are_handed_over(place: Place) -> None
     tree.write("x.o", "ignored")
     assert place.take() == tip
     assert place.workspace.git.tip(BRANCH) == tip
-    assert place.left() == {"a.txt": "M", "b.txt": "D", "junk.txt": "A", "new.txt": "A"}
+    assert place.left() == {"a.txt": "M", "b.txt": "D", "c.txt": "M", "junk.txt": "A", "new.txt": "A"}
 
 
 COMMIT = "echo c >c.txt; git add c.txt; git commit -qm work"
@@ -462,17 +465,6 @@ def test_a_script_dies_with_runplan(place: Place, tmp_path: Path) -> None:
 # --- attaching, showing, mending ----------------------------------------------------------------------
 
 
-def test_the_next_agent_gets_the_uncommitted_work_of_an_interrupted_one(place: Place) -> None:
-    tree = place.lease()
-    tree.commit("work", **{"c.txt": "c"})
-    tree.write("a.txt", "uncommitted")
-    tree.write("new.txt", "new")
-    place.take()
-    place.zone.lend(branch=BRANCH)
-    assert tree.status() == " M a.txt\n?? new.txt"
-    assert tree.git("symbolic-ref", "HEAD") == BRANCH
-
-
 def test_a_branch_that_is_gone_cannot_be_lent(place: Place) -> None:
     with pytest.raises(RefusedEarly, match="is gone"):
         place.zone.lend(branch=BRANCH)
@@ -638,16 +630,6 @@ def test_an_edit_of_the_same_second_and_size_is_seen(place: Place) -> None:
     assert place.left() == {"a.txt": "M"}
     place.proof.checkout_exact_tree(place.base, clean="ignored")
     assert (proof / "a.txt").read_text() == "a\n"
-
-
-def test_edits_that_the_agents_index_hides_are_handed_over(place: Place) -> None:
-    tree = place.lease()
-    tree.git("update-index", "--assume-unchanged", "a.txt")
-    tree.git("update-index", "--skip-worktree", "b.txt")
-    tree.write("a.txt", "hidden")
-    tree.write("b.txt", "hidden")
-    place.take()
-    assert place.left() == {"a.txt": "M", "b.txt": "M"}
 
 
 # --- parking and removing -----------------------------------------------------------------------------
