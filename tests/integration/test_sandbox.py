@@ -122,6 +122,12 @@ class Place:
         env = {"PATH": path, "HOME": str(self.home)}
         return subprocess.run(argv, cwd="/", env=env, capture_output=True, text=True, check=False).stdout
 
+    def put(self, *names: str, text: str = "") -> None:
+        """Make files in the home; without a text each one holds its name."""
+        for name in names:
+            (self.home / name).parent.mkdir(parents=True, exist_ok=True)
+            (self.home / name).write_text(text or f"{name}\n")
+
     def can_write(self, directory: Path | str) -> bool:
         return self.run(f"mkdir -p '{directory}' && echo x >'{directory}/x' && echo done") == "done\n"
 
@@ -131,13 +137,9 @@ def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
 
 
-def test_a_dispatch_writes_its_own_places(place: Place) -> None:
+def test_a_dispatch_writes_its_own_places_home_and_temporary_files(place: Place) -> None:
     for path in (*place.own, place.home, "/tmp", "/var/tmp", "/run", "/dev/shm"):
         assert place.can_write(path), path
-    assert [*place.home.iterdir()] == []
-
-
-def test_its_home_and_its_temporary_files_are_its_own(place: Place) -> None:
     place.run("echo kept >~/kept; echo gone >/dev/shm/gone; mkdir ~/.ssh && echo planted >~/.ssh/config")
     assert place.run("cat ~/kept /dev/shm/gone; cat ~/.ssh/config") == "kept\nplanted\n"
     assert [*place.home.iterdir()] == []
@@ -179,17 +181,13 @@ def test_entries_of_the_home_are_readable_secrets_absent_caches_private(place: P
         **dict.fromkeys((".ssh/id", ".config/gh/hosts.yml", ".gitconfig", ".cargo/credentials.toml"), "no"),
         **dict.fromkeys((".cache/pip/wheel", ".npm/cache", ".local/state/x/y", ".bash_history"), "no"),
     }
-    for name in files:
-        (place.home / name).parent.mkdir(parents=True, exist_ok=True)
-        (place.home / name).write_text(name)
-    (place.home / "dotfiles").mkdir()
-    (place.home / "dotfiles/netrc").write_text("secret")
+    place.put(*files, "dotfiles/netrc")
     (place.home / ".netrc").symlink_to("dotfiles/netrc")
     (place.home / "alias").symlink_to("dotfiles/netrc")
 
     seen = {name: place.run(f"cat ~/{name}") for name in files}
 
-    assert seen == {name: name if shown == "yes" else "" for name, shown in files.items()}
+    assert seen == {name: f"{name}\n" if shown == "yes" else "" for name, shown in files.items()}
     assert place.run("cat ~/.netrc ~/alias ~/dotfiles/netrc") == ""
     for name in (".profile", ".config/pip/pip.conf"):
         assert place.run(f"echo x >>~/{name} && echo wrote; mv ~/{name} ~/x && echo moved") == ""
@@ -198,9 +196,7 @@ def test_entries_of_the_home_are_readable_secrets_absent_caches_private(place: P
 
 
 def test_links_in_the_home_do_not_show_what_is_hidden_at_its_own_place(place: Place) -> None:
-    for name in (".ssh/id", ".netrc", ".claude/.credentials.json", ".claude/tool"):
-        (place.home / name).parent.mkdir(parents=True, exist_ok=True)
-        (place.home / name).write_text("seen\n")
+    place.put(".ssh/id", ".netrc", ".claude/.credentials.json", ".claude/tool", text="seen\n")
     shared = {"shared": "/tmp", "own": "/run"}
     links = {"keys": ".ssh", "key": ".ssh/id", "login": ".netrc", "agent": ".claude", "tool": ".claude/tool"} | shared
     for name, target in links.items():
@@ -213,14 +209,7 @@ def test_links_in_the_home_do_not_show_what_is_hidden_at_its_own_place(place: Pl
 
 def test_a_project_and_an_agent_name_what_they_need_of_the_home(place: Place) -> None:
     outside = place.home.parent / "outside"
-    for path in (
-        place.home / ".cli/settings",
-        place.home / ".cli/login",
-        place.home / ".cli.json",
-        outside / "cache/a",
-    ):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("mine")
+    place.put(".cli/settings", ".cli/login", ".cli.json", "../outside/cache/a", text="mine")
     uses = HomeUse(
         private=(str(place.home / ".cli"), str(outside / "cache")),
         readable=(".cli/settings",),
@@ -255,20 +244,17 @@ def test_programs_of_the_home_work_and_write_their_caches(place: Place) -> None:
 def test_links_to_directories_are_there_also_after_an_update(place: Place) -> None:
     """As uv, mise and pyenv name their versions, and as people link settings and programs."""
     version = place.home / ".local/share/uv/python/3.12.1"
-    for name in ("tool/1", "tool/2"):
-        (place.home / name).mkdir(parents=True)
-        (place.home / name / "file").write_text(f"{name}\n")
-    version.mkdir(parents=True)
-    (version / "python").write_text("python\n")
+    python = ".local/share/uv/python/3.12.1/python\n"
+    place.put("tool/1/file", "tool/2/file", ".local/share/uv/python/3.12.1/python")
     version.with_name("3.12").symlink_to("3.12.1")
     (place.home / "current").symlink_to("tool/1")
     look = "cd ~; cat .local/share/uv/python/3.12/python current/file; echo x >current/file || echo no"
-    assert place.run(look) == "python\ntool/1\nno\n"
-    assert place.run(look, is_judge=True) == "python\ntool/1\nno\n"
+    assert place.run(look) == f"{python}tool/1/file\nno\n"
+    assert place.run(look, is_judge=True) == f"{python}tool/1/file\nno\n"
     (place.home / "current").unlink()
     (place.home / "current").symlink_to("tool/2")
     shutil.rmtree(place.home / "tool/1")
-    assert place.run(look) == "python\ntool/2\nno\n"
+    assert place.run(look) == f"{python}tool/2/file\nno\n"
 
 
 def test_a_script_without_a_home_finds_programs_that_are_links(place: Place) -> None:
@@ -296,14 +282,8 @@ def test_a_home_with_thousands_of_files_is_no_obstacle(place: Place) -> None:
 
 def test_set_up_can_install_beside_what_is_installed(place: Place) -> None:
     mise = ".local/share/mise/installs/node"
-    for name in (
-        "go/bin/old",
-        ".cache/ms-playwright/chromium-1/chrome",
-        ".cache/ms-playwright/.links/a",
-        f"{mise}/1/x",
-    ):
-        (place.home / name).parent.mkdir(parents=True, exist_ok=True)
-        (place.home / name).write_text("mine\n")
+    browsers = (".cache/ms-playwright/chromium-1/chrome", ".cache/ms-playwright/.links/a")
+    place.put("go/bin/old", *browsers, f"{mise}/1/x", text="mine\n")
     place.run(
         "cd ~ && echo x >go/bin/new; mkdir -p .cache/ms-playwright/.links && echo x >.cache/ms-playwright/.links/a"
     )
@@ -319,9 +299,7 @@ def test_set_up_can_install_beside_what_is_installed(place: Place) -> None:
 
 
 def test_places_that_an_output_names_and_a_view_hides_are_found_by_setting(place: Place) -> None:
-    for name in (".cache/models/big/one", ".bash_history", ".ssh/id", ".profile", "outside.sock"):
-        (place.home / name).parent.mkdir(parents=True, exist_ok=True)
-        (place.home / name).write_text("mine")
+    place.put(".cache/models/big/one", ".bash_history", ".ssh/id", ".profile", "outside.sock")
     with socket.socket(socket.AF_UNIX) as listening, tempfile.TemporaryDirectory(dir="/tmp") as folder:
         listening.bind(f"{folder}/x.sock")
         output = f"""
@@ -449,8 +427,7 @@ def test_no_parent_of_a_worktree_can_be_renamed(place: Place) -> None:
 
 
 def test_links_in_its_home_lead_no_mount_elsewhere(place: Place) -> None:
-    (place.home / ".config/pip").mkdir(parents=True)
-    (place.home / ".config/pip/pip.conf").write_text("mine")
+    place.put(".config/pip/pip.conf", text="mine")
     hooks = place.git / "hooks"
     hooks.mkdir(exist_ok=True)
     for target in (f"/oldroot{hooks}", str(hooks), "/nowhere"):
@@ -476,9 +453,7 @@ def test_keys_of_the_kernel_cannot_be_read(place: Place) -> None:
 
 def test_secrets_below_a_checkout_in_the_home_and_their_backups_are_absent(place: Place) -> None:
     hidden = (".config/gh/hosts.yml", ".config/gh.bak/hosts.yml", ".netrc~", ".gitconfig.orig", ".git-credentials-old")
-    for name in (*hidden, ".config/app", ".dockerignore"):
-        (place.home / name).parent.mkdir(parents=True, exist_ok=True)
-        (place.home / name).write_text(f"{name}\n")
+    place.put(*hidden, ".config/app", ".dockerignore")
     (place.home / "link").symlink_to(".netrc~")
     env = {"PATH": os.environ["PATH"], "HOME": str(place.home)}
     look = f"cd ~; cat {' '.join(hidden)} link .config/app .dockerignore"
@@ -494,9 +469,7 @@ def test_secrets_below_a_checkout_in_the_home_and_their_backups_are_absent(place
 
 
 def test_a_verifier_has_the_users_settings_of_its_program_and_none_that_set_up_left(place: Place) -> None:
-    for name in (".codex/settings", ".codex/login", ".claude.json", ".local/bin/tool"):
-        (place.home / name).parent.mkdir(parents=True, exist_ok=True)
-        (place.home / name).write_text("mine\n")
+    place.put(".codex/settings", ".codex/login", ".claude.json", ".local/bin/tool", text="mine\n")
     uses = HomeUse(
         private=(".codex",), readable=(".codex/settings",), shared=(".codex/login",), copied=(".claude.json",)
     )
@@ -523,8 +496,7 @@ def test_a_verifier_has_the_users_settings_of_its_program_and_none_that_set_up_l
 )
 def test_a_login_is_refreshed_at_home_or_in_a_copy(place: Place, agent: str, login: str, *, is_shared: bool) -> None:
     """A program that replaces the file has a copy; it stays as it is until the home is gone."""
-    (place.home / login).parent.mkdir(parents=True)
-    (place.home / login).write_text("old\n")
+    place.put(login, text="old\n")
     uses = agent_of(agent).use_home({"HOME": str(place.home)})
     refresh = f"echo new >~/{login}" if is_shared else f"cp ~/{login} ~/{login}.new; echo new >~/{login}.new"
     move = "true" if is_shared else f"mv ~/{login}.new ~/{login}"
