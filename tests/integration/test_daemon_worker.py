@@ -85,6 +85,7 @@ def an_open_worker(project: Project) -> Iterator[RunOwner]:
         yield owner
 
 
+@contextlib.contextmanager
 def a_worker(
     project: Project,
     timers: Timers,
@@ -93,7 +94,7 @@ def a_worker(
     limit: ConcurrencyLimit | None = None,
     *,
     is_draining: bool = False,
-) -> DaemonHost:
+) -> Iterator[DaemonHost]:
     services: Any = SimpleNamespace(
         open_repository=lambda _, wakeup: a_repository(project, wakeup),
         environment=project.env,
@@ -105,7 +106,22 @@ def a_worker(
     )
     limit = limit or ConcurrencyLimit(host=4, repository=4, wake=lambda _: None)
     known = Known(common=str(project.path / ".git"), root=str(project.path))
-    return DaemonHost(known, services, limit, call_at=timers.at, on_idle=lambda: None)
+    worker = DaemonHost(known, services, limit, call_at=timers.at, on_idle=lambda: None)
+    try:
+        yield worker
+    finally:
+        worker.close()
+        until(lambda: worker.is_idle)
+
+
+def orphaned(project: Project, place: Path) -> Meanwhile:
+    """The agent of phase 1, which waits to be let on; its daemon is dead."""
+    meanwhile = Meanwhile(place)
+    shell_agent(project, place, waits(place, "agent"))
+    assert project.runplan("start", "X", "1", "auto").code == 0
+    meanwhile.reached("agent")
+    kill_daemon(project)
+    return meanwhile
 
 
 ASKED = replace(started(Mode.NEXT), plan="plans/X.md", slug="x")
@@ -183,16 +199,11 @@ def test_a_planning_run_can_be_failed(project: Project) -> None:
 
 
 def test_a_run_of_another_process_is_continued_when_that_releases_it(project: Project, tmp_path: Path) -> None:
-    meanwhile, timers, log = Meanwhile(tmp_path), Timers(), Log()
-    shell_agent(project, tmp_path, waits(tmp_path, "agent"))
-    assert project.runplan("start", "X", "1", "auto").code == 0
-    meanwhile.reached("agent")
-    kill_daemon(project)
+    meanwhile, timers, log = orphaned(project, tmp_path), Timers(), Log()
     other = project.popen("start", "X", "1", "auto", "--foreground")
     until(lambda: run_of(project)["state"] == "running" and claimed_by(project) == str(other.pid))
-    worker = a_worker(project, timers, log)
     key = f"wake {project.path}"
-    try:
+    with a_worker(project, timers, log) as worker:
         before = SystemClock().now()
         worker.wake()
         until(lambda: key in timers.armed)
@@ -208,9 +219,6 @@ def test_a_run_of_another_process_is_continued_when_that_releases_it(project: Pr
         call()
         meanwhile.let_on("agent")
         until_runs_are(project, "done")
-    finally:
-        worker.close()
-        until(lambda: worker.is_idle)
     assert project.rows("SELECT kind FROM waits") == []
     assert project.landed() == ["1"]
     assert project.dispatched().count("implement") == 1
@@ -219,14 +227,9 @@ def test_a_run_of_another_process_is_continued_when_that_releases_it(project: Pr
 @pytest.mark.rest
 def test_a_closed_repository_keeps_its_time_and_is_retried_less_often(project: Project, tmp_path: Path) -> None:
     """It can be opened each time, and then no step can be taken."""
-    meanwhile, timers, log, clock = Meanwhile(tmp_path), Timers(), Log(), Moving()
-    shell_agent(project, tmp_path, waits(tmp_path, "agent"))
-    assert project.runplan("start", "X", "1", "auto").code == 0
-    meanwhile.reached("agent")
-    kill_daemon(project)
+    meanwhile, timers, log, clock = orphaned(project, tmp_path), Timers(), Log(), Moving()
     limit = ConcurrencyLimit(host=1, repository=1, wake=lambda _: None)
-    worker = a_worker(project, timers, log, clock, limit)
-    try:
+    with a_worker(project, timers, log, clock, limit) as worker:
         worker.wake()
         until(lambda: claimed_by(project) == str(os.getpid()))
         until(lambda: limit.working == ((str(project.path), "plans/X.md"),))
@@ -248,9 +251,6 @@ def test_a_closed_repository_keeps_its_time_and_is_retried_less_often(project: P
         worker.wake()
         until_runs_are(project, "done")
         assert worker.trouble is None
-    finally:
-        worker.close()
-        until(lambda: worker.is_idle)
 
 
 def test_a_remote_that_does_not_answer_pauses_the_run(project: Project, tmp_path: Path) -> None:
@@ -259,51 +259,44 @@ def test_a_remote_that_does_not_answer_pauses_the_run(project: Project, tmp_path
     began = ("RunStarted", to_builtins(replace(ASKED, landing="direct", remote="origin", daemon=True)))
     with contextlib.closing(open_store(project.path / ".git/runplan")) as store:
         record(store, "r1", ASKED.plan, began, owner="1:1:gone")  # type: ignore[arg-type]
-    worker = a_worker(project, timers, log)
-    try:
+    with a_worker(project, timers, log) as worker:
         worker.wake()
         until(lambda: f"wake {project.path}" in timers.armed)
         seen = run_of(project)
         assert (seen["waiting_for"], seen["wake"]) == ("unreachable", iso(timers.armed[f"wake {project.path}"][0]))
-    finally:
-        worker.close()
-        until(lambda: worker.is_idle)
 
 
 def test_a_worker_that_gets_no_thread_is_tried_again(project: Project) -> None:
     timers, log = Timers(), Log()
-    worker = a_worker(project, timers, log)
     threading.stack_size(1 << 46)  # larger than the system allows
-    try:
-        worker.wake()
-    finally:
-        threading.stack_size(0)
-    assert (worker.is_idle, closed(log)) == (True, 1)
-    assert worker.trouble is not None
-    assert worker.trouble.error.startswith("can't start new thread; end some processes")
-    timers.armed.pop(f"wake {project.path}")[1]()
-    until(lambda: worker.is_idle)
+    with a_worker(project, timers, log) as worker:
+        try:
+            worker.wake()
+        finally:
+            threading.stack_size(0)
+        assert (worker.is_idle, closed(log)) == (True, 1)
+        assert worker.trouble is not None
+        assert worker.trouble.error.startswith("can't start new thread; end some processes")
+        timers.armed.pop(f"wake {project.path}")[1]()
+        until(lambda: worker.is_idle)
     assert closed(log) == 1
 
 
 def test_a_draining_worker_carries_out_a_stop_though_its_wake_up_kills_git(project: Project, tmp_path: Path) -> None:
     """A queued stop ends long git commands. Here the worker executes the stop before its wake-up arrives."""
-    shell_agent(project, tmp_path, waits(tmp_path, "agent"))
-    assert project.runplan("start", "X", "1", "auto").code == 0
-    Meanwhile(tmp_path).reached("agent")
-    kill_daemon(project)
+    orphaned(project, tmp_path)
 
     class Late(Log):
         def info(self, event: str, **_: object) -> None:
             if event == "StopRequested":
                 worker.wake(commands=True)
 
-    worker = a_worker(project, Timers(), Late(), is_draining=True)
     with contextlib.closing(open_store(project.path / ".git/runplan")) as store:
         now = iso(SystemClock().now())
         store.add_command(Command(plan="plans/X.md", verb="stop", arguments={}, by="a person", at=now))
-    worker.wake(commands=True)
-    until(lambda: worker.is_idle)
+    with a_worker(project, Timers(), Late(), is_draining=True) as worker:
+        worker.wake(commands=True)
+        until(lambda: worker.is_idle)
     assert run_of(project)["state"] == "stopped"
 
 
