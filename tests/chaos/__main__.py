@@ -1,4 +1,4 @@
-"""`make chaos`: kill matrix and soak of both runners, random commands and plans, landings alone; and a summary line."""
+"""`make chaos`: kill matrix and soak of both runners, random plans, landings alone; and a summary line."""
 
 # ruff: noqa: T201 - a command for people
 
@@ -14,13 +14,13 @@ from itertools import chain
 from pathlib import Path
 
 from runplan.adapters.sandbox.engines import CONTAINER
-from tests.chaos import landings, matrix, overlap, plans, proofs, scenes, soak
+from tests.chaos import landings, matrix, plans, proofs, scenes, soak
 from tests.chaos.runners import RUNNERS
 from tests.support import inject
 from tests.support.environment import own_environment
 
 PACE_S = 0.3  #: how long an agent of a random plan works at most
-WHATS = ("all", "matrix", "soak", "overlap", "plans", "landing")
+WHATS = ("all", "matrix", "soak", "plans", "landing")
 
 
 class Tally:
@@ -52,8 +52,6 @@ def _run(asked: argparse.Namespace) -> int:
                     _matrix(Path(place), asked, runner, way, tally)
             if asked.what in ("all", "soak"):
                 _soak(Path(place), asked, runner, tally)
-        if asked.what in ("all", "overlap"):
-            _overlaps(Path(place), asked, tally)
         if asked.what in ("all", "plans"):
             _plans(Path(place), asked, tally)
         if asked.what in ("all", "landing"):
@@ -82,7 +80,6 @@ def _asked() -> argparse.Namespace:
     parser.add_argument("--list", action="store_true", help="print the cells, run none")
     parser.add_argument("--soak", type=int, default=40, metavar="KILLS", help="how often a soak kills")
     parser.add_argument("--kills", type=int, default=60, help="how often landings are killed while a user works")
-    parser.add_argument("--overlaps", type=int, default=5, help="how often random commands are given to two plans")
     parser.add_argument("--count", type=int, default=20, help="how many random plans are worked with phases ahead")
     parser.add_argument("--step", type=int, default=4, help="landings are killed before every so manieth call")
     parser.add_argument("--first", type=int, default=1, help="and before this one first")
@@ -132,16 +129,6 @@ def _soak(place: Path, asked: argparse.Namespace, runner: str, tally: Tally) -> 
     account = soak.soak(place, kills=asked.soak, seed=asked.seed, runner=runner)
     print(f"soak: {account}, in {time.monotonic() - began:.0f} s", *account.wrong, sep="\n    ", flush=True)
     tally.add(len(account.wrong), account.lost, account.doubled)
-
-
-def _overlaps(place: Path, asked: argparse.Namespace, tally: Tally) -> None:
-    """Random commands, kills and stops, with agents that detect a second live dispatch of their phase."""
-    began, wrong = time.monotonic(), list[str]()
-    for seed in range(asked.seed, asked.seed + asked.overlaps):
-        (place / f"overlap-{seed}").mkdir()
-        wrong += [f"seed {seed}: {one}" for one in overlap.overlap(place / f"overlap-{seed}", seed=seed)]
-    print(f"overlap: {asked.overlaps} trials, in {time.monotonic() - began:.0f} s", *wrong, sep="\n    ", flush=True)
-    tally.add(len(wrong), 0, 0)
 
 
 def _plans(place: Path, asked: argparse.Namespace, tally: Tally) -> None:

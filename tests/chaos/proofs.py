@@ -350,8 +350,13 @@ def words_of_a_person_are_told_once(evidence: Evidence) -> Iterator[str]:
         yield f"the report has the words {count} times"
 
 
+def no_phase_had_two_live_dispatches(evidence: Evidence) -> Iterator[str]:
+    """An agent that writes holds a lock of its phase, and notes when another one has it."""
+    yield from (f"two agents had {note.name}" for note in evidence.project.home.glob("at/doubled.*"))
+
+
 PROOFS: tuple[Callable[[Evidence], Iterator[str]], ...] = (
     *(each_phase_is_on_the_target_once, tracker_and_report_agree_with_it, no_work_is_unreachable, nothing_is_left),
     *(the_checkout_is_as_it_was, one_pull_request_was_merged_once),
-    *(a_plan_is_written_and_asked_about_once, words_of_a_person_are_told_once),
+    *(a_plan_is_written_and_asked_about_once, words_of_a_person_are_told_once, no_phase_had_two_live_dispatches),
 )

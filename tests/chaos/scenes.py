@@ -2,7 +2,7 @@
 
 The agent is a shell script of the project. It does its work once, however often it is asked; it stops where a file in
 `$HOME/hold` bids it, so that it can be met, and killed, at any stage of its work. In phase 2 it leaves the commit to
-others; where it is to fail it makes a branch that is not its own.
+others; where it is to fail it makes a branch that is not its own. It notes when another one works on its phase.
 """
 
 import json
@@ -130,6 +130,8 @@ AGENT = r"""
 add_line() { test -e "$1" && grep -qx "$2" "$1" || echo "$2" >>"$1"; }
 case $RUNPLAN_ROLE in
 implement | fix)
+    exec 9>"$HOME/at/lock.$RUNPLAN_PHASE"
+    flock -n 9 || : >"$HOME/at/doubled.$RUNPLAN_PHASE"
     echo "$RUNPLAN_PHASE" >"$RUNPLAN_PHASE.txt"
     grep -q "^Touches:" plans/X.md || add_line all.txt "phase $RUNPLAN_PHASE"
     test "$RUNPLAN_ROLE" = implement || echo mended >mended.txt

@@ -1,11 +1,10 @@
-"""A short soak: kills at random moments, then the result of an undisturbed run; and random commands on two plans.
+"""A short soak: kills at random moments, then the result of an undisturbed run.
 
 Long ones: `make chaos SOAK=200`.
 """
 
 from pathlib import Path
 
-from tests.chaos.overlap import overlap
 from tests.chaos.soak import soak
 
 SEED = 11
@@ -16,7 +15,3 @@ def test_plans_killed_at_random_moments_end_as_if_nothing_had_happened(tmp_path:
     assert not account.wrong, f"seed {SEED}: " + "\n".join(account.wrong)
     assert account.kills.total() == 4
     assert (account.lost, account.doubled) == (0, 0)
-
-
-def test_a_phase_never_has_two_live_dispatches(tmp_path: Path) -> None:
-    assert overlap(tmp_path, seed=1) == []
