@@ -16,9 +16,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import psycopg
+import pytest
 import structlog
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
@@ -534,7 +535,7 @@ class Night:
         self.place = place
         self.chance = random.Random(seed)
         self.clock = VirtualClock()
-        self.log = structlog.wrap_logger(cast(Any, None), wrapper_class=cast(Any, _Silent))
+        self.log = structlog.wrap_logger(None, processors=[_drop])
         self.database = Database(self)
         self.tasks: list[Task] = []
         self.hosts: dict[int, NightHost] = {}
@@ -672,24 +673,18 @@ class Night:
     @contextlib.contextmanager
     def patched(self) -> Iterator[None]:
         """Connections to the database and waits are those of this night; at the end all workers die."""
-        modules: list[tuple[Any, str, Any]] = [
-            (postgres.FleetConnection, "connect", self.connect),
-            (select, "select", self.select),
-        ]
-        before = [(module, name, getattr(module, name)) for module, name, _ in modules]
-        for module, name, function in modules:
-            setattr(module, name, function)
-        try:
-            yield
-        finally:
-            for worker in self.workers.values():
-                worker.die()
-            for task in self.tasks:
-                if task._thread.is_alive():
-                    with contextlib.suppress(BaseException):
-                        task.take_turn()
-            for module, name, function in before:
-                setattr(module, name, function)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(postgres.FleetConnection, "connect", self.connect)
+            patch.setattr(select, "select", self.select)
+            try:
+                yield
+            finally:
+                for worker in self.workers.values():
+                    worker.die()
+                for task in self.tasks:
+                    if task._thread.is_alive():
+                        with contextlib.suppress(BaseException):
+                            task.take_turn()
 
     def _play(self) -> None:
         begun = self.now
@@ -782,14 +777,8 @@ class Night:
         return f"claims {self.claims}, runs {runs}, in hand {in_hand}, jobs {self.database.jobs}"
 
 
-class _Silent:
-    def __init__(self, *_: object, **__: object) -> None: ...
-    def bind(self, **_: object) -> "_Silent":
-        return self
-
-    def info(self, *_: object, **__: object) -> None: ...
-
-    warning = info
+def _drop(*_: object) -> NoReturn:
+    raise structlog.DropEvent
 
 
 def play_nights(seeds: Iterable[int], place: Path) -> None:
