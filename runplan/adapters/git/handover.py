@@ -59,6 +59,13 @@ _SPECIAL, _ESCAPED = re.compile(r"([*?\[# !\\])"), r"\\\1"  #: characters with a
 #: files, and `raw` only files and without any conversion. The agent's configuration is not read: `lane` has links to
 #: its refs.
 _HAND_OVER = f"""{IS_EMPTY}
+read_tree() {{
+    if [ -f "$fresh/index" ]; then # a commit of few objects may have millions of paths
+        most=$((most + $(wc -c <"$fresh/index") / 64)) # an entry of the index has more bytes
+        [ "$(git ls-tree -r --name-only "$head" | head -n "$((most + 1))" | wc -l)" -le "$most" ] || exit {BOMB}
+    fi
+    git read-tree --reset "$head" || exit 5
+}}
 ulimit -v {SCRIPT_KIB} 2>/dev/null
 exec 3>&1 1>&2
 theirs=$1 tree=$2 fresh=$3 seen=$4 branch=$5 before=$6 how=$7 most=$8; shift 8
@@ -90,19 +97,24 @@ if cd "$tree" 2>/dev/null && ! is_empty; then # in a sandbox `git worktree remov
     export GIT_WORK_TREE="$tree" # git requires that its parent is there
     [ "$how" = all ] || find . ! -type f ! -type d ! -type l -delete # git waits for ever for a FIFO
     if [ "$how" = all ] && [ -f "$seen/index" ]; then cp -p "$seen/index" "$fresh/index" || exit 5; fi
-    commit=
+    commit= is_updated=
     [ ! -f "$seen/commit" ] || read -r commit <"$seen/commit"
-    if [ -f "$fresh/index" ] && [ "$commit" != "$head" ]; then # a commit of few objects may have millions of paths
-        most=$((most + $(wc -c <"$fresh/index") / 64)) # an entry of the index has more bytes
-        [ "$(git ls-tree -r --name-only "$head" | head -n "$((most + 1))" | wc -l)" -le "$most" ] || exit {BOMB}
+    if [ -f "$fresh/index" ] && [ "$commit" != "$head" ]; then
+        # Where a commit has too many paths for that, read_tree counts them.
+        [ -n "$commit" ] && (
+            ulimit -v {SCRIPT_KIB // 4} 2>/dev/null
+            git diff-tree -r --no-renames "$commit" "$head" >"$fresh/changes"
+        ) && cut -f2- "$fresh/changes" | git update-index --add --remove --replace --info-only --stdin &&
+            is_updated=yes || read_tree
     fi
-    [ -f "$fresh/index" ] && [ "$commit" = "$head" ] || git read-tree --reset "$head" || exit 5
+    [ -f "$fresh/index" ] || read_tree
     printf '%s\\n' "$head" >"$fresh/HEAD"
     # With a lock git writes the index again; else `add` would store every file that is as young as the index.
     state=$({{ GIT_OPTIONAL_LOCKS=1 git status --porcelain -unormal --no-renames --ignore-submodules=dirty || echo 1
     }} 3>&- | {{ read -r line && echo "$line"; }})
     left={CLEAN}
     if [ -n "$state" ]; then
+        [ -z "$is_updated" ] || read_tree
         git -c advice.addEmbeddedRepo=false add -A --ignore-errors . 3>&- || add=$?
         left=$(git write-tree) || exit 6
     fi
