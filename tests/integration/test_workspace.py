@@ -68,8 +68,8 @@ def test_the_users_tokens_are_left_out_of_the_files_that_a_sandbox_shows(place: 
 def test_a_lease_is_switched_and_made_exact(place: Place) -> None:
     tree = place.lease()
     tree.commit("work", **{"a.txt": "changed"})
-    place.take()
     tree.write("junk.o", "ignored")
+    place.take()
     tree.git("config", "core.bare", "true")
     tree.git("tag", "mine")
     hook = place.lane / "hooks/pre-commit"
@@ -477,8 +477,7 @@ BREAKS = {
     "another link": 'echo "gitdir: /nowhere" >"$tree/.git"',
     "without repository": 'rm -r "$lane"',
     "pruned": 'git --git-dir="$lane" worktree remove -f -f "$tree"',
-    "locked": 'touch "$lane/worktrees/run/index.lock" "$lane/worktrees/run/HEAD.lock" "$lane/packed-refs.lock"; '
-    ': >"$tree/MERGE_HEAD"',
+    "locked": 'touch "$lane/worktrees/run/index.lock" "$lane/worktrees/run/HEAD.lock" "$lane/packed-refs.lock"',
 }
 
 

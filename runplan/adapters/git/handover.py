@@ -27,6 +27,7 @@ from runplan.adapters.git.zones import (
     NOTHING,
     SCRIPT_KIB,
     Extra,
+    KnownFiles,
     ProofWorktree,
     SandboxScript,
     Worktree,
@@ -38,6 +39,7 @@ from runplan.domain.gitfacts import Oid
 from runplan.domain.names import HEADS, base_ref
 
 CLEAN = "clean"  #: in a header: the files are those of the agent's HEAD
+NOTHING_ELSE = "nothing-else"  #: in a header: there are no other files either, but perhaps empty directories
 LENT = "lent"  #: an agent has the files, or had them and did not hand them over
 NO_REFS = 4  #: exit code of the script when the agent has damaged or deleted its repository
 BOMB = 7  #: exit code for a commit with too many paths
@@ -110,9 +112,15 @@ if cd "$tree" 2>/dev/null && ! is_empty; then # in a sandbox `git worktree remov
     [ -f "$fresh/index" ] || read_tree
     printf '%s\\n' "$head" >"$fresh/HEAD"
     # With a lock git writes the index again; else `add` would store every file that is as young as the index.
-    state=$({{ GIT_OPTIONAL_LOCKS=1 git status --porcelain -unormal --no-renames --ignore-submodules=dirty || echo 1
+    export GIT_OPTIONAL_LOCKS=1
+    state=$({{ git status --porcelain -unormal --ignored=matching --no-renames --ignore-submodules=dirty || echo 1
     }} 3>&- | {{ read -r line && echo "$line"; }})
     left={CLEAN}
+    case $state in
+    '') listed="${{listed}}{NOTHING_ELSE}
+" ;;
+    '!!'*) state= ;; # only ignored files; git lists them last
+    esac
     if [ -n "$state" ]; then
         [ -z "$is_updated" ] || read_tree
         git -c advice.addEmbeddedRepo=false add -A --ignore-errors . 3>&- || add=$?
@@ -223,7 +231,9 @@ class AgentZone(Worktree):
                 (admin / "commondir").write_text("../..\n")
                 (admin / "gitdir").write_bytes(os.fsencode(self.path / ".git") + b"\n")
                 (admin / "locked").touch()
-        self._fill(files, tip, "agent", "-x" if clean == "ignored" else "", extra=extra)
+        known = self._zones.known_files.get(self.path)
+        how = "none" if known and known.is_all else "-x" if clean == "ignored" else ""
+        self._fill(files, tip, "agent", how, extra=extra)
         self._note(LENT)
         return self.path
 
@@ -340,7 +350,7 @@ class AgentZone(Worktree):
                 make_below(self._workspace.common_dir, self._seen)
                 (fresh / "index").replace(self._seen / "index")
                 publish(self._seen / "commit", f"{received.head}\n".encode(), sync=False)
-                self._zones.known_files[self.path] = received.left
+                self._zones.known_files[self.path] = KnownFiles(received.left, is_all=(NOTHING_ELSE, "") in header)
             self._share_lfs(received, before, fresh)
             return replace(received, new=new, said=said)
         finally:

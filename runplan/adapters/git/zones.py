@@ -163,6 +163,13 @@ class Bounds(Struct, frozen=True, kw_only=True):
     entries: int = 200_000  #: paths that differ
 
 
+class KnownFiles(Struct, frozen=True):
+    """The files of a worktree."""
+
+    commit: Oid  #: which has them, or their tree
+    is_all: bool = False  #: no further files are there, not even ignored ones
+
+
 class Extra(Struct, frozen=True, kw_only=True):
     copies: Sequence[str] = ()  #: names of run.copy
     root: Path = Path()  #: the checkout that has them
@@ -184,9 +191,9 @@ class Zones:
         self.confine = confine or (lambda argv, _cwd, _writable: argv)
         self.bounds = bounds or Bounds()
         self.is_hurried = False
-        #: The commit or tree whose files a worktree has, from when they were written or compared until a process may
-        #: write there. The next fill changes what differs, and looks at no other file.
-        self.known_files: dict[Path, Oid] = {}
+        #: By worktree, from when its files were written or compared until a process may write there. The next fill
+        #: changes what differs, and looks at no other file.
+        self.known_files: dict[Path, KnownFiles] = {}
 
     @contextmanager
     def start(
@@ -346,20 +353,21 @@ class Worktree:
         arguments = (*places, *words, *more, *extra.copies)
         error = ""
         for is_new in (False, True):
-            known = self._zones.known_files.pop(self.path, "")
+            known = self._zones.known_files.pop(self.path, None)
             if not is_directory(self.path):
-                known = ""
+                known = None
                 remove_directory(self.path)
             self.path.mkdir(parents=True, exist_ok=True)
             self.path.chmod(0o755)
             make_below(self._workspace.common_dir, self._seen)
             (self._seen / PATHS).unlink(missing_ok=True)
-            old, new = (self._tool.object(f"{oid}^{{tree}}") if known else None for oid in (known, words[0]))
-            if old and new:  # name the paths that differ from the known files to the fill script, if they are few
+            oids = (known.commit, words[0]) if known else ()
+            trees = [tree for oid in oids if (tree := self._tool.object(f"{oid}^{{tree}}"))]
+            if len(trees) == 2:  # name the paths that differ from the known files to the fill script, if they are few
                 with suppress(HandOverRefused):
                     # With a filter git may have to convert other files as well, to compare them.
                     most = 0 if self._workspace.filters else MOST_PATHS
-                    differing = changes(self._tool, old.oid, new.oid, most=most)
+                    differing = changes(self._tool, trees[0].oid, trees[1].oid, most=most)
                     names = b"".join(os.fsencode(change.path) + b"\0" for change in differing)
                     publish(self._seen / PATHS, names, sync=False)
             if not (error := (run or self._run_fill)(arguments)):
@@ -466,7 +474,7 @@ class ProofWorktree(Worktree):
             clean = "none" if how == "setup" or self.path in self._zones.known_files else "-x"
         is_new = self._fill(commit, commit, how, clean, extra=extra, run=self._run_with_filters)
         if is_protected:
-            self._zones.known_files[self.path] = commit
+            self._zones.known_files[self.path] = KnownFiles(commit)
         return is_new
 
     def _run_with_filters(self, arguments: Sequence[str]) -> str:
@@ -506,5 +514,5 @@ class ProofWorktree(Worktree):
         paths = (record.split(" ", count)[-1] for record, count in fields if count)
         differing = head + [path for path in paths if path not in (*copies, DIFF_FILE)]
         if not differing:
-            self._zones.known_files[self.path] = commit
+            self._zones.known_files[self.path] = KnownFiles(commit)
         return differing
