@@ -45,6 +45,7 @@ NO_REFS = 4  #: exit code of the script when the agent has damaged or deleted it
 BOMB = 7  #: exit code for a commit with too many paths
 HEADER = 16  #: bytes of the first line of a stream
 INDEX_BYTES = 1 << 30  #: address space of index-pack: a small pack may expand to gigabytes
+DIFF_KIB = 128 * 1024  #: data of the git that compares two commits
 CHUNK = 1 << 20
 LONGEST_NAME = 255  #: bytes of a name in a path; file systems refuse longer ones
 DEEPEST = 200  #: folders above a file; Python's own functions recurse into them
@@ -104,7 +105,7 @@ if cd "$tree" 2>/dev/null && ! is_empty; then # in a sandbox `git worktree remov
     if [ -f "$fresh/index" ] && [ "$commit" != "$head" ]; then
         # Where a commit has too many paths for that, read_tree counts them.
         [ -n "$commit" ] && (
-            ulimit -v {SCRIPT_KIB // 4} 2>/dev/null
+            ulimit -d {DIFF_KIB} 2>/dev/null
             git diff-tree -r --no-renames "$commit" "$head" >"$fresh/changes"
         ) && cut -f2- "$fresh/changes" | git update-index --add --remove --replace --info-only --stdin &&
             is_updated=yes || read_tree
