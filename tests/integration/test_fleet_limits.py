@@ -15,11 +15,11 @@ from runplan.adapters.store.postgres import PostgresStore, connect, initialize
 from runplan.adapters.store.sql import Append
 from runplan.domain.decoding import to_json
 from runplan.domain.errors import Fenced
+from runplan.domain.fleet import ANY
 from runplan.domain.run import events as e
 from runplan.domain.run.dispatch import Ending
 from runplan.domain.run.kinds import Role, RunStatus
 from runplan.domain.run.rows import Command, RunRow
-from runplan.domain.run.rules.hosts import ANY
 from runplan.hosts.fleet.worker import JobQueue
 from tests.support.documents import read
 from tests.support.postgres import a_location, create_database, start_server
@@ -182,13 +182,13 @@ def set_capacity(*, fleet: int, repository: int) -> None:
         heartbeat.set_capacity(fleet=fleet, repository=repository)
 
 
-def test_a_worker_that_was_away_has_lost_a_plan_that_another_one_ended(stores: tuple[PostgresStore, ...]) -> None:
+def test_a_worker_that_was_away_owns_no_plan_that_another_one_has_taken(stores: tuple[PostgresStore, ...]) -> None:
     store = stores[0]
-    row = WorkerRow(owner="away", host="h", labels=[], slots=1, version="")
-    store.claim_plan("own", run="r1", owner="away")
+    row = WorkerRow(owner="h/away", host="h", labels=[], slots=1, version="")
+    store.claim_plan("own", run="r1", owner="h/away")
     store.claim_plan("taken", run="r2", owner="other")
     with closing(Heartbeat(start_server().dsn, row)) as heartbeat:
-        assert heartbeat.list_lost(store.location.schema, ["own", "taken", "ended"]) == {"taken", "ended"}
+        assert heartbeat.list_owned() == [(store.location.schema, "own", "r1", "h/away")]
 
 
 def take_woken(stores: tuple[PostgresStore, ...]) -> list[tuple[int, str]]:

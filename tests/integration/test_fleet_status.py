@@ -257,7 +257,6 @@ def test_a_heartbeat_that_is_cut_off_says_that_the_database_does_not_answer(flee
         for call in (
             lambda: heartbeat.beat(None),
             lambda: heartbeat.lease_s,
-            lambda: heartbeat.list_lost("repository_1", ["plans/A.md"]),
             lambda: heartbeat.list_owned(),
             lambda: heartbeat.wait(0.1),
             lambda: heartbeat.set_capacity(fleet=1, repository=1),

@@ -2,7 +2,6 @@
 
 import contextlib
 import time
-from collections.abc import Collection
 
 import psycopg
 from msgspec import Struct
@@ -84,12 +83,6 @@ class Heartbeat:
             raise NameTaken(f"{why}; choose another name: --host NAME")
         self.version = int(row[1])
         return bool(row[0])
-
-    @translated_errors()
-    def list_lost(self, schema: str, plans: Collection[str]) -> set[str]:
-        """Those of the plans that this worker does not own: another one does, or has ended or left the run since."""
-        query = "SELECT plan FROM claimed WHERE schema=%s AND owner=%s"
-        return set(plans) - {plan for (plan,) in self._db.execute(query, (schema, self._row.owner))}
 
     @translated_errors()
     def list_owned(self) -> list[tuple[str, str, str, str]]:

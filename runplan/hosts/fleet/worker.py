@@ -42,7 +42,7 @@ from runplan.adapters.store.location import FleetLocation
 from runplan.adapters.store.postgres import CHANNEL, SCHEMA_VERSION, NewerDatabase, complete_dsn, hide_keys, list_fleet
 from runplan.adapters.supervise.dispatches import Dispatches
 from runplan.domain.errors import RefusedEarly, RunplanError, SettingsError, Unreachable
-from runplan.domain.run.rules.hosts import ANY, list_queues
+from runplan.domain.fleet import ANY, list_queues
 from runplan.domain.settings.schema import Settings
 from runplan.domain.times import iso
 from runplan.engine.loop.context import RepositoryContext, context_at
@@ -407,10 +407,14 @@ class FleetWorker(Struct, eq=False, dict=True):
             self._is_draining = is_draining
             self.log.info("draining" if is_draining else "taking-plans")
             self._wake_all()
-        for (schema, _), worker in self._list_plans():
-            # A plan that it is about to take over still belongs to the dead owner.
-            if lost := heartbeat.list_lost(schema, list(worker.owner.runs)):
-                worker.lost |= frozenset(lost)  # it ends their agents, and records nothing
+        # A plan that it is about to take over still belongs to the dead owner. What began since is none of these.
+        in_hand = [(schema, worker, list(worker.owner.runs)) for (schema, _), worker in self._list_plans()]
+        claims = heartbeat.list_owned() if in_hand else []
+        own = {(schema, plan) for schema, plan, _, owner in claims if owner == self.row.owner}
+        for schema, worker, plans in in_hand:
+            # Another worker owns them, or has ended or left the run since.
+            if lost := frozenset(plan for plan in plans if (schema, plan) not in own):
+                worker.lost |= lost  # it ends their agents, and records nothing
                 worker.poke()
 
     def _on_notice(self, channel: str, text: str) -> None:
