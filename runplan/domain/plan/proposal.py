@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from msgspec import Struct
 from msgspec.structs import asdict
@@ -10,7 +10,7 @@ from msgspec.structs import asdict
 from runplan.domain import names
 from runplan.domain.plan.marks import SECTIONS, ExecutionKind, PlanStatus, Status
 from runplan.domain.plan.model import Plan, parse_plan
-from runplan.domain.plan.scan import Lines, marks_within, scan_lines
+from runplan.domain.plan.scan import marks_within, scan_lines
 from runplan.domain.plan.tracker import add_tracker, put_key
 from runplan.domain.text import counted, plain, visible
 
@@ -99,33 +99,30 @@ def summarize(text: str, *, path: str) -> Summary:
             permissions.append(f"phase {phase.id} is worked with Execution: {phase.execution.text}")
         own = asdict(phase.own).items()
         permissions += [f"phase {phase.id} sets its {name}: {value}" for name, value in own if value]
-    return Summary(
-        title=plan.title,
-        phases=tuple(PhaseSummary(phase.id, phase.title, len(phase.items)) for phase in phases),
-        characters=len(text),
-        open_questions=tuple(_open_questions(scan_lines(text.encode(), path=path))),
-        permissions=tuple(permissions),
-        sign_offs=tuple(f"phase {phase.id}: {words}" for phase in phases for words in phase.sign_off),
-        dispatches=2 * len(phases) + 1,
-    )
-
-
-def _open_questions(lines: Lines) -> Iterator[str]:
-    """The paragraphs and list entries below the headings; the word None stands for no question."""
-    for heading in lines.headings:
-        if not _normalize(heading.text).startswith("open question"):
-            continue
+    # The paragraphs and list entries below headings of questions; the word None stands for no question.
+    lines = scan_lines(text.encode(), path=path)
+    questions: list[str] = []
+    for heading in (heading for heading in lines.headings if _normalize(heading.text).startswith("open question")):
         below = marks_within(lines.headings, heading.at + 1, heading.end)
         end = below[0].at if heading.level == 1 and below else heading.end
         paragraphs = [""]
         for index in range(heading.at + 1, end):
-            text = lines.texts[index].strip()
+            row = lines.texts[index].strip()
             entries = marks_within(lines.entries, index, index + 1)
-            if entries or not text:
+            if entries or not row:
                 paragraphs.append(entries[0].text if entries else "")
             else:
-                paragraphs[-1] = f"{paragraphs[-1]} {text}".strip()
-        yield from (text for text in paragraphs if _normalize(text) not in _NONE)
+                paragraphs[-1] = f"{paragraphs[-1]} {row}".strip()
+        questions += (paragraph for paragraph in paragraphs if _normalize(paragraph) not in _NONE)
+    return Summary(
+        title=plan.title,
+        phases=tuple(PhaseSummary(phase.id, phase.title, len(phase.items)) for phase in phases),
+        characters=len(text),
+        open_questions=tuple(questions),
+        permissions=tuple(permissions),
+        sign_offs=tuple(f"phase {phase.id}: {words}" for phase in phases for words in phase.sign_off),
+        dispatches=2 * len(phases) + 1,
+    )
 
 
 def _normalize(text: str) -> str:

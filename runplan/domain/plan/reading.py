@@ -204,7 +204,13 @@ def section_places(lines: Lines, sections: Iterable[Heading]) -> tuple[Place, ..
     for section in sections:
         place = Place(id=section.name.id, title=section.name.title, first=section.at, end=section.end)
         boxes = [box for box in marks_within(lines.boxes, section.at, section.end) if not box.optional]
-        done_parts, left_parts = _split_parts(lines, section)
+        # Sub-headings that say done, `### ✅ A1 — Title`, and those beside them that do not and are not struck.
+        below = marks_within(lines.headings, section.at + 1, section.end)
+        beside = [h for h in below if h.level == below[0].level and not re.search(marks.NOT_WORK, h.text)]
+        done_parts = [part for part in beside if re.search(marks.DONE_TITLE, part.text)]
+        counts = any(part.name.id for part in done_parts)
+        others = [h for h in beside if not h.text.startswith("~~") and (h.name.id or not counts)] if done_parts else []
+        left_parts = [h for h in others if h not in done_parts]
         brackets = re.search(marks.BRACKETS, lines.texts[section.at])
         sign = re.search(marks.SIGN, lines.texts[section.at])
         signed = read_mark(sign[1]) if sign else Mark(Status.TODO)
@@ -261,16 +267,6 @@ def _is_doubtful(lines: Lines, line: int, value: str, mark: Mark) -> bool:
     if value:
         return not mark.known and re.search(marks.MAY_BE_DONE, value) is not None
     return any(not entry.sign for entry in marks_within(lines.entries, line + 1, line + 3)[:1])
-
-
-def _split_parts(lines: Lines, section: Heading) -> tuple[list[Heading], list[Heading]]:
-    """The sub-headings that say done, `### ✅ A1 — Title`, and those beside them that do not and are not struck."""
-    below = marks_within(lines.headings, section.at + 1, section.end)
-    parts = [h for h in below if h.level == below[0].level and not re.search(marks.NOT_WORK, h.text)]
-    done = [part for part in parts if re.search(marks.DONE_TITLE, part.text)]
-    counts = any(part.name.id for part in done)
-    left = [h for h in parts if not h.text.startswith("~~") and (h.name.id or not counts)] if done else []
-    return done, [h for h in left if not re.search(marks.DONE_TITLE, h.text)]
 
 
 def mark_of_work(boxes: Sequence[Entry], manual: set[int]) -> Mark:
