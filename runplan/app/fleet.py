@@ -14,9 +14,8 @@ from runplan.adapters.store.location import FleetLocation, hide_password
 from runplan.adapters.store.postgres import initialize, list_fleet
 from runplan.app.operations.model import Caller
 from runplan.domain.errors import RefusedEarly, UsageError
-from runplan.domain.fleet import FleetState
+from runplan.domain.fleet import MAX_LABELS, FleetState
 from runplan.domain.plan.body import HOST_LABEL
-from runplan.domain.run.rules.hosts import MAX_LABELS
 from runplan.engine.loop.context import remote_url
 from runplan.hosts.fleet.worker import work_on_plans
 

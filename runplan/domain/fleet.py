@@ -1,11 +1,15 @@
 """The state of a fleet: its hosts, the plans that wait for one, and the limits that all of them share."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from itertools import combinations
 
 from msgspec import Struct
 
 from runplan.domain.errors import NotFound
 from runplan.domain.text import counted
+
+ANY = "any"  #: the queue of plans that need no label
+MAX_LABELS = 8  #: of one host, which looks into a queue for each combination of them
 
 
 class FleetPlan(Struct, frozen=True):
@@ -64,7 +68,7 @@ class FleetState(Struct, frozen=True, kw_only=True):
 
 
 def explain_queueing(queue: str, hosts: Sequence[WorkerHost]) -> str:
-    labels = [] if queue == "any" else queue.split("+")
+    labels = [] if queue == ANY else queue.split("+")
     taking = [host for host in hosts if host.takes_plans]
     fitting = [host for host in taking if set(labels) <= set(host.labels)]
     if not taking:
@@ -74,3 +78,12 @@ def explain_queueing(queue: str, hosts: Sequence[WorkerHost]) -> str:
     if all(len(host.plans) >= host.slots for host in fitting):
         return f"every slot of {counted(len(fitting), 'host')} is in use"
     return "a host takes it now"
+
+
+def name_queue(labels: Collection[str]) -> str:
+    return "+".join(sorted(labels)) or ANY
+
+
+def list_queues(labels: Collection[str]) -> list[str]:
+    named = sorted(set(labels))
+    return [name_queue(chosen) for count in range(len(named) + 1) for chosen in combinations(named, count)]

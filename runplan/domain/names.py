@@ -2,7 +2,7 @@
 
 import platform
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from runplan.domain.errors import NotFound, UsageError
@@ -218,3 +218,19 @@ def digest_of(content: bytes) -> str:
     import hashlib  # 5 ms, and `status` needs no hash
 
     return hashlib.sha256(content).hexdigest()
+
+
+def join_files(files: Mapping[str, bytes]) -> bytes:
+    """The task files of a folder as one text, in the order of the numbers in their names: `task-1.2 - Title.md`.
+
+    Before each file is a line with its path.
+    """
+    paths = sorted(files, key=lambda path: [*map(int, re.findall("[0-9]+", path.rpartition("/")[2].partition(" ")[0]))])
+    return b"\n".join(f"<!-- runplan:file {path} -->\n".encode() + files[path] for path in paths)
+
+
+def split_files(text: bytes, folder: str) -> dict[str, bytes]:
+    """The files of the joined text of a folder; none for the text of a single file."""
+    border = rb"(?:\A|\n)<!-- runplan:file (" + re.escape(folder.encode()) + rb"/[^/\n]+) -->\n"
+    parts = re.split(border, text)
+    return {path.decode(): content for path, content in zip(parts[1::2], parts[2::2], strict=True)}

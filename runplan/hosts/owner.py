@@ -22,8 +22,7 @@ from runplan.domain.run.dispatch import GRACE_S
 from runplan.domain.run.kinds import FOR_ANSWER, Reason, RunStatus, WaitKind
 from runplan.domain.run.requests import RunRequest
 from runplan.domain.run.rows import Acquired, Answer, ClaimResult, HeldByOther, Reentered, RunRow, wait_of
-from runplan.domain.run.rules.hosts import missing_labels
-from runplan.domain.run.state import RunState, list_running, open_lanes, open_states
+from runplan.domain.run.state import RunState, list_running, missing_labels, open_lanes, open_states
 from runplan.domain.text import command
 from runplan.domain.times import delay_s, iso, look_s, parse_iso
 from runplan.engine.loop import runs

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from runplan.domain.errors import PlanUnreadable
-from runplan.domain.plan.folders import join_files, split_files
+from runplan.domain.names import join_files, split_files
 from runplan.domain.plan.formats.tasks_json import locate_values
 from runplan.domain.plan.model import Plan, Status, parse_plan
 from runplan.domain.plan.tracker import set_completed, set_status

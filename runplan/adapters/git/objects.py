@@ -10,8 +10,7 @@ from msgspec import Struct
 from runplan.adapters.git.command import Git
 from runplan.domain.errors import GitFailed, HandOverRefused, RefusedEarly
 from runplan.domain.gitfacts import LANDING, Change, Commit, Identity, Oid, is_agent
-from runplan.domain.names import digest_of
-from runplan.domain.plan.folders import join_files
+from runplan.domain.names import digest_of, join_files
 
 TREE = "040000"
 SYMLINK = "120000"

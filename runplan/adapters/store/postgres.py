@@ -20,9 +20,9 @@ from runplan.adapters.store.location import FleetLocation, normalize_url, strip_
 from runplan.adapters.store.outputs import StoredOutputs
 from runplan.adapters.store.sql import AGENDA, FACTS, LONGEST_S, Cursor, Rows, Store
 from runplan.domain.errors import RefusedEarly, Unreachable
+from runplan.domain.fleet import name_queue
 from runplan.domain.run.recorded import E, Recorded
 from runplan.domain.run.rows import ClaimResult, HeldByOther, OwnerState
-from runplan.domain.run.rules.hosts import name_queue
 from runplan.domain.text import command
 
 SCHEMA_VERSION = 2

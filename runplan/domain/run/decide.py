@@ -11,7 +11,6 @@ from runplan.domain.run.events import PhaseChosen, PhaseFailed, UndoChosen, Work
 from runplan.domain.run.kinds import FOR_ANSWER, Mode, PhaseStep, Reason, RunOutcome, WaitKind
 from runplan.domain.run.reasons import PUSHING_KEYS, describe_lost
 from runplan.domain.run.rows import wait_of
-from runplan.domain.run.rules.hosts import missing_labels
 from runplan.domain.run.rules.lanes import may_begin_ahead
 from runplan.domain.run.rules.phases import work_on
 from runplan.domain.run.rules.planning import MAX_REVISIONS, describe_misfit, write_plan
@@ -23,6 +22,7 @@ from runplan.domain.run.state import (
     failure,
     find_awaiting,
     list_questions,
+    missing_labels,
     open_lanes,
     open_states,
 )

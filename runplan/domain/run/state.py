@@ -133,6 +133,16 @@ def list_questions(state: RunState) -> tuple[str, ...]:
     return tuple(question.id for lane in open_states(state) for question in lane.questions)
 
 
+def missing_labels(state: RunState) -> tuple[str, ...]:
+    if state.labels is None or state.attempt is None or state.attempt.cleaned:
+        return ()
+    return tuple(label for label in state.attempt.chosen.host if label not in state.labels)
+
+
+def awaited_labels(state: RunState) -> tuple[str, ...]:
+    return next((lane.current.chosen.host for lane in open_states(state) if missing_labels(lane)), ())
+
+
 def find_awaiting(state: RunState) -> Attempt | None:
     attempts = [lane.attempt for lane in open_states(state) if lane.attempt is not None]
     waits = ((attempt, attempt.delivery.asked or attempt.delivery.held) for attempt in attempts)

@@ -35,8 +35,7 @@ from runplan.domain.errors import (
     Unreachable,
     UsageError,
 )
-from runplan.domain.names import PLAN_FILE, PLAN_PLACES, SPEC_FOLDERS, SUFFIXES
-from runplan.domain.plan.folders import join_files
+from runplan.domain.names import PLAN_FILE, PLAN_PLACES, SPEC_FOLDERS, SUFFIXES, join_files
 from runplan.domain.plan.marks import ExecutionKind
 from runplan.domain.run.events import RunStarted
 from runplan.domain.run.rows import RunRow

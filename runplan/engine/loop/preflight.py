@@ -30,7 +30,7 @@ from runplan.domain.checks import tamper
 from runplan.domain.checks.guarded import list_scripts
 from runplan.domain.checks.runners.naming import foresee_unnamed
 from runplan.domain.errors import NotFound, RefusedEarly, RunplanError, UsageError
-from runplan.domain.plan.folders import split_files
+from runplan.domain.names import split_files
 from runplan.domain.plan.marks import ExecutionKind, NoWorkKind, PhaseSettings, PlanStatus, Status, id_key
 from runplan.domain.plan.model import Phase, Plan, Remark, parse_plan
 from runplan.domain.plan.proposal import describe_unrevisable

@@ -18,9 +18,8 @@ from runplan.adapters.store.claims import landing_lock
 from runplan.domain import gitfacts as g
 from runplan.domain.decoding import convert
 from runplan.domain.errors import RefusedEarly
-from runplan.domain.names import REQUIRES, is_within, report_path, slug as plan_slug
+from runplan.domain.names import REQUIRES, is_within, report_path, slug as plan_slug, split_files
 from runplan.domain.plan import tracker
-from runplan.domain.plan.folders import split_files
 from runplan.domain.plan.model import Phase, Plan, Status
 from runplan.domain.run import events as e
 from runplan.domain.run.attempt_parts import LandingRefused, PlanningChosen

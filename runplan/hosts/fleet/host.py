@@ -27,8 +27,7 @@ from runplan.domain.run.decide import decide
 from runplan.domain.run.kinds import WaitKind
 from runplan.domain.run.requests import RunRequest
 from runplan.domain.run.rows import HeldByOther
-from runplan.domain.run.rules.hosts import awaited_labels
-from runplan.domain.run.state import RunState, list_running, open_states
+from runplan.domain.run.state import RunState, awaited_labels, list_running, open_states
 from runplan.domain.settings.schema import Settings, uses_remote
 from runplan.domain.times import parse_iso
 from runplan.engine.loop.context import RepositoryContext

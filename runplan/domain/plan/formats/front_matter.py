@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from runplan.domain.errors import NotAPlan
-from runplan.domain.plan.folders import split_files
+from runplan.domain.names import split_files
 from runplan.domain.plan.formats.task_lists import Task, read_list
 from runplan.domain.plan.marks import id_key
 from runplan.domain.plan.reading import Place, Reading, Remark, Spot, box_spots
