@@ -32,7 +32,7 @@ _LABELS = {"diff": "Review", "logs": "Look at it", "now": "Run now", "retry": "C
 _OF_PHASE = ("diff", "approve", "reject", "explain")  #: a retry of a phase would work on nothing else
 #: What follows a request that was accepted, by its verb; `revise` is a rejection with words.
 EFFECTS = {
-    "approve": "Approved: it lands, and the run continues.",
+    "approve": "Approved: it lands.",
     "reject": "Rejected: the run ends, and what was made is kept.",
     "revise": "Sent: an agent takes up your words, and you are asked again.",
     "answer": "Answered: an agent continues with your words.",
@@ -138,6 +138,8 @@ def _actions_of_run(plan: str, run: RunRow, facts: PlanFacts, *, is_stuck: bool)
         actions.append(make_action("retry", plan))
     if not actions and is_stuck and facts.alive:
         actions.append(make_action("logs", plan))
+    if run.asked == "pause" and all(action.verb != "resume" for action in actions):
+        actions.append(make_action("resume", plan))
     actions.append(make_action("stop", plan))
     if not (run.waiting_for or run.asked) and facts.alive:
         actions.append(make_action("pause", plan))
