@@ -9,61 +9,20 @@ from pathlib import Path
 import pytest
 
 from runplan.domain.times import iso
-from tests.support.cli import Meanwhile, Project, processes_of, until
+from tests.support.cli import Meanwhile, Project, until
 from tests.support.daemons import (
-    daemon_of,
     in_foreground,
     kill_daemon,
     run_of,
-    several_plans,
     shell_agent,
     states,
     until_runs_are,
-    user_settings,
     waits,
 )
-
-NUMBERS = ("1", "2", "3")
 
 
 def later(**span: int) -> str:
     return iso(datetime.now(UTC) + timedelta(**span))
-
-
-def three_in_flight(project: Project, meanwhile: Meanwhile, place: Path) -> list[str]:
-    """Three runs whose agents have begun, and do not end by themselves; each leaves its process id."""
-    user_settings(project, "[daemon]\nmax_parallel = 3\nmax_parallel_repository = 3\n")
-    plans = several_plans(project, 3)
-    shell_agent(project, place, waits(place, "$RUNPLAN_PHASE"))
-    for plan in plans:
-        assert project.runplan("start", plan, "auto").code == 0
-    for n in NUMBERS:
-        meanwhile.reached(n)
-    return plans
-
-
-def agent_pids(place: Path) -> dict[str, str]:
-    return {n: (place / f"{n}.here").read_text().strip() for n in NUMBERS}
-
-
-def test_plans_survive_a_killed_daemon_and_land_once(project: Project, meanwhile: Meanwhile, tmp_path: Path) -> None:
-    plans = three_in_flight(project, meanwhile, tmp_path)
-    first = daemon_of(project)
-    kill_daemon(project)
-    agents = agent_pids(tmp_path)
-    assert {int(pid) for pid in agents.values()} <= set(processes_of(project.home))
-    second = project.popen("start", "P1", "auto")
-    until(lambda: daemon_of(project) not in (0, first))
-    for n in NUMBERS:
-        meanwhile.let_on(n)
-    for plan in plans:
-        until_runs_are(project, "done", plan=plan)
-    _, err = second.communicate(timeout=30)
-    assert second.returncode == 0, err
-    assert sorted(project.landed()) == list(NUMBERS)
-    assert agent_pids(tmp_path) == agents, "no agent was started twice"
-    assert all(project.dispatched(plan) == ["implement", "verify"] for plan in plans)
-    assert project.leftovers() == []
 
 
 @pytest.mark.promise

@@ -1,4 +1,4 @@
-"""Phases with `Execution:`: pushed, done by another plan, or done by a command of the user's."""
+"""Phases with `Execution:`: pushed, done by another plan, or done by a command; and landings by a direct push."""
 
 import re
 from pathlib import Path

@@ -1,6 +1,5 @@
-"""Where a run lands, and under which names: fixed when the run starts."""
+"""Where a run lands, under which names, and in which states of the user's checkout."""
 
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,16 +36,6 @@ def test_a_plan_keeps_its_report_when_a_namesake_appears(tmp_path: Path) -> None
     reports = project.repo.git("ls-tree", "--name-only", "main", "reports/").split()
     assert reports == ["reports/README.md", "reports/plan-x.md"]
     assert project.runplan("report", "plans/X.md").out.count("## Phase") == 2
-
-
-@pytest.mark.promise
-def test_the_suggested_commit_command_quotes_a_path_with_a_blank(tmp_path: Path) -> None:
-    project = a_project(tmp_path)
-    project.repo.write("plans/My Plan.md", a_plan("1"))
-    refused = project.runplan("start", "plans/My Plan.md", "--foreground").exits(2)
-    commit = refused.last.partition("run: ")[2]
-    subprocess.run(commit, shell=True, check=True, cwd=project.path, env=project.env, capture_output=True)
-    assert project.repo.status() == ""
 
 
 @pytest.mark.parametrize("how", ["--foreground", "--wait"])

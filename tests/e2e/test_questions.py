@@ -1,4 +1,4 @@
-"""Agents ask, a person answers, and the work continues."""
+"""Agents ask, a person answers, and the work continues; the inbox lists what waits for a person."""
 
 import json
 import shlex

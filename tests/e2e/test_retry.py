@@ -1,4 +1,4 @@
-"""A new attempt continues from the kept work of the last one, with everything that a person did to its branch."""
+"""A new attempt, or a fresh agent, continues from the work that is there, with what a person did to it."""
 
 from pathlib import Path
 

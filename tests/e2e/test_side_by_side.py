@@ -1,4 +1,4 @@
-"""Phases of one plan side by side: where their paths do not overlap, and each lands once."""
+"""Phases of one plan side by side or ahead of one another; each lands once."""
 
 from dataclasses import dataclass
 from functools import partial

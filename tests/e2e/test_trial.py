@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from runplan.adapters.sandbox import serve
-from tests.support.cli import Project, a_plan, a_project, fix, processes_of, set_up, steps
+from tests.support.cli import Project, a_plan, a_project, processes_of, set_up, steps
 from tests.support.mounts import obstacle
 
 SERVE = 'python3 -u -m http.server "$RUNPLAN_PORT" --bind 127.0.0.1 --directory web'
@@ -25,7 +25,6 @@ echo scratch >web/scratch.html
 '''"""
 SHOT = '{path = "home page.png", kind = "screenshot", summary = "The greeting"}'
 PASSED = f'return = {{status = "done", summary = "Opened it.", findings = [], artifacts = [{SHOT}]}}'
-FOUND = 'return = {status = "done", findings = ["The greeting has no name."]}'
 
 
 def tried(*played: str, cycle: str = "") -> str:
@@ -62,20 +61,6 @@ def test_a_change_of_try_paths_is_used_and_the_person_who_approves_sees_the_file
     assert "- Trial by robot: passed; Opened it.\n- File: trial-01-home-page.png: The greeting\n" in report
     assert project.repo.git("ls-tree", "--name-only", "main", "web/") == "web/index.html"
     assert processes_of(project.home) == []
-
-
-def test_a_retry_has_the_findings_fixed(project: Project) -> None:
-    set_up(project, settings=f"[run]\nmax_fix_cycles = 0\n{TRY}", agent=steps(PAGE) + tried(FOUND))
-    said = "             The greeting has no name.\n"
-    project.start("1", "auto").ends(1, "runplan: failed: verification-failed", said)
-    shown = project.runplan("diff", "X").out
-    assert "failed at try (verification-failed)" in shown
-    assert "Trial by robot: 1 finding\n  Finding: The greeting has no name.\n" in shown
-    mend = fix('write = "web/index.html"\ntext = "<h1>Hello Uma</h1>\\n"')
-    set_up(project, settings=TRY, agent=mend + tried(USE, PASSED, cycle="2"))
-    project.runplan("retry", "X", "--foreground").exits(0)
-    assert "- Trial 1: The greeting has no name.\n" in project.prompts("fix")[0]
-    assert project.show("main:web/index.html") == "<h1>Hello Uma</h1>"
 
 
 @pytest.mark.parametrize(

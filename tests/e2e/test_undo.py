@@ -28,16 +28,6 @@ def test_an_undo_reverts_the_code_and_resets_the_tracker_row(landed: Project) ->
     assert landed.repo.git("merge-base", "--is-ancestor", before, "main") == ""
 
 
-def test_an_undone_phase_can_land_and_be_undone_again(landed: Project) -> None:
-    """A trailer of the phase proves nothing after an undo: the landing's own id does."""
-    assert landed.runplan("undo", "X", "1").code == 0
-    landed.start("finish", "auto").exits(0)
-    assert (landed.path / "1.txt").exists()
-    assert landed.runplan("undo", "X", "1").code == 0
-    assert not (landed.path / "1.txt").exists()
-    assert landed.repo.git("log", "--format=%s", "main").count("Undo phase 1") == 2
-
-
 @pytest.mark.promise
 def test_an_undo_of_a_phase_that_did_not_land_is_refused(landed: Project, tmp_path: Path) -> None:
     before = landed.repo.head("main")
