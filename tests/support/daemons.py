@@ -62,14 +62,10 @@ def in_foreground(project: Project, **env: str) -> Iterator[Process]:
 def answering(project: Project) -> int:
     """The process of the daemon that answers; 0 while none does, as when it is not done with its beginning."""
     try:
-        with Client(socket_of(project)) as client:
+        with Client(socket_path(project.env)) as client:
             return client.hello.pid
     except Unreachable:
         return 0
-
-
-def socket_of(project: Project) -> Path:
-    return socket_path(project.env)
 
 
 def kill_daemon(project: Project, number: int = signal.SIGKILL) -> None:

@@ -7,9 +7,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -17,6 +16,7 @@ from pathlib import Path
 from runplan.adapters import processes
 from runplan.adapters.supervise.dispatches import Dispatches
 from runplan.domain.run.dispatch import Launch, Outcome, Running
+from tests.support.cli import until as until
 
 PATIENCE_S = 30.0
 
@@ -131,15 +131,6 @@ def with_killed_runner(on: Stage, text: str) -> str:
         assert on.dispatches.standing(dispatch) == Running()
         runner.kill()
     return dispatch
-
-
-def until(holds: Callable[[], object]) -> None:
-    """Wait until something holds."""
-    end, pause = time.monotonic() + PATIENCE_S, 0.002
-    while not holds():
-        assert time.monotonic() < end, "it never came true"
-        time.sleep(pause)
-        pause = min(0.02, 1.2 * pause)  # the other process needs the processor
 
 
 def gone(pid: int) -> bool:
