@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
 from msgspec.structs import replace
@@ -36,12 +36,12 @@ LATE = 2_000_000_000.0  #: long after the push
 MakeLander: TypeAlias = Callable[[], PullRequestLander]
 
 
-class Conclude(Protocol):
-    """Conclude again and again, until it is over or has waited so often."""
+#: Conclude again and again, until it is over or has waited so often.
+Conclude: TypeAlias = Callable[..., Conclusion]
 
-    def __call__(
-        self, looks: int = 6, *, now: float = LATE, auto: bool = True, pushed_at: float = 0.0
-    ) -> Conclusion: ...
+
+def make_progress(**fields: Any) -> Progress:
+    return Progress(**{"may_merge": True, "repairs": 0, "max_repairs": 2, "updates": 0} | fields)
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def conclude(a_lander: MakeLander, hub: Hub) -> Conclude:
 
     def call(looks: int = 6, *, now: float = LATE, auto: bool = True, pushed_at: float = 0.0) -> Conclusion:
         # A new lander each time, as after a restart.
-        progress = Progress(may_merge=auto, repairs=0, max_repairs=2, updates=0, pushed=(tip,), pushed_at=pushed_at)
+        progress = make_progress(may_merge=auto, pushed=(tip,), pushed_at=pushed_at)
         for _ in range(looks):
             found = a_lander().conclude(progress, now=now)
             if not isinstance(found, Waiting):
@@ -153,7 +153,7 @@ def test_another_method_is_tried_where_one_is_refused_for_this_branch(
     hub.refused, hub.allow_auto_merge = refused, False
     hub.check(hub.tip(BRANCH))
     lander = a_lander()
-    progress = Progress(may_merge=True, repairs=0, max_repairs=2, updates=0, pushed=(hub.tip(BRANCH),))
+    progress = make_progress(pushed=(hub.tip(BRANCH),))
     looks = [lander.conclude(progress, now=LATE) for _ in range(6) if not hub.merges]
     assert isinstance(looks[-1], Landed), looks
     assert f": main refused {wanted} for this branch" in looks[-1].note
@@ -197,7 +197,7 @@ def test_the_comment_on_a_failure_is_replaced_when_every_phase_landed(a_lander: 
     pull = hub.create(BRANCH, "main", "X", "")
     failure = "runplan ended its work on this pull request: failed."
     a_lander().forge().put_comment(1, marker=result_marker("plans/X.md"), text=failure, is_pull=True)
-    progress = Progress(may_merge=True, repairs=0, max_repairs=2, updates=0, pushed=(pull.sha,))
+    progress = make_progress(pushed=(pull.sha,))
     now = "runplan failed here before, and has continued its work (plan `plans/X.md`): all phases landed."
     for expected in ([now], [now, "Mine."]):
         a_lander().conclude(progress, now=LATE)
@@ -212,7 +212,7 @@ def test_people_that_a_limit_or_a_crash_kept_away_are_added_later(
     hub.reviews, hub.allow_auto_merge = 1, False
     limit = Fault(call="POST /issues/1/labels", kind="before", status=403, headers=(("Retry-After", "60"),))
     stand_in.faults.append(limit)
-    progress = Progress(may_merge=True, repairs=0, max_repairs=0, updates=0)
+    progress = make_progress()
     for labels, has_mark in (([], True), (["plan"], False), (["plan"], False)):
         with pytest.raises(RateLimited) if has_mark else nullcontext():
             a_lander().conclude(progress, now=LATE)
@@ -231,7 +231,7 @@ def test_a_status_of_runplans_own_can_be_required(conclude: Conclude, hub: Hub) 
 
 def test_a_required_status_that_the_token_may_not_set_is_named_until_it_may(a_lander: MakeLander, hub: Hub) -> None:
     hub.statuses_allowed, hub.required = False, [STATUS]
-    lander, progress = a_lander(), Progress(may_merge=True, repairs=0, max_repairs=0, updates=0)
+    lander, progress = a_lander(), make_progress()
     found = [lander.conclude(progress, now=LATE) for _ in range(4)][-1]
     assert "main requires the commit status runplan, which the token may not set" in waits(found, "merge")
     hub.statuses_allowed = True
@@ -301,7 +301,7 @@ def test_a_merge_that_runplan_has_ordered_is_cancelled_when_its_issue_changes(
     issues.append(issue.number)
     lander = a_lander()
     [read] = read_issues(lander.forge(), issues)
-    progress = Progress(may_merge=True, repairs=0, max_repairs=0, updates=0, issues={issue.number: read})
+    progress = make_progress(issues={issue.number: read})
     for _ in range(4):
         waits(lander.conclude(progress, now=LATE), "merge")
     assert hub.pulls[2].auto_merge
@@ -331,7 +331,7 @@ def test_a_look_at_a_pull_request_that_waits_for_review_costs_two_calls(
     hub.reviews, hub.allow_auto_merge = 1, False
     hub.check(hub.tip(BRANCH))
     lander = a_lander()
-    progress = Progress(may_merge=auto, repairs=0, max_repairs=2, updates=0, pushed=(hub.tip(BRANCH),))
+    progress = make_progress(may_merge=auto, pushed=(hub.tip(BRANCH),))
     for _ in range(4):
         lander.conclude(progress, now=LATE)
     hub.comment(1, "A word between people")
@@ -351,7 +351,7 @@ def test_handled_messages_are_answered_and_their_authors_asked_once(
     thread = hub.review(1, "Why?", path="1.txt", line=1)
     hub.review(1, "Rename it.", by="bob", state="CHANGES_REQUESTED")
     answers = {f"line {thread}": "Handled in abc.", f"review {thread + 1}": "No change."}
-    progress = Progress(may_merge=True, repairs=0, max_repairs=2, updates=0, answers=answers, pushed=(pull.sha,))
+    progress = make_progress(answers=answers, pushed=(pull.sha,))
     stand_in.faults.append(Fault(call="POST /pulls/1/comments/1/replies", kind="before", status=403))
     for _ in range(3):  # the first one stops between the answers
         a_lander().conclude(progress, now=LATE)
@@ -366,16 +366,7 @@ def test_requests_beyond_the_limit_are_answered_once(a_lander: MakeLander, hub: 
     hub.reviews, hub.allow_auto_merge = 1, False
     pull = hub.create(BRANCH, "main", "X", "")
     asked = hub.review(1, "Why?", path="1.txt", line=1)
-    progress = Progress(
-        may_merge=True,
-        repairs=0,
-        max_repairs=2,
-        updates=0,
-        reviews=("", ""),
-        max_reviews=2,
-        pushed=(pull.sha,),
-        began=1.0,
-    )
+    progress = make_progress(reviews=("", ""), max_reviews=2, pushed=(pull.sha,), began=1.0)
     for _ in range(3):
         waits(a_lander().conclude(progress, now=LATE), "review")
     (told,) = [comment["body"].split("\n\n")[0] for comment in pull.comments if comment["id"] != asked]
@@ -391,9 +382,7 @@ def test_a_request_precedes_the_merge_and_a_command_both(a_lander: MakeLander, h
     hub.check(hub.tip(BRANCH))
     hub.create(BRANCH, "main", "X", "").unknown = 0
     hub.review(1, "Rename it.")
-    progress = Progress(
-        may_merge=True, repairs=0, max_repairs=2, updates=0, max_reviews=1, pushed=(hub.tip(BRANCH),), began=1.0
-    )
+    progress = make_progress(max_reviews=1, pushed=(hub.tip(BRANCH),), began=1.0)
     needed = a_lander().conclude(progress, now=LATE)
     assert isinstance(needed, NeedsRepair)
     assert [item.thread for item in needed.comments] == ["review 1"]
