@@ -1,44 +1,15 @@
 """A secret of an agent is in no log, no journal, no report and no prompt of another agent."""
 
-import json
 from pathlib import Path
 
 import pytest
 
-from tests.support.cli import Project, a_project
+from tests.support.cli import Project, a_project, verify
 
 pytestmark = pytest.mark.promise
 
 SECRET = "hunter2-hunter2"
 TOKEN = "ghp_" + 36 * "a"
-
-SETTINGS = """\
-[agents]
-implementer = "sh"
-verifier = "judge"
-[agents.sh]
-kind = "command"
-argv = ["sh", "{home}/agent.sh"]
-env = ["SH_API_KEY"]
-[agents.judge]
-kind = "command"
-argv = ["sh", "{home}/judge.sh"]
-env = ["SH_API_KEY"]
-[tests]
-command = "echo $SH_API_KEY"
-"""
-
-PROXY = """\
-[agents]
-implementer = "judge"
-verifier = "judge"
-[agents.judge]
-kind = "script"
-script = "agent.toml"
-[tests]
-command = "test ! -e 1.txt || { echo through $HTTPS_PROXY; exit 1; }"
-env = ["HTTPS_PROXY"]
-"""
 
 
 def leaks(project: Project, *, but: tuple[str, ...]) -> list[str]:
@@ -50,25 +21,18 @@ def leaks(project: Project, *, but: tuple[str, ...]) -> list[str]:
 
 
 def test_evidence_is_redacted_in_journal_report_and_prompts(tmp_path: Path) -> None:
-    verdict = json.dumps(
-        {
-            "status": "done",
-            "summary": f"with {TOKEN}",
-            "items": [{"item": "W1", "result": "fail", "evidence": f"1.txt holds {SECRET} and {TOKEN}"}],
-        }
-    )
     project = a_project(tmp_path, "1", SH_API_KEY=SECRET)
-    (project.home / "agent.sh").write_text(
-        'echo "$SH_API_KEY"; cat "$RUNPLAN_PROMPT"; echo x >>1.txt; git add 1.txt; git commit -qm "with $SH_API_KEY"\n'
+    project.shell_agent(
+        'echo "$SH_API_KEY"; cat "$RUNPLAN_PROMPT"; echo x >>1.txt; git add 1.txt; git commit -qm "with $SH_API_KEY"\n',
+        'env = ["SH_API_KEY"]\n[tests]\ncommand = "echo $SH_API_KEY"\n',
     )
-    (project.home / "judge.sh").write_text(f"echo '{verdict}' >\"$RUNPLAN_RETURN\"\n")
-    project.commit_file("runplan.toml", SETTINGS.format(home=project.home))
+    project.agent(verify(f'fail = ["W1"]\nevidence = "1.txt holds {SECRET} and {TOKEN}"\nsummary = "with {TOKEN}"'))
 
     ran = project.start("1", "auto").exits(1)
     assert "fix" in project.dispatched()
     verdicts = project.bodies("VerdictGiven")
     assert verdicts[0]["items"][0][2] == "1.txt holds [redacted] and [redacted]"
-    assert leaks(project, but=("return.json", "git.trace")) == []
+    assert leaks(project, but=("return.json", "git.trace", "steps.sh")) == []
     report = project.runplan("report", "X")
     assert "1.txt holds [redacted]" in report.out
     assert not any(word in ran.err + report.out for word in (SECRET, TOKEN))
@@ -77,7 +41,8 @@ def test_evidence_is_redacted_in_journal_report_and_prompts(tmp_path: Path) -> N
 def test_the_password_of_a_proxy_is_redacted(tmp_path: Path) -> None:
     """The tests have the variables that tests.env names, and what they print goes to the fixer."""
     project = a_project(tmp_path, "1", HTTPS_PROXY=f"http://uma:{SECRET}@proxy.invalid:3128")
-    project.commit_file("runplan.toml", PROXY)
+    fails = "test ! -e 1.txt || { echo through $HTTPS_PROXY; exit 1; }"
+    project.settings(f'[tests]\ncommand = "{fails}"\nenv = ["HTTPS_PROXY"]\n')
 
     ran = project.start("1", "auto").exits(1)
     assert leaks(project, but=()) == []
