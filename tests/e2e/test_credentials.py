@@ -7,35 +7,15 @@ from pathlib import Path
 import pytest
 
 from runplan.adapters.sandbox.bubblewrap import find_obstacle
-from tests.support.cli import Project, a_plan
-from tests.support.hostile import AGENTS
-from tests.support.repos import init_repo
+from tests.support.cli import a_project, set_up, steps, verify
 
 SECRET = "hunter2"
-SETTINGS = f"""\
-[run]
-setup = "sh look.sh"
-{AGENTS}env = ["GH_TOKEN"]
-[tests]
-command = "sh look.sh"
-env = ["GH_TOKEN"]
-"""
 #: Fails where the secret is seen.
 LOOK = """
 cat /dev/null {places} >seen.ok 2>/dev/null
 printf 'protocol=https\\nhost=example.org\\n\\n' | GIT_TERMINAL_PROMPT=0 git credential fill >>seen.ok 2>/dev/null
 {{ env; git config --list; cat /proc/self/environ; }} >>seen.ok
 if grep -qa {secret} seen.ok; then echo "the secret is seen" >&2; exit 1; fi
-"""
-AGENT = """
-sh look.sh || exit 1
-test "$(git config --global init.defaultBranch)" = trunk || exit 1
-if test "$RUNPLAN_ROLE" = verify; then
-    items='{"item": "W1", "result": "pass", "evidence": "1.txt:1"}'
-    echo "{\\"status\\": \\"done\\", \\"summary\\": \\"Looked.\\", \\"items\\": [$items]}" >"$RUNPLAN_RETURN"
-else
-    echo 1 >1.txt
-fi
 """
 FILES = (
     *(".git-credentials", ".netrc", ".config/gh/hosts.yml", ".config/git/credentials", ".ssh/id_ed25519"),
@@ -50,11 +30,10 @@ MODES = [
 
 @pytest.mark.parametrize("sandbox", MODES)
 def test_nobody_but_runplan_sees_a_credential(tmp_path: Path, sandbox: str) -> None:
-    home = tmp_path / "home"
+    project = a_project(tmp_path, "1")
     for name in FILES:
-        (home / name).parent.mkdir(parents=True, exist_ok=True)
-        (home / name).write_text(f"{SECRET}\n")
-    repo = init_repo(tmp_path / "repo")
+        (project.home / name).parent.mkdir(parents=True, exist_ok=True)
+        (project.home / name).write_text(f"{SECRET}\n")
     configuration = tmp_path / "gitconfig"
     configuration.write_text(
         "[user]\nname = Uma\nemail = uma@example.org\n[init]\ndefaultBranch = trunk\n"
@@ -64,30 +43,26 @@ def test_nobody_but_runplan_sees_a_credential(tmp_path: Path, sandbox: str) -> N
         '[filter "look"]\nclean = sh look.sh && cat\nsmudge = cat\nrequired = true\n'
     )
     # Without a sandbox every file of the user's can be read.
-    places = " ".join(["/proc/[0-9]*/environ", *(str(home / name) for name in FILES)]) if sandbox == "bwrap" else ""
-    for name, text in (
-        ("look.sh", LOOK.format(places=places, secret=SECRET)),
-        ("agent.sh", AGENT),
-        (".gitignore", "*.ok\n"),
-        (".gitattributes", "1.txt filter=look\n"),
-        ("runplan.toml", SETTINGS),
-        ("plans/X.md", a_plan("1")),
-    ):
-        repo.write(name, text)
-    repo.commit("Begin")
-    extra = {"GIT_CONFIG_GLOBAL": str(configuration), "GH_TOKEN": SECRET, "RUNPLAN_AGENTS_SANDBOX": sandbox}
-    project = Project(repo=repo, home=home, extra=extra)
+    read = " ".join(["/proc/[0-9]*/environ", *(str(project.home / name) for name in FILES)])
+    look = LOOK.format(places=read if sandbox == "bwrap" else "", secret=SECRET)
+    for name, text in (("look.sh", look), (".gitignore", "*.ok\n"), (".gitattributes", "1.txt filter=look\n")):
+        project.repo.write(name, text)
+    sees = "run = 'sh look.sh && test \"$(git config --global init.defaultBranch)\" = trunk'"
+    agent = steps(sees, 'write = "1.txt"\ntext = "1\\n"') + verify(sees, "pass_all = true")
+    command = "env = ['GH_TOKEN']\n[run]\nsetup = 'sh look.sh'\n[tests]\ncommand = 'sh look.sh'\nenv = ['GH_TOKEN']\n"
+    set_up(project, settings=command, agent=agent)
+    project.extra |= {"GIT_CONFIG_GLOBAL": str(configuration), "GH_TOKEN": SECRET, "RUNPLAN_AGENTS_SANDBOX": sandbox}
 
     project.start("1", "auto").exits(0)
     assert project.show("main:1.txt") == "1"
     # Git chooses the modes in a repository, which others cannot enter.
-    assert [*open_to_others(repo.path / ".git/runplan")] == []
+    assert [*open_to_others(project.path / ".git/runplan")] == []
 
 
 def open_to_others(directory: Path) -> Iterator[Path]:
     """The files and directories that other users can reach."""
     for path in (directory, *directory.iterdir()):
-        if path.lstat().st_mode & 0o077:
+        if path.lstat().st_mode & 0o077 and path.name != "progress.log":  # of the scripted agent
             yield path
         elif path.is_dir() and path != directory and not (path / "objects").is_dir():
             yield from open_to_others(path)
