@@ -12,10 +12,11 @@ from tests.support.cli import a_project, set_up, steps, verify
 SECRET = "hunter2"
 #: Fails where the secret is seen.
 LOOK = """
-cat /dev/null {places} >seen.ok 2>/dev/null
-printf 'protocol=https\\nhost=example.org\\n\\n' | GIT_TERMINAL_PROMPT=0 git credential fill >>seen.ok 2>/dev/null
-{{ env; git config --list; cat /proc/self/environ; }} >>seen.ok
-if grep -qa {secret} seen.ok; then echo "the secret is seen" >&2; exit 1; fi
+seen=$(mktemp); trap 'rm "$seen"' EXIT
+cat /dev/null {places} >$seen 2>/dev/null
+printf 'protocol=https\\nhost=example.org\\n\\n' | GIT_TERMINAL_PROMPT=0 git credential fill >>$seen 2>/dev/null
+{{ env; git config --list; cat /proc/self/environ; }} >>$seen
+if grep -qa {secret} $seen; then echo "the secret is seen" >&2; exit 1; fi
 """
 FILES = (
     *(".git-credentials", ".netrc", ".config/gh/hosts.yml", ".config/git/credentials", ".ssh/id_ed25519"),
@@ -45,7 +46,7 @@ def test_nobody_but_runplan_sees_a_credential(tmp_path: Path, sandbox: str) -> N
     # Without a sandbox every file of the user's can be read.
     read = " ".join(["/proc/[0-9]*/environ", *(str(project.home / name) for name in FILES)])
     look = LOOK.format(places=read if sandbox == "bwrap" else "", secret=SECRET)
-    for name, text in (("look.sh", look), (".gitignore", "*.ok\n"), (".gitattributes", "1.txt filter=look\n")):
+    for name, text in (("look.sh", look), (".gitattributes", "1.txt filter=look\n")):
         project.repo.write(name, text)
     sees = "run = 'sh look.sh && test \"$(git config --global init.defaultBranch)\" = trunk'"
     agent = steps(sees, 'write = "1.txt"\ntext = "1\\n"') + verify(sees, "pass_all = true")
