@@ -56,99 +56,6 @@ class Services(Struct, frozen=True, kw_only=True):
     open_repository: Callable[[str, int], AbstractContextManager[tuple[RepositoryContext, OpenRepository]]]
 
 
-class Reporter:
-    """Logs what happens to the runs of a repository, and notifies a person of what needs one."""
-
-    def __init__(self, known: Known, owner: RunOwner, services: Services) -> None:
-        self._known = known
-        self._owner = owner
-        self._services = services
-        self.log = services.log.bind(repository=known.root)
-        self._reported: dict[tuple[str, str], tuple[str | None, ...]] = {}  #: by run and phase: the last reported wait
-
-    def tell(self, plan: str, run: str, event: Event, phase: str) -> None:
-        dispatch = event.id if isinstance(event, DispatchStarted | DispatchEnded) else ""
-        trace = {"trace": event.trace} if isinstance(event, StepCrashed) else {}
-        self.log.info(type(event).__name__, plan=plan, run=run, phase=phase, dispatch=dispatch, **trace)
-        for limit in event.near if isinstance(event, DispatchStarted) else ():
-            self._notify_once(of_near_limit(limit, **self._locate(plan, run)), limit.rpartition("(")[2])
-        if isinstance(event, Halted) and event.missing:  # recorded once, however often the daemon is started
-            self.tell_lost_keys(event.missing, plan, run)
-
-    def tell_wait(self, plan: str, run: str, state: RunState, decision: Decision) -> None:
-        """Log each wait once, though every pass of the loop sees it; a person is notified of one that needs them."""
-        attempt = find_awaiting(state)
-        name = attempt.chosen.phase if attempt else ""
-        questions = " ".join(question.id for question in (attempt.dispatches.open_questions if attempt else ()))
-        asked = questions or (attempt.delivery.asked if attempt else "")
-        wait = (decision.waiting, decision.about, decision.wake, asked)
-        if self._reported.get((run, name)) == wait:
-            return
-        self._reported[run, name] = wait
-        self.log.info("waits", plan=plan, run=run, why=decision.why)
-        tree = attempt.delivery.asked if attempt and decision.waiting in ANSWERED else ""
-        notice = of_waiting(state, decision, **self._locate(plan, run, phase=name, tree=tree))
-        if notice is not None:
-            self._notify_once(notice, f"{notice.phase} {asked}")
-
-    def tell_trouble(self, plan: str, error: RunplanError) -> None:
-        self.log.warning("trouble", plan=plan, error=str(error))
-
-    def tell_end(self, plan: str, run: str, state: RunState) -> None:
-        """A schedule ends with its plan, and pauses when a phase fails."""
-        self._reported = {key: wait for key, wait in self._reported.items() if key[0] != run}
-        store = self._owner.repository.store
-        row = store.get_schedule(plan)
-        if row is not None and (why := pause_reason(state)):  # recorded with the end of the run
-            row = None
-            self.log.info("schedule-paused", plan=plan, why=why)
-        elif row is not None and _is_complete(self._owner.context, plan) and store.drop_schedule(plan):
-            row = None
-            self.log.info("schedule-ended", plan=plan)
-        if awaits_retry(state):
-            about = "a comment /runplan retry on its pull request"
-            now = iso(self._owner.repository.clock.now())
-            store.put_wait(WaitRow(kind=WaitKind.REVIEW, plan=plan, about=about, since=now))
-        fires = row.next if row is not None else None
-        outcome = state.ended.outcome if state.ended else ""
-        self.log.info("ended", plan=plan, run=run, outcome=outcome, **({"next": fires} if fires else {}))
-        notice = of_ending(state, **self._locate(plan, run))
-        if notice is not None and row is not None and fires:
-            moment = parse_iso(fires).astimezone(zone(row.zone))
-            notice = replace(notice, text=f"{notice.text} Next run: {dated(moment)}.")
-        if notice is not None:
-            self._services.notifier.send(notice)
-
-    def tell_lost_keys(self, missing: tuple[str, ...], plan: str, run: str) -> None:
-        self._services.notifier.send(of_lost_keys(missing, **self._locate(plan, run)))
-
-    def tell_stopped_owner(self, owner: str, run: RunRow) -> None:
-        """The process that owns the run does not work (Ctrl-Z)."""
-        pid = owner.partition(":")[0]
-        title = f"{run.plan}: process {pid} is stopped"
-        text = f"Process {pid} works on this run and is stopped (Ctrl-Z). Continue it, or stop the run."
-        where = self._locate(run.plan, run.id)
-        proceed = f"kill -CONT {pid}"
-        notice = Notice(kind="waiting", reason=WaitKind.CLAIM, title=title, text=text, command=proceed, **where)
-        self._notify_once(notice, owner)
-
-    def _locate(self, plan: str, run: str, *, phase: str = "", tree: str = "") -> dict[str, str]:
-        """The fields of a notice that say what it is about; the link answers the change with this tree."""
-        links = self._services.links
-        link = links.link_to_page(self._known.key, plan)
-        if tree:
-            try:
-                link = links.link_to_answer(self._known.key, plan, phase, run, tree)
-            except Unreachable as error:  # the page of the plan is better than no notice
-                self.log.warning("link-not-signed", plan=plan, run=run, error=str(error))
-        return {"repository": self._known.root, "plan": plan, "run": run, "link": link}
-
-    def _notify_once(self, notice: Notice, about: str) -> None:
-        """Send the notice, unless an earlier daemon sent one of this run for the same reason and cause."""
-        if self._owner.repository.store.record_notice(notice.run, f"{notice.reason} {about}"):
-            self._services.notifier.send(notice)
-
-
 def _is_complete(context: RepositoryContext, plan: str) -> bool:
     context = context.for_plan(plan)
     text = read_plan(context.git, f"{context.tip()}:{plan}", plan)
@@ -169,10 +76,9 @@ class BackgroundHost:
         self.root = known.root
         self.state = known.state  #: the directory of runplan's files in the repository
         self.owner = RunOwner(self, Environments(services.environment), rules)
-        self.reporter = Reporter(known, self.owner, services)
-        self.tell = self.reporter.tell
-        self.tell_wait = self.reporter.tell_wait
-        self.tell_trouble = self.reporter.tell_trouble
+        self.log = services.log.bind(repository=known.root)
+        self._reported: dict[tuple[str, str], tuple[str | None, ...]] = {}  #: by run and phase: the last reported wait
+        self._key = known.key
         self.executor = commands.Executor(self.owner)
         self._retries: dict[str, tuple[int, datetime]] = {}  #: by plan: failures to fire its schedule, and the next try
         self.is_idle = True
@@ -287,7 +193,7 @@ class BackgroundHost:
             wake = now + timedelta(seconds=delay_s(self._failures))
             since = self.trouble.since if self.trouble else iso(now)
             self.trouble = Closed(root=self.root, error=str(trouble), since=since, again=iso(wake))
-            self.reporter.log.warning("closed", error=str(trouble), again=iso(wake))
+            self.log.warning("closed", error=str(trouble), again=iso(wake))
             self.limit.release_permit(self.root)  # else an unplugged one would hold up the others
             self.refuse_starts(trouble)
         if wake is not None:
@@ -333,9 +239,6 @@ class BackgroundHost:
         self._clear_pipe()
         return True
 
-    def tell_end(self, plan: str, run: str, state: RunState) -> None:
-        self.reporter.tell_end(plan, run, state)
-
     def find_earliest(self, wake: datetime | None) -> datetime | None:
         """When something is due, and not later than `wake`."""
         store = self.owner.repository.store
@@ -363,7 +266,7 @@ class BackgroundHost:
 
     def _log_answer(self, command: Command, answer: Answer) -> None:
         result = answer.error or answer.why or " ".join(answer.lines) or answer.run or "scheduled"
-        self.reporter.log.info("command", plan=command.plan, verb=command.verb, answer=result)
+        self.log.info("command", plan=command.plan, verb=command.verb, answer=result)
 
     def _look_for_retry(self, row: WaitRow) -> None:
         """Look at the pull request of a failed run for a person who wants a retry, with growing delays."""
@@ -373,7 +276,7 @@ class BackgroundHost:
         try:
             answer = commands.look_for_retry(row, owner, now) if self.may_begin() else True
         except RunplanError as error:  # the forge, the remote or the settings; tried again at the next look
-            self.reporter.log.info("retry-not-looked-for", plan=row.plan, error=str(error))
+            self.log.info("retry-not-looked-for", plan=row.plan, error=str(error))
             answer = True
         if answer is True:
             first_s = owner.context.for_run(owner.newest(row.plan).options).settings.pull_request.poll_s
@@ -382,7 +285,7 @@ class BackgroundHost:
             return
         store.drop_wait(row.plan)
         if answer:
-            self.reporter.log.info("retried-by-comment", plan=row.plan, answer=answer.run or answer.why)
+            self.log.info("retried-by-comment", plan=row.plan, answer=answer.run or answer.why)
             self.executor.halt_without_keys(owner.newest(row.plan).options)
 
     def _fire_schedule(self, row: ScheduleRow) -> None:
@@ -394,21 +297,102 @@ class BackgroundHost:
             return
         try:
             for firing in commands.fire_schedule(row, self.owner, now):
-                self.reporter.log.info("slot", plan=row.plan, answer=firing.answer, slot=firing.slot, why=firing.why)
+                self.log.info("slot", plan=row.plan, answer=firing.answer, slot=firing.slot, why=firing.why)
                 if firing.answer == "fired":
                     self.executor.halt_without_keys(commands.request_of(row).started)
         except RunplanError as error:
             again = now + timedelta(seconds=delay_s(failures + 1, first_s=commands.FIRST_RETRY_S))
             self._retries[row.plan] = (failures + 1, again)
-            self.reporter.log.warning("trouble", plan=row.plan, error=str(error), again=iso(again))
+            self.log.warning("trouble", plan=row.plan, error=str(error), again=iso(again))
             return
         self._retries.pop(row.plan, None)
         was_paused = row.paused
         row = store.get_schedule(row.plan) or row
         if row.paused and not was_paused:
-            self.reporter.log.info("schedule-paused", plan=row.plan, why=row.paused)
+            self.log.info("schedule-paused", plan=row.plan, why=row.paused)
             missing = self.owner.environments.missing(commands.request_of(row).started)
-            self.reporter.tell_lost_keys(missing, row.plan, "")
+            self.services.notifier.send(of_lost_keys(missing, **self._locate(row.plan, "")))
         following = iso(what_is_due(row, now).next.at)
         if row.next != following:
             store.arm_schedule(row.plan, following)
+
+    # --- what is logged, and what a person is told --------------------------------------------------------------
+
+    def tell(self, plan: str, run: str, event: Event, phase: str) -> None:
+        dispatch = event.id if isinstance(event, DispatchStarted | DispatchEnded) else ""
+        trace = {"trace": event.trace} if isinstance(event, StepCrashed) else {}
+        self.log.info(type(event).__name__, plan=plan, run=run, phase=phase, dispatch=dispatch, **trace)
+        for limit in event.near if isinstance(event, DispatchStarted) else ():
+            self._notify_once(of_near_limit(limit, **self._locate(plan, run)), limit.rpartition("(")[2])
+        if isinstance(event, Halted) and event.missing:  # recorded once, however often the daemon is started
+            self.services.notifier.send(of_lost_keys(event.missing, **self._locate(plan, run)))
+
+    def tell_wait(self, plan: str, run: str, state: RunState, decision: Decision) -> None:
+        """Log each wait once, though every pass of the loop sees it; a person is notified of one that needs them."""
+        attempt = find_awaiting(state)
+        name = attempt.chosen.phase if attempt else ""
+        questions = " ".join(question.id for question in (attempt.dispatches.open_questions if attempt else ()))
+        asked = questions or (attempt.delivery.asked if attempt else "")
+        wait = (decision.waiting, decision.about, decision.wake, asked)
+        if self._reported.get((run, name)) == wait:
+            return
+        self._reported[run, name] = wait
+        self.log.info("waits", plan=plan, run=run, why=decision.why)
+        tree = attempt.delivery.asked if attempt and decision.waiting in ANSWERED else ""
+        notice = of_waiting(state, decision, **self._locate(plan, run, phase=name, tree=tree))
+        if notice is not None:
+            self._notify_once(notice, f"{notice.phase} {asked}")
+
+    def tell_trouble(self, plan: str, error: RunplanError) -> None:
+        self.log.warning("trouble", plan=plan, error=str(error))
+
+    def tell_end(self, plan: str, run: str, state: RunState) -> None:
+        """A schedule ends with its plan, and pauses when a phase fails."""
+        self._reported = {key: wait for key, wait in self._reported.items() if key[0] != run}
+        store = self.owner.repository.store
+        row = store.get_schedule(plan)
+        if row is not None and (why := pause_reason(state)):  # recorded with the end of the run
+            row = None
+            self.log.info("schedule-paused", plan=plan, why=why)
+        elif row is not None and _is_complete(self.owner.context, plan) and store.drop_schedule(plan):
+            row = None
+            self.log.info("schedule-ended", plan=plan)
+        if awaits_retry(state):
+            about = "a comment /runplan retry on its pull request"
+            now = iso(self.owner.repository.clock.now())
+            store.put_wait(WaitRow(kind=WaitKind.REVIEW, plan=plan, about=about, since=now))
+        fires = row.next if row is not None else None
+        outcome = state.ended.outcome if state.ended else ""
+        self.log.info("ended", plan=plan, run=run, outcome=outcome, **({"next": fires} if fires else {}))
+        notice = of_ending(state, **self._locate(plan, run))
+        if notice is not None and row is not None and fires:
+            moment = parse_iso(fires).astimezone(zone(row.zone))
+            notice = replace(notice, text=f"{notice.text} Next run: {dated(moment)}.")
+        if notice is not None:
+            self.services.notifier.send(notice)
+
+    def tell_stopped_owner(self, owner: str, run: RunRow) -> None:
+        """The process that owns the run does not work (Ctrl-Z)."""
+        pid = owner.partition(":")[0]
+        title = f"{run.plan}: process {pid} is stopped"
+        text = f"Process {pid} works on this run and is stopped (Ctrl-Z). Continue it, or stop the run."
+        where = self._locate(run.plan, run.id)
+        proceed = f"kill -CONT {pid}"
+        notice = Notice(kind="waiting", reason=WaitKind.CLAIM, title=title, text=text, command=proceed, **where)
+        self._notify_once(notice, owner)
+
+    def _locate(self, plan: str, run: str, *, phase: str = "", tree: str = "") -> dict[str, str]:
+        """The fields of a notice that say what it is about; the link answers the change with this tree."""
+        links = self.services.links
+        link = links.link_to_page(self._key, plan)
+        if tree:
+            try:
+                link = links.link_to_answer(self._key, plan, phase, run, tree)
+            except Unreachable as error:  # the page of the plan is better than no notice
+                self.log.warning("link-not-signed", plan=plan, run=run, error=str(error))
+        return {"repository": self.root, "plan": plan, "run": run, "link": link}
+
+    def _notify_once(self, notice: Notice, about: str) -> None:
+        """Send the notice, unless an earlier daemon sent one of this run for the same reason and cause."""
+        if self.owner.repository.store.record_notice(notice.run, f"{notice.reason} {about}"):
+            self.services.notifier.send(notice)

@@ -3,7 +3,7 @@
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 from runplan.adapters.notify.links import LinkMaker
 from runplan.adapters.notify.notices import Notice
@@ -14,7 +14,7 @@ from runplan.domain.run.dispatch import Ending
 from runplan.domain.run.kinds import Role, RunStatus
 from runplan.domain.run.rows import RunRow
 from runplan.domain.run.state import fold
-from runplan.hosts.background import Reporter
+from runplan.hosts.background import BackgroundHost
 from runplan.hosts.daemon.state import Known
 from tests.support.builders import BUILT, CHOSEN, LEASED, SKIPPED, TAKEN, started
 
@@ -40,12 +40,12 @@ def test_a_change_that_waits_and_a_stopped_owner_of_a_run_are_told_once(tmp_path
     row = RunRow(id="r1", plan=PLAN, started=NOW, state=RunStatus.RUNNING, since=NOW, landing="cherry-pick")
     with closing(SqliteStore(tmp_path)) as store:
         for _ in range(2):  # the second daemon finds the wait of the first
-            owner: Any = SimpleNamespace(repository=SimpleNamespace(store=store))
             notifier = SimpleNamespace(send=sent.append)
-            services: Any = SimpleNamespace(log=Log(), notifier=notifier, links=LinkMaker("", tmp_path))
-            reporter = Reporter(Known(common=str(tmp_path), root=str(tmp_path)), owner, services)
+            services: Any = SimpleNamespace(log=Log(), notifier=notifier, links=LinkMaker("", tmp_path), environment={})
+            host = BackgroundHost(Known(common=str(tmp_path), root=str(tmp_path)), services)
+            host.owner.repository = cast("Any", SimpleNamespace(store=store))
             for _ in range(2):
-                reporter.tell_wait(PLAN, "r1", state, decide(state))
-            reporter.tell_stopped_owner("7:1:boot", row)
+                host.tell_wait(PLAN, "r1", state, decide(state))
+            host.tell_stopped_owner("7:1:boot", row)
     told = [("waiting", "approval", "runplan diff plans/X.md 1"), ("waiting", "claim", "kill -CONT 7")]
     assert [(notice.kind, notice.reason, notice.command) for notice in sent] == told

@@ -138,9 +138,9 @@ class DaemonHost(BackgroundHost):
         about = f"process {other.partition(':')[0]} works on this run; the daemon takes over when it ends"
         store.put_wait(WaitRow(kind=WaitKind.CLAIM, plan=plan, about=about, since=since, wake=again, times=times))
         if times in LOOKS:
-            self.reporter.log.warning("declined", plan=plan, owner=other, again=again)
+            self.log.warning("declined", plan=plan, owner=other, again=again)
         if store.get_owner_state(other) is OwnerState.SUSPENDED:
-            self.reporter.tell_stopped_owner(other, row)
+            self.tell_stopped_owner(other, row)
 
     def wake_at(self, moment: datetime) -> None:
         self._call_at(f"wake {self.root}", moment, self.wake)

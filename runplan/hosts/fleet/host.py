@@ -99,7 +99,7 @@ class FleetHost(BackgroundHost):
     def adopt(self, plan: str) -> None:
         """Own the unfinished run of the plan; when its owner dies, the plan is queued again."""
         if other := self.owner.adopt(plan):
-            self.reporter.log.info("declined", plan=plan, owner=other)
+            self.log.info("declined", plan=plan, owner=other)
             self._is_declined = plan == self.only
         elif plan in self.owner.runs and list_running(self.owner.runs[plan].state):
             self.limit.count_run((self.root, plan))
@@ -126,7 +126,7 @@ class FleetHost(BackgroundHost):
         """End the agents of a run that another host has taken over."""
         plan = active.context.plan
         self._permitted.discard(plan)
-        self.reporter.log.warning("lost", plan=plan, run=active.id)
+        self.log.warning("lost", plan=plan, run=active.id)
         self.owner.repository.dispatches.end(list_running(active.state), grace_s=0.0)
         self._is_declined = self._is_declined or plan == self.only
         self.owner.repository.claims.release_plan(plan, run=active.id)
