@@ -19,7 +19,8 @@ from typing import NoReturn
 
 from msgspec import to_builtins
 
-from runplan.engine.landing.lander import Landed, Landing, Pending
+from runplan.domain.run.events import LandingStarted
+from runplan.engine.landing.lander import Landed, Pending
 from runplan.engine.landing.swap import BOX
 from tests.support.landings import Snapshot, candidate, files_of, intent, lander, leftovers, snapshot
 from tests.support.repos import MAIN, Repo, make_repo
@@ -65,7 +66,7 @@ class Bench:
 
     place: Path
     model: Repo
-    landing: Landing
+    landing: LandingStarted
     checked_out: bool
     kills: int = 0
     wrong: list[str] = field(default_factory=list)
@@ -140,7 +141,7 @@ class Bench:
             yield f"status {repo.status()!r}"
 
 
-def _be_killed(repo: Repo, landing: Landing, number: int, who: str, verb: str) -> NoReturn:
+def _be_killed(repo: Repo, landing: LandingStarted, number: int, who: str, verb: str) -> NoReturn:
     os.setsid()
     try:
         with lander(repo) as cherry_pick:
@@ -324,7 +325,7 @@ def _land_on(repo: Repo, place: Path, *, until: int = 1 << 30) -> None:
             if number >= until:
                 return
             if noted.exists():
-                landing = Landing(**json.loads(noted.read_text()))
+                landing = LandingStarted(**json.loads(noted.read_text()))
                 cherry_pick.recover(landing)
                 answer = cherry_pick.observe(landing) or cherry_pick.land(landing)
             else:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from runplan.domain.errors import GitFailed, Unreachable
-from runplan.engine.landing.lander import Failed, Landed, Landing, LandingAnswer, Refused, TargetMoved
+from runplan.domain.run.events import LandingStarted
+from runplan.engine.landing.lander import Failed, Landed, LandingAnswer, Refused, TargetMoved
 from tests.support.cli import until
 from tests.support.landings import at, candidate, files_of, leftovers, snapshot
 from tests.support.repos import MAIN, TRACKED, Pair, make_pair
@@ -20,7 +21,7 @@ def pair(tmp_path: Path) -> Pair:
     return make_pair(tmp_path, **{"a.txt": "a\n", "b.txt": "b\n"})
 
 
-def land(pair: Pair, landing: Landing | str) -> LandingAnswer:
+def land(pair: Pair, landing: LandingStarted | str) -> LandingAnswer:
     """Land it; of a commit, with a new intent."""
     with pair.lander() as direct:
         return direct.land(pair.intent(landing) if isinstance(landing, str) else landing)

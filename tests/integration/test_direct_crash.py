@@ -16,7 +16,8 @@ from msgspec import to_builtins
 
 from runplan.adapters.git import remote
 from runplan.domain.errors import Unreachable
-from runplan.engine.landing.lander import Landed, Landing
+from runplan.domain.run.events import LandingStarted
+from runplan.engine.landing.lander import Landed
 from tests.support import landings
 from tests.support.landings import candidate, files_of, leftovers
 from tests.support.repos import MAIN, TRACKED, Pair, make_pair
@@ -38,11 +39,11 @@ def pair(tmp_path: Path) -> Pair:
     return pair
 
 
-def intent(pair: Pair) -> Landing:
+def intent(pair: Pair) -> LandingStarted:
     return pair.intent(candidate(pair.here, {"a.txt": "a2\n", "new/n.txt": "n\n"}))
 
 
-def die(pair: Pair, landing: Landing, point: str, *, who: str = "all", verb: str = "land") -> None:
+def die(pair: Pair, landing: LandingStarted, point: str, *, who: str = "all", verb: str = "land") -> None:
     """Run a lander that is dead when this returns."""
     words = [str(pair.here.path), point, who, verb, json.dumps(to_builtins(landing))]
     done = subprocess.run(
@@ -56,7 +57,7 @@ def die(pair: Pair, landing: Landing, point: str, *, who: str = "all", verb: str
     assert done.returncode == -signal.SIGKILL
 
 
-def comes_to_its_end(pair: Pair, landing: Landing, *, pushed: bool | None) -> None:
+def comes_to_its_end(pair: Pair, landing: LandingStarted, *, pushed: bool | None) -> None:
     """Recover asks the remote which end it is, and landing again makes it landed, once."""
     with pair.lander() as lander:
         lander.recover(landing)

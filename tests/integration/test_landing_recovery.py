@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from runplan.engine.landing.lander import Landed, Landing, Pending
+from runplan.domain.run.events import LandingStarted
+from runplan.engine.landing.lander import Landed, Pending
 from runplan.engine.landing.swap import LOCK, Ended
 from tests.support.landings import candidate, files_of, intent, land, lander, leftovers, snapshot
 from tests.support.mounts import way
@@ -50,7 +51,7 @@ def test_a_full_disk_leaves_the_checkout_whole_and_the_landing_to_be_retried(tmp
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def killed(repo: Repo, landing: Landing, point: str) -> None:
+def killed(repo: Repo, landing: LandingStarted, point: str) -> None:
     """A lander, and its git, that died at this point."""
     pid = os.fork()
     if pid == 0:

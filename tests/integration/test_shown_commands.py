@@ -10,8 +10,8 @@ from runplan.adapters.git import remote
 from runplan.adapters.git.command import Git
 from runplan.adapters.git.repository import open_repository, require_workable
 from runplan.domain.errors import RunplanError
+from runplan.domain.run.events import LandingStarted
 from runplan.engine.landing.direct import Direct
-from runplan.engine.landing.lander import Landing
 from runplan.engine.landing.swap import CherryPick
 from runplan.interfaces.cli import main
 from tests.support.repos import Pair, make_pair
@@ -51,12 +51,12 @@ def no_room(pair: Pair, git: Git) -> None:
 
 def gone_here(pair: Pair, git: Git) -> None:
     lander = CherryPick(git, ref=REF, common_dir=pair.here.path / ".git")
-    lander.land(Landing(id="L", ref=REF, old=OLD, new=pair.here.head("HEAD")))
+    lander.land(LandingStarted(id="L", ref=REF, old=OLD, new=pair.here.head("HEAD")))
 
 
 def gone_there(pair: Pair, git: Git) -> None:
     lander = Direct(git, there(pair, git), tool=pair.here.path / ".git")
-    lander.recover(Landing(id="L", ref=lander.ref, old=OLD, new=pair.here.head("HEAD")))
+    lander.recover(LandingStarted(id="L", ref=lander.ref, old=OLD, new=pair.here.head("HEAD")))
 
 
 @pytest.mark.parametrize(

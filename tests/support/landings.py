@@ -12,7 +12,8 @@ from pathlib import Path
 
 from runplan.adapters.git.command import Git
 from runplan.domain.errors import RunplanError
-from runplan.engine.landing.lander import Landed, Landing, LandingAnswer, Pending
+from runplan.domain.run.events import LandingStarted
+from runplan.engine.landing.lander import Landed, LandingAnswer, Pending
 from runplan.engine.landing.swap import BOX, CherryPick
 from tests.support.repos import MAIN, Repo, direct, make_repo, watched
 
@@ -50,18 +51,18 @@ def lander(repo: Repo, point: Callable[[str], None] | None = None, *, ref: str =
         yield CherryPick(git, ref=ref, common_dir=repo.path / ".git")
 
 
-def intent(repo: Repo, new: str, *, landing: str = "L1", ref: str = MAIN) -> Landing:
+def intent(repo: Repo, new: str, *, landing: str = "L1", ref: str = MAIN) -> LandingStarted:
     with lander(repo, ref=ref) as cherry_pick:
         return cherry_pick.prepare(id=landing, old=repo.head(ref), new=new)
 
 
-def land(repo: Repo, landing: Landing | str, point: Callable[[str], None] | None = None) -> LandingAnswer:
+def land(repo: Repo, landing: LandingStarted | str, point: Callable[[str], None] | None = None) -> LandingAnswer:
     """Land it; of a commit, with a new intent."""
     with lander(repo, point) as cherry_pick:
         return cherry_pick.land(intent(repo, landing) if isinstance(landing, str) else landing)
 
 
-def held(repo: Repo, landing: Landing | str, said: str = "", point: Callable[[str], None] | None = None) -> str:
+def held(repo: Repo, landing: LandingStarted | str, said: str = "", point: Callable[[str], None] | None = None) -> str:
     """The landing waits, and says so; why."""
     answer = land(repo, landing, point)
     assert isinstance(answer, Pending)
@@ -167,7 +168,7 @@ def die_while_pushing(root: str, at: str, who: str, verb: str, given: str) -> No
             os.kill(0 if who == "all" else os.getpid(), signal.SIGKILL)
 
     fields = json.loads(given)
-    landing = Landing(**fields)
+    landing = LandingStarted(**fields)
     env = {**os.environ, "LANDER": str(os.getpid())}
     with Git(Path(root), env=env) as git, watched(die):
         lander = direct(git, Path(root), Path(root) / ".git/runplan/tool.git", env=env)

@@ -16,8 +16,8 @@ from runplan.adapters.git.remote import Remote
 from runplan.adapters.git.removal import Removal
 from runplan.adapters.git.workspace import Workspace
 from runplan.adapters.git.zones import ProofWorktree, Zones
+from runplan.domain.run.events import LandingStarted
 from runplan.engine.landing.direct import Direct
-from runplan.engine.landing.lander import Landing
 from tests.support.tools import write_script
 
 MAIN = "refs/heads/main"
@@ -180,7 +180,7 @@ class Pair:
         with self.here.adapter() as git, watched(point):
             yield direct(git, self.here.path, self.tool.path, env=self.here.env, timeout_s=timeout_s)
 
-    def intent(self, new: str, *, landing: str = "L1") -> Landing:
+    def intent(self, new: str, *, landing: str = "L1") -> LandingStarted:
         with self.lander() as direct:
             return direct.prepare(id=landing, old=self.here.head(TRACKED), new=new)
 

@@ -547,14 +547,14 @@ class Answered(Event, frozen=True, kw_only=True):
 
 
 class LandingStarted(Event, frozen=True, kw_only=True):
-    """The intent, recorded before the ref moves."""
+    """The intent, recorded before the ref moves: from `old` to `new`, once."""
 
-    id: str
-    ref: str
+    id: str  #: stands in the Runplan-Landing trailer of every landed commit
+    ref: str  #: full ref name of the target
     old: str
     new: str
-    code: str  #: the last code commit
-    follows: str = ""  #: old tip of the local branch that follows a remote landing
+    code: str = ""  #: the last code commit
+    follows: str = ""  #: old tip of the local branch that follows a landing on a remote; "" for none
     complete: bool = False  #: every phase of the plan is done with it
     since: str = ""  #: the commit from which the branch is made anew; "" where it continues from `old`
     remade: tuple[str, ...] = ()  #: the code commits of the branch that is made anew

@@ -22,24 +22,16 @@ from runplan.adapters.git.repository import pull_command
 from runplan.domain.errors import GitFailed, Unreachable
 from runplan.domain.gitfacts import Oid
 from runplan.domain.names import HEADS
+from runplan.domain.run.events import LandingStarted
 from runplan.domain.run.kinds import Reason
 from runplan.domain.text import command
-from runplan.engine.landing.lander import (
-    Failed,
-    Landed,
-    Landing,
-    LandingAnswer,
-    Pending,
-    Refused,
-    TargetMoved,
-    find_landing,
-)
+from runplan.engine.landing.lander import Failed, Landed, LandingAnswer, Pending, Refused, TargetMoved, find_landing
 from runplan.engine.landing.swap import BOX, CherryPick
 
 #: Fetches: the landing when the remote holds it, or the tip to push from; "" for a branch to be made.
-Look: TypeAlias = Callable[[Landing], Landed | Refused | Oid]
+Look: TypeAlias = Callable[[LandingStarted], Landed | Refused | Oid]
 #: Acts on a landing, of which it is told whether the branch is new; a note for the user.
-Finish: TypeAlias = Callable[[Landing, bool], str]
+Finish: TypeAlias = Callable[[LandingStarted, bool], str]
 
 
 class RemoteLander:
@@ -54,7 +46,7 @@ class RemoteLander:
         self.ref = remote.ref
         self.branch = remote.branch
 
-    def land(self, landing: Landing, deliver: Callable[[], object] = lambda: None) -> LandingAnswer:
+    def land(self, landing: LandingStarted, deliver: Callable[[], object] = lambda: None) -> LandingAnswer:
         old = self._look(landing)
         if not isinstance(old, str):
             return old
@@ -78,14 +70,14 @@ class RemoteLander:
             self._git.update_refs(f"update {self.ref} {landing.new}")
         return Landed(tip=landing.new, note=self._finish(landing, not old), pull=self.pull)
 
-    def prepare(self, *, id: str, old: Oid, new: Oid) -> Landing:
-        return Landing(id=id, ref=self.ref, old=old, new=new)
+    def prepare(self, *, id: str, old: Oid, new: Oid) -> LandingStarted:
+        return LandingStarted(id=id, ref=self.ref, old=old, new=new)
 
-    def observe(self, landing: Landing) -> Landed | None:
+    def observe(self, landing: LandingStarted) -> Landed | None:
         tip = self._git.tip(self.ref)
         return Landed(tip=tip) if tip is not None and find_landing(self._git, landing, tip) else None
 
-    def recover(self, landing: Landing) -> None:
+    def recover(self, landing: LandingStarted) -> None:
         """A fetch shows the result of an interrupted push."""
         self._look(landing)
 
@@ -165,7 +157,7 @@ class Direct(RemoteLander):
     def tip(self) -> Oid | None:
         return self._local.tip() if self._on_local else self._remote.fetch()
 
-    def land(self, landing: Landing, deliver: Callable[[], object] = lambda: None) -> LandingAnswer:
+    def land(self, landing: LandingStarted, deliver: Callable[[], object] = lambda: None) -> LandingAnswer:
         answer = super().land(landing, deliver)
         if not self._on_local or not isinstance(answer, Refused) or not isinstance(answer.reason, TargetMoved):
             return answer
@@ -184,16 +176,16 @@ class Direct(RemoteLander):
         pull = pull_command(self._git, self._remote.common_dir, self.branch, self._remote.name)
         return f"your {self.branch} lacks commits of {self._remote.name}, to which the phase is pushed; run: {pull}"
 
-    def prepare(self, *, id: str, old: Oid, new: Oid) -> Landing:
-        return Landing(id=id, ref=self.ref, old=old, new=new, follows=self._local.tip() or "")
+    def prepare(self, *, id: str, old: Oid, new: Oid) -> LandingStarted:
+        return LandingStarted(id=id, ref=self.ref, old=old, new=new, follows=self._local.tip() or "")
 
-    def observe(self, landing: Landing) -> Landed | None:
+    def observe(self, landing: LandingStarted) -> Landed | None:
         seen = super().observe(landing)
         if seen and landing.follows and self._local.tip() == landing.follows:
             return replace(seen, note=self._explain_stay(landing.follows))
         return seen
 
-    def _look_for_landing(self, landing: Landing) -> Landed | Refused | Oid:
+    def _look_for_landing(self, landing: LandingStarted) -> Landed | Refused | Oid:
         self._local.recover()  # first, and also when the remote does not answer
         tip = self._remote.fetch()
         if tip is None:
@@ -207,7 +199,7 @@ class Direct(RemoteLander):
         # Another commit with this landing's id: an earlier push was slow to arrive, and the candidate was rebuilt.
         return Landed(tip=tip, note=self._explain_stay(landing.follows))
 
-    def follow_remote(self, landing: Landing) -> str:
+    def follow_remote(self, landing: LandingStarted) -> str:
         """Let the local branch follow; a note when it stays."""
         here = self._local.tip()
         if not landing.follows or here in (None, landing.new):

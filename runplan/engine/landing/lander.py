@@ -8,19 +8,8 @@ from msgspec import Struct
 from runplan.adapters.forge.protocol import Activity, Forge, PullMessage, PullRequest
 from runplan.adapters.git.command import Git
 from runplan.domain.gitfacts import LANDING, Commit, Oid, read_trailers
-from runplan.domain.run.events import IssueRead, ReviewItem
+from runplan.domain.run.events import IssueRead, LandingStarted, ReviewItem
 from runplan.domain.run.kinds import Reason, WaitKind
-
-
-class Landing(Struct, frozen=True, kw_only=True):
-    """The intent: move `ref` from `old` to `new`, once."""
-
-    id: str  #: stands in the Runplan-Landing trailer of every landed commit
-    ref: str  #: full ref name of the target
-    old: Oid
-    new: Oid
-    follows: Oid = ""  #: tip of the local branch that follows a landing on a remote; "" for none
-    since: Oid = ""  #: the commit from which the branch is made anew; "" where it continues from `old`
 
 
 class Landed(Struct, frozen=True, kw_only=True):
@@ -139,7 +128,7 @@ class Sighting:
 DEEPEST = 2_000
 
 
-def find_landing(git: Git, landing: Landing, tip: Oid) -> Oid | None:
+def find_landing(git: Git, landing: LandingStarted, tip: Oid) -> Oid | None:
     """The newest commit of the landing between the old tip and this one, found by its trailer; costs no process."""
     seen = {landing.old}
     queue = [tip]
@@ -166,14 +155,14 @@ class Lander(Protocol):
     def tip(self) -> Oid | None:
         """The target's tip now; fetched when the target is on a remote."""
 
-    def prepare(self, *, id: str, old: Oid, new: Oid) -> Landing:
+    def prepare(self, *, id: str, old: Oid, new: Oid) -> LandingStarted:
         """The intent, to be recorded before `land`."""
 
-    def land(self, landing: Landing, deliver: Callable[[], object]) -> LandingAnswer:
+    def land(self, landing: LandingStarted, deliver: Callable[[], object]) -> LandingAnswer:
         """Move the target; `deliver` copies the candidate into the user's repository when it is needed there."""
 
-    def observe(self, landing: Landing) -> Landed | None:
+    def observe(self, landing: LandingStarted) -> Landed | None:
         """Whether the target holds the landing; reliable after `recover`; changes nothing."""
 
-    def recover(self, landing: Landing) -> object:
+    def recover(self, landing: LandingStarted) -> object:
         """Complete or roll back interrupted landings."""

@@ -42,7 +42,7 @@ def open_landers(
         plan.seen.forge = plan.seen.forge or open_forge(here.git, run, env)
         return plan.seen.forge
 
-    remote = _open_remote(here, run, run.target, env, forge if run.concludes else None)
+    remote = _open_remote(here, run, run.target, env, forge)
     target = Direct(here.git, remote, tool=tool)
     if not run.concludes:
         return target, None if run.main_protected else target
@@ -60,16 +60,16 @@ def open_landers(
 
 
 def _open_remote(
-    here: Repository, run: RunSettings, branch: str, env: Mapping[str, str], forge: Callable[[], Forge] | None
+    here: Repository, run: RunSettings, branch: str, env: Mapping[str, str], forge: Callable[[], Forge] | None = None
 ) -> Remote:
-    """A branch of the remote; git signs in with the token for the forge, where there is one."""
-    sign_in = (lambda: forge().git_settings()) if forge else None
+    """A branch of the remote; git signs in with the token for the forge, where the run lands by one."""
+    find_forge = forge or cache(partial(open_forge, here.git, run, env))
+    sign_in = (lambda: find_forge().git_settings()) if run.concludes else None
     return Remote(here.git, name=run.remote, branch=branch, common_dir=here.common_dir, caller=env, sign_in=sign_in)
 
 
 def open_target(here: Repository, settings: Settings, env: Mapping[str, str]) -> Remote:
-    forge = cache(partial(open_forge, here.git, settings.run, env)) if settings.run.concludes else None
-    return _open_remote(here, settings.run, settings.run.target, env, forge)
+    return _open_remote(here, settings.run, settings.run.target, env)
 
 
 def require_allowed(mode: str, run: RunSettings, *, is_fleet: bool = False) -> None:
@@ -88,13 +88,13 @@ def require_ready(here: Repository, settings: Settings, env: Mapping[str, str]) 
     run = settings.run
     if not uses_remote(run.landing):
         return ()
-    forge = cache(partial(open_forge, here.git, run, env)) if run.concludes else None
+    forge = cache(partial(open_forge, here.git, run, env))
     remarks: tuple[str, ...] = ()
-    if forge and (here.common_dir / "shallow").exists():
+    if run.concludes and (here.common_dir / "shallow").exists():
         deepen = command("git", "fetch", "--unshallow", run.remote)
         why = "this clone is shallow, and landing by pr needs the commits that branch and target share"
         raise RefusedEarly(f"{why}; fetch them: {deepen}; with actions/checkout set fetch-depth: 0")
-    if forge:
+    if run.concludes:
         try:
             remarks = require_mergeable(forge(), settings)
         except NotAllowed as error:
@@ -144,8 +144,7 @@ def open_forge(git: Git, run: RunSettings, env: Mapping[str, str]) -> Forge:
 
 
 def own_branch(here: Repository, run: RunSettings, slug: str, env: Mapping[str, str]) -> Remote:
-    branch = names.pull_branch(run.branch_prefix, slug)
-    return _open_remote(here, run, branch, env, cache(partial(open_forge, here.git, run, env)))
+    return _open_remote(here, run, names.pull_branch(run.branch_prefix, slug), env)
 
 
 def fetch_branch(here: Repository, run: RunSettings, slug: str, env: Mapping[str, str]) -> Oid | None:

@@ -25,6 +25,7 @@ from runplan.domain.gitfacts import LANDING, PLAN, RUN, UNDOES, Commit, Oid, rea
 from runplan.domain.names import parked_under
 from runplan.domain.plan.marks import Status
 from runplan.domain.plan.model import Plan, parse_plan
+from runplan.domain.run.events import LandingStarted
 from runplan.domain.run.kinds import Reason, WaitKind
 from runplan.domain.settings.schema import PullRequestSettings
 from runplan.domain.text import command, counted, inert
@@ -36,7 +37,6 @@ from runplan.engine.landing.lander import (
     DueMessages,
     Failed,
     Landed,
-    Landing,
     NeedsRepair,
     Progress,
     Refused,
@@ -156,7 +156,7 @@ class PullRequestLander(RemoteLander):
             merged = tool.run("merge-tree", "--write-tree", "--no-messages", target, tip, ok=(0, 1))
         return merged.code == 0 and merged.text == self._git.commit(target).tree
 
-    def _look_for_landing(self, landing: Landing) -> Landed | Refused | Oid:
+    def _look_for_landing(self, landing: LandingStarted) -> Landed | Refused | Oid:
         tip = self.branch_tip()
         if tip is not None and find_landing(self._git, landing, tip):
             return Landed(tip=tip)
@@ -168,7 +168,7 @@ class PullRequestLander(RemoteLander):
             return tip or ""
         return Refused(reason=TargetMoved(tip=tip or self.target.tip() or ""))  # without a tip: merged by squash
 
-    def _show_landing(self, landing: Landing, is_new: bool) -> str:
+    def _show_landing(self, landing: LandingStarted, is_new: bool) -> str:
         """Open the pull request, or show the new phase in it; where it is, or that the forge does not answer."""
         try:
             undo = self._undo_of(landing.new)

@@ -34,8 +34,9 @@ from runplan.domain.decoding import parse_json, to_json
 from runplan.domain.errors import GitFailed
 from runplan.domain.gitfacts import Change, Oid
 from runplan.domain.names import HEADS
+from runplan.domain.run.events import LandingStarted
 from runplan.domain.text import command
-from runplan.engine.landing.lander import Landed, Landing, LandingAnswer, Pending, Refused, TargetMoved, find_landing
+from runplan.engine.landing.lander import Landed, LandingAnswer, Pending, Refused, TargetMoved, find_landing
 
 BOX = "runplan-swap"  #: in the common git directory
 LOCK = "runplan/landing.flock"
@@ -67,7 +68,7 @@ class Ended(Struct, frozen=True):
 
 
 @contextmanager
-def ref_transaction(git: Git, landing: Landing, *, name: str, fd: int) -> Iterator[Callable[[], None]]:
+def ref_transaction(git: Git, landing: LandingStarted, *, name: str, fd: int) -> Iterator[Callable[[], None]]:
     """Lock the ref `name`; the function that moves it. Without that call, or when this process dies, it stays."""
     process = git.start(*_SETTINGS, "update-ref", "-m", f"runplan: land {landing.id}", "--stdin", fds=(fd,))
     prepare = f"start\nupdate {name} {landing.new} {landing.old}\nprepare\n"
@@ -87,7 +88,7 @@ def ref_transaction(git: Git, landing: Landing, *, name: str, fd: int) -> Iterat
 class SwapPlan(Struct, frozen=True, kw_only=True):
     """A landing under way and its files before and after. Without a root it moves a ref alone."""
 
-    landing: Landing
+    landing: LandingStarted
     root: str = ""
     git_dir: str = ""
     files: str = ""  #: the directory of the new and the old files
@@ -230,7 +231,7 @@ class Swap:
         self._converting = self._git  #: may run filters
         self._is_sparse = (checkout.git_dir / "info/sparse-checkout").exists()
 
-    def land(self, landing: Landing, changes: Sequence[Change]) -> str:
+    def land(self, landing: LandingStarted, changes: Sequence[Change]) -> str:
         """Move files, index and ref; a note when a file was kept."""
         seen = read_signature(self._index)
         # Before git is asked about them: a file that has another signature later was edited since.
@@ -264,7 +265,7 @@ class Swap:
             return ended.note
         return self._box.end_landing().note
 
-    def _lock_checkout(self, landing: Landing, seen: Signature) -> None:
+    def _lock_checkout(self, landing: LandingStarted, seen: Signature) -> None:
         """From here on the user's git can neither switch, stage nor commit."""
         if self._box.checkouts.branch_of(self._checkout) != landing.ref:
             raise Hold(f"{self._root} is switching branches")
@@ -273,7 +274,7 @@ class Swap:
             raise IndexChanged
 
     def _stage_files(
-        self, landing: Landing, changes: Sequence[Change], was: Mapping[str, Signature]
+        self, landing: LandingStarted, changes: Sequence[Change], was: Mapping[str, Signature]
     ) -> dict[str, Signature]:
         self._discard_staged()  # of a landing that was killed while it staged
         self._box.path.mkdir()
@@ -334,7 +335,7 @@ class Swap:
                 return True
         return False
 
-    def _read_tree(self, landing: Landing) -> Ran:
+    def _read_tree(self, landing: LandingStarted) -> Ran:
         ran = self._on_staged("read-tree", "-m", landing.old, landing.new)
         if self._is_sparse and ran.code == 0:
             # Git decides what a sparse checkout leaves out only where it may write files: in an empty directory.
@@ -461,10 +462,10 @@ class CherryPick:
     def tip(self) -> Oid | None:
         return self._git.tip(self.ref)
 
-    def prepare(self, *, id: str, old: Oid, new: Oid) -> Landing:
-        return Landing(id=id, ref=self.ref, old=old, new=new)
+    def prepare(self, *, id: str, old: Oid, new: Oid) -> LandingStarted:
+        return LandingStarted(id=id, ref=self.ref, old=old, new=new)
 
-    def land(self, landing: Landing, deliver: Callable[[], object] = lambda: None) -> LandingAnswer:
+    def land(self, landing: LandingStarted, deliver: Callable[[], object] = lambda: None) -> LandingAnswer:
         deliver()
         try:
             with self._box.locked():
@@ -475,11 +476,11 @@ class CherryPick:
             return self._answer_if_moved(landing) or Pending(why=str(hold))
         return Pending(why=f"the index changes again and again where {self.ref} is checked out; let that end")
 
-    def observe(self, landing: Landing) -> Landed | None:
+    def observe(self, landing: LandingStarted) -> Landed | None:
         tip = self._git.tip(landing.ref)
         return Landed(tip=tip) if tip and find_landing(self._git, landing, tip) else None
 
-    def recover(self, landing: Landing | None = None) -> Ended:  # noqa: ARG002
+    def recover(self, landing: LandingStarted | None = None) -> Ended:  # noqa: ARG002
         """Complete or roll back an interrupted landing of any plan, and say which; without one it starts no process."""
         plan = self._box.read_plan()
         try:
@@ -490,7 +491,7 @@ class CherryPick:
             return Ended(plan.landing.id if plan else "", waits=str(hold))
         return Ended("")
 
-    def _answer_if_moved(self, landing: Landing) -> Landed | Refused | None:
+    def _answer_if_moved(self, landing: LandingStarted) -> Landed | Refused | None:
         tip = self._git.tip(landing.ref)
         if tip is None:
             branch = landing.ref.removeprefix(HEADS)
@@ -498,7 +499,7 @@ class CherryPick:
             raise GitFailed(f"the branch {branch} is gone; create it again: {again}")
         return None if tip == landing.old else self.observe(landing) or Refused(reason=TargetMoved(tip=tip))
 
-    def _move_branch(self, landing: Landing) -> Landed:
+    def _move_branch(self, landing: LandingStarted) -> Landed:
         branch = landing.ref.removeprefix(HEADS)
         for checkout in self.checkouts.all():
             if operation := checkout.operation_on(landing.ref):
@@ -528,7 +529,7 @@ class CherryPick:
         except OSError as error:  # a full disk, a read-only directory, a file system without hard links
             raise Hold(f"git cannot update {root}: {error.strerror}: {error.filename}") from error
 
-    def _move_ref(self, landing: Landing) -> None:
+    def _move_ref(self, landing: LandingStarted) -> None:
         """No checkout has the branch, and none can switch to it while we hold their index locks."""
         self._box.write_plan(SwapPlan(landing=landing))
         try:

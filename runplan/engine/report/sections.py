@@ -57,7 +57,6 @@ def phase_section(
         evidence = several if len(verdicts) > 1 else escape_inline(answers[0][2])
         items.append(table_row(escape_inline(item), escape_inline(texts.get(item, "")), status, evidence))
     parts = [
-        *_begin_section(phase, "Phase", f"Completed (verified, landed){after}", run=run, plan=plan),
         f"**Branch:** {code_span(phase.lease.branch.removeprefix('refs/heads/'))}",
         "**Commits:**",
         _list_commits(subjects),
@@ -70,7 +69,7 @@ def phase_section(
         parts += ["### Sign-off", "\n".join(signed)]
     if phase.work is not None and (said := phase.work.remarks.describe()):
         parts += ["### Remarks of the Agent", "\n".join(f"- {escape_inline(line)}" for line in said)]
-    return "\n\n".join(parts) + "\n"
+    return _write_section(phase, "Phase", f"Completed (verified, landed){after}", parts, run=run, plan=plan)
 
 
 def subplan_section(
@@ -79,24 +78,18 @@ def subplan_section(
     done = f" in the run {code_span(phase.over.run)}" if phase.over and phase.over.run else ""
     lines = "\n".join(f"- {escape_inline(line)}" for line in _list_verification(phase, commands))
     parts = [
-        *_begin_section(phase, "Phase", f"Completed by {code_span(subplan)}{done}", run=run, plan=plan),
         f"**Report of the sub-plan:** [{report}]({report})",
         *(["### Verification", lines] if phase.is_last else []),
         *(["### Sign-off", "\n".join(signed)] if (signed := list(_list_sign_off(phase, (), ""))) else []),
     ]
-    return "\n\n".join(parts) + "\n"
+    return _write_section(phase, "Phase", f"Completed by {code_span(subplan)}{done}", parts, run=run, plan=plan)
 
 
 def undo_section(phase: Attempt, *, plan: str, run: str, subjects: Mapping[str, str]) -> str:
     status = "Undone (its changes reverted, its row set back to todo)"
-    parts = [
-        *_begin_section(phase, "Phase Undone", status, run=run, plan=plan),
-        f"**Landing reverted:** {code_span(phase.built.undoes)}",
-        "**Commits reverted:**",
-        _list_commits(subjects),
-        "The checks were not run on the result.",
-    ]
-    return "\n\n".join(parts) + "\n"
+    reverted = f"**Landing reverted:** {code_span(phase.built.undoes)}"
+    parts = [reverted, "**Commits reverted:**", _list_commits(subjects), "The checks were not run on the result."]
+    return _write_section(phase, "Phase Undone", status, parts, run=run, plan=plan)
 
 
 def failure_sections(store: Store, plan: str, run: str = "") -> list[str]:
@@ -155,10 +148,10 @@ def describe_kept_work(failed: e.PhaseFailed, parked: str, state: str | Path) ->
     return [words for name, words in parts if name]
 
 
-def _begin_section(phase: Attempt, title: str, status: str, *, run: str, plan: str) -> list[str]:
+def _write_section(phase: Attempt, title: str, status: str, parts: list[str], *, run: str, plan: str) -> str:
     heading = f"## {title} — {escape_inline(f'{phase.chosen.phase} {phase.chosen.title}')}"
     mark = _section_mark(run=run, phase=phase.chosen.phase)
-    return [heading, mark, f"**Status:** {status}", f"**Plan:** {code_span(plan)}"]
+    return "\n\n".join([heading, mark, f"**Status:** {status}", f"**Plan:** {code_span(plan)}", *parts]) + "\n"
 
 
 def _section_mark(**names: str) -> str:

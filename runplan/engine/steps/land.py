@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from typing import TypeAlias, assert_never
 
 from msgspec import Struct
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from runplan.adapters.forge.protocol import PullRequest
 from runplan.adapters.git.command import Git
@@ -16,7 +16,6 @@ from runplan.adapters.git.objects import Built, Candidates, Conflicted, NothingL
 from runplan.adapters.git.repository import Repository
 from runplan.adapters.store.claims import landing_lock
 from runplan.domain import gitfacts as g
-from runplan.domain.decoding import convert
 from runplan.domain.errors import RefusedEarly
 from runplan.domain.names import REQUIRES, is_within, report_path, slug as plan_slug, split_files
 from runplan.domain.plan import tracker
@@ -29,18 +28,10 @@ from runplan.domain.run.state import RunState
 from runplan.domain.text import bounded, command, inert
 from runplan.domain.times import FIRST_PARENT_S, delay_s, iso, parse_iso
 from runplan.engine.landing import modes
-from runplan.engine.landing.lander import Failed, Landed, Landing, Pending, Refused, TargetMoved
+from runplan.engine.landing.lander import Failed, Landed, Pending, Refused, TargetMoved
 from runplan.engine.landing.pull_request import PullRequestLander
 from runplan.engine.landing.stack import TOP
-from runplan.engine.report import text as report
-from runplan.engine.report.sections import (
-    SHORT,
-    failure_sections,
-    newest_pull_request,
-    phase_section,
-    subplan_section,
-    undo_section,
-)
+from runplan.engine.report import sections, text as report
 from runplan.engine.steps.context import RunContext
 from runplan.engine.steps.planning import landed_files
 from runplan.engine.steps.proof import list_unproven, plan_proofs
@@ -144,7 +135,8 @@ def write_bookkeeping(state: RunState, context: RunContext, onto: str) -> Files 
         return landed_files(phase, context, onto)
     plan, text = context.plan_at(onto)
     row = plan.phase(phase.chosen.phase) if phase.chosen.phase else None
-    sections = failure_sections(context.store, context.plan)
+    parts = sections.failure_sections(context.store, context.plan)
+    where = {"plan": plan.path, "run": context.run}
     if phase.chosen.phase and row is None:
         raise RefusedEarly(f"{context.plan} has no phase {phase.chosen.phase} any more")
     if row is not None and isinstance(phase.chosen, e.UndoChosen):
@@ -152,8 +144,8 @@ def write_bookkeeping(state: RunState, context: RunContext, onto: str) -> Files 
             return _undone_meanwhile(row.id)
         text = tracker.set_status(text, path=context.plan, phase=row.id, status=Status.TODO)
         text = tracker.set_completed(text, path=context.plan, completed=None)
-        sections.append(undo_section(phase, plan=plan.path, run=context.run, subjects=_list_subjects(context, phase)))
-        return _write_files(context, onto, plan.title, text, sections, is_done=False)
+        parts.append(sections.undo_section(phase, subjects=_list_subjects(context, phase), **where))
+        return _write_files(context, onto, plan.title, text, parts, is_done=False)
     if hindrance := _find_hindrance(state, context, plan, row):
         return hindrance
     if row is not None and isinstance(phase, WorkAttempt):
@@ -164,28 +156,28 @@ def write_bookkeeping(state: RunState, context: RunContext, onto: str) -> Files 
             newest = context.store.get_newest_run(subplan)
             slug = newest.slug if newest else plan_slug(subplan)
             name = PurePosixPath(report_path(context.settings.paths.reports, slug)).name
-            section = subplan_section(phase, subplan, plan=plan.path, run=context.run, report=name, commands=commands)
+            section = sections.subplan_section(phase, subplan, report=name, commands=commands, **where)
         else:
             commit = phase.built.commits[-1]
             text, remarks = correct_plan(text, phase, context)
             answers = context.store.list_facts(e.Answered, plan=context.plan)
             approved = phase.delivery.approved
-            section = phase_section(
+            section = sections.phase_section(
                 phase,
-                plan=plan.path,
-                run=context.run,
                 subjects=_list_subjects(context, phase),
                 commands=commands,
                 words=[f"{told.by} told the agents: {told.text}" for told in context.list_told(since_landing=True)],
                 warnings=(*state.warnings, *phase.warnings, *remarks, *list_unproven(phase, context)),
                 approved_at=max((fact.at for fact in answers if approved and fact.event.tree == approved), default=""),
+                **where,
             )
-        text = tracker.set_status(text, path=plan.path, phase=row.id, status=Status.DONE, commit=commit[:SHORT])
-        sections.append(section)
+        short = commit[: sections.SHORT]
+        text = tracker.set_status(text, path=plan.path, phase=row.id, status=Status.DONE, commit=short)
+        parts.append(section)
     is_done = tracker.is_complete_with(plan, phase.chosen.phase)
     if is_done:
         text = tracker.set_completed(text, path=context.plan, completed=context.iso())
-    return _write_files(context, onto, plan.title, text, sections, is_done=is_done)
+    return _write_files(context, onto, plan.title, text, parts, is_done=is_done)
 
 
 def _list_subjects(context: RunContext, phase: Attempt) -> dict[str, str]:
@@ -249,7 +241,7 @@ def _write_files(context: RunContext, onto: str, title: str, text: bytes, parts:
     landed = report.PlanRow(plan=context.plan, title=title, report=PurePosixPath(context.report).name, is_done=is_done)
     waiting = [row for row in context.store.list_waiting() if row[0] != context.plan]
     written_report = report.prepend_sections(old, plan_title=title, sections=parts)
-    written_report = report.name_pull_request(written_report, newest_pull_request(context.store, context.plan))
+    written_report = report.name_pull_request(written_report, sections.newest_pull_request(context.store, context.plan))
     new = {context.report: (old, written_report)}
     if not context.settings.run.concludes:  # the branches of two pull requests would conflict in it
         index = report.update_index(listed, landed, today=context.clock.now().date(), waiting=waiting)
@@ -353,8 +345,8 @@ def land(state: RunState, context: RunContext) -> Iterator[e.Event]:
     recorded = state.current.delivery.landing
     with landing_lock(context.claims.locks):
         if recorded is not None:  # it has happened when its id is between the old tip and the target
-            context.lander.recover(_landing_of(recorded))
-            if (seen := context.lander.observe(_landing_of(recorded))) is not None:
+            context.lander.recover(recorded)
+            if (seen := context.lander.observe(recorded)) is not None:
                 yield _record_landing(state.current, recorded, seen)
                 return
         started: e.Event = recorded or _start_landing(state, context)
@@ -367,7 +359,7 @@ def land(state: RunState, context: RunContext) -> Iterator[e.Event]:
             yield e.LandingMoved(tip=started.old, ours=True)
             return
         deliver = partial(context.workspace.deliver, started.new, without=[started.old])
-        match context.lander.land(_landing_of(started), deliver):
+        match context.lander.land(started, deliver):
             case Landed() as seen:
                 context.workspace.release_landed()
                 yield _record_landing(state.current, started, seen)
@@ -432,9 +424,9 @@ def _start_landing(state: RunState, context: RunContext) -> e.Event:
         new = bookkeep(message=g.add_trailers(f"{subject}\n", (*fixes, *trailers)))
     branch = _squash_bookkeeping(context, new) if complete else None
     since, new, remade = branch or ("", new, {})
-    landing = replace(context.lander.prepare(id=landing_id(context, state), old=onto, new=new), since=since)
+    landing = context.lander.prepare(id=landing_id(context, state), old=onto, new=new)
     code = remade.get(code, code)
-    return e.LandingStarted(**asdict(landing), code=code, complete=complete, remade=tuple(remade.values()))
+    return replace(landing, since=since, code=code, complete=complete, remade=tuple(remade.values()))
 
 
 def _squash_bookkeeping(context: RunContext, new: str) -> tuple[str, str, dict[str, str]] | None:
@@ -477,10 +469,6 @@ def _squash_bookkeeping(context: RunContext, new: str) -> tuple[str, str, dict[s
     written = {path: find(objects, objects.commit(new).tree, path)[1] for path in context.bookkeeping}
     is_same = context.candidates.tree_with(objects.commit(tip).tree, written) == objects.commit(new).tree
     return (base, tip, remade) if is_same and len(remade) < len(line) - 1 else None
-
-
-def _landing_of(started: e.LandingStarted) -> Landing:
-    return convert(started, Landing, from_attributes=True)
 
 
 def _record_landing(attempt: Attempt, started: e.LandingStarted, seen: Landed) -> e.Landed:
