@@ -15,14 +15,14 @@ from runplan.adapters.store.journal import Journal
 from runplan.domain.errors import CallEnded, Crashed, Exit, Fenced, GitFailed, RefusedEarly, RunplanError, TokenRefused
 from runplan.domain.names import base_ref
 from runplan.domain.run import events as e
-from runplan.domain.run.actions import END, Decision
+from runplan.domain.run.actions import ASK, END, Decision
 from runplan.domain.run.attempts import WorkAttempt
 from runplan.domain.run.decide import decide, is_ending, pending_answer
 from runplan.domain.run.dispatch import GRACE_S
 from runplan.domain.run.kinds import FOR_ANSWER, Reason, RunStatus, WaitKind
 from runplan.domain.run.requests import RunRequest
 from runplan.domain.run.rows import Acquired, Answer, ClaimResult, HeldByOther, Reentered, RunRow, wait_of
-from runplan.domain.run.state import RunState, list_running, missing_labels, open_lanes, open_states
+from runplan.domain.run.state import RunState, apply, list_running, missing_labels, open_lanes, open_states
 from runplan.domain.text import command
 from runplan.domain.times import delay_s, iso, look_s, parse_iso
 from runplan.engine.loop import runs
@@ -386,8 +386,17 @@ class RunOwner:
         state = self.newest(plan)
         if runs.requested_revision(state, request.started):
             return None
-        why = pending_answer(state, plan) if request.fired else runs.needed_answer(state, request.started)
-        return _decline(why) if why else None
+        why = pending_answer(state, plan)
+        asked = request.started
+        if not why or request.fired:
+            return _decline(why) if why else None
+        if asked.anew or asked.review or decide(state).waiting not in FOR_ANSWER:
+            return None
+        if runs.does_other_work(state, asked):
+            return _decline(f"{why}; end the run: {command('runplan', 'stop', plan)}")
+        actions = decide(apply(state, runs.as_resumed(asked))).actions
+        is_still_due = all(replace(action, lane="") == ASK for action in actions)  # `auto` approves
+        return _decline(why) if is_still_due else None
 
     def record(self, plan: str, event: e.StopRequested | e.Halted | e.Continued | e.Told) -> bool:
         """Record a person's request for the plan's run; False when this worker owns none."""

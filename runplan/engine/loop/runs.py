@@ -16,15 +16,15 @@ from runplan.domain.decoding import convert
 from runplan.domain.errors import Crashed, PlanUnreadable, RefusedEarly, RunplanError, Unreachable, refused_by_system
 from runplan.domain.names import HEADS
 from runplan.domain.plan.model import Plan
-from runplan.domain.run import actions as a, events as e
+from runplan.domain.run import events as e
 from runplan.domain.run.attempt_parts import ProposalMade, RevisionRequested, StepCrashed
 from runplan.domain.run.attempts import WorkAttempt
-from runplan.domain.run.decide import await_retry, decide, pending_answer
+from runplan.domain.run.decide import await_retry, decide
 from runplan.domain.run.dispatch import GRACE_S
-from runplan.domain.run.kinds import ANSWERED, FOR_ANSWER, Mode, Reason, RunOutcome, WaitKind
+from runplan.domain.run.kinds import ANSWERED, Mode, Reason, RunOutcome, WaitKind
 from runplan.domain.run.requests import Reply
 from runplan.domain.run.rows import RunRow
-from runplan.domain.run.state import RunState, apply, failed_lane, failure, fold, list_running, open_lanes, open_states
+from runplan.domain.run.state import RunState, failed_lane, failure, fold, list_running, open_lanes, open_states
 from runplan.domain.text import command
 from runplan.engine.landing.pull_request import PullRequestLander
 from runplan.engine.loop.context import RepositoryContext, slug_of
@@ -139,18 +139,6 @@ def does_other_work(state: RunState, asked: e.RunStarted) -> bool:
         return not is_same
     other = bool(open_lanes(state)) or asked.wanted not in (phases_at_work(state) or [asked.wanted])
     return _lands_elsewhere(asked, was) or (asked.mode is Mode.PHASE and other)
-
-
-def needed_answer(state: RunState, asked: e.RunStarted) -> str:
-    """The answer that a person gives first, and the commands; "" when the request needs none, as `auto` approves."""
-    is_open = state.started is not None and state.ended is None
-    if not is_open or asked.anew or asked.review or decide(state).waiting not in FOR_ANSWER:
-        return ""
-    why = pending_answer(state, asked.plan)
-    if does_other_work(state, asked):
-        return f"{why}; end the run: {command('runplan', 'stop', asked.plan)}"
-    actions = decide(apply(state, as_resumed(asked))).actions
-    return why if all(replace(action, lane="") == a.ASK for action in actions) else ""
 
 
 def as_resumed(asked: e.RunStarted) -> e.RunResumed:

@@ -196,7 +196,19 @@ def _judge_results(
         allows=phase.chosen.allows,
         changed=changed if runs_base else [file for file in changed if covers(phase.chosen.allows, file)],
     )
-    answer, line = _describe_comparison(judged, now)
+    answer = GateAnswer.FAILED
+    line = judged.why
+    match judged.kind:
+        case results.GateKind.GREEN | results.GateKind.PRE_EXISTING:
+            answer = GateAnswer.PASSED
+            is_green = judged.kind is results.GateKind.GREEN
+            line = now.line if is_green else f"{now.line}; these tests failed before the work, too"
+        case results.GateKind.REGRESSED | results.GateKind.MISSING if judged.names:
+            line = f"{line}: {', '.join(name.split()[0] for name in judged.names[:NAMED])}"
+        case results.GateKind.UNFINISHED:
+            answer = GateAnswer.UNFINISHED
+        case results.GateKind.BASELINE_RED:
+            line = f"the checks on the base: {line}"
     if before is not None and answer is GateAnswer.PASSED and phase.setup.renewed == tree:
         line = f"{line}; {STALE}"
     elif before is not None and answer is GateAnswer.PASSED:
@@ -232,21 +244,6 @@ def known_results(phase: WorkAttempt, context: RunContext, name: str = e.TESTS) 
     key = check_key(context, name, phase.built.tree)
     text = context.store.get_baseline(key) or context.store.get_baseline(f"{NAMED_ONLY}{key}")
     return results.from_text(text) if text else None
-
-
-def _describe_comparison(judged: results.Comparison, now: results.Results) -> tuple[GateAnswer, str]:
-    match judged.kind:
-        case results.GateKind.GREEN:
-            return GateAnswer.PASSED, now.line
-        case results.GateKind.PRE_EXISTING:
-            return GateAnswer.PASSED, f"{now.line}; these tests failed before the work, too"
-        case results.GateKind.REGRESSED | results.GateKind.MISSING:
-            names = ", ".join(name.split()[0] for name in judged.names[:NAMED])
-            return GateAnswer.FAILED, f"{judged.why}: {names}" if names else judged.why
-        case results.GateKind.UNFINISHED:
-            return GateAnswer.UNFINISHED, judged.why
-        case results.GateKind.BASELINE_RED:
-            return GateAnswer.FAILED, f"the checks on the base: {judged.why}"
 
 
 def read_checks(phase: WorkAttempt, context: RunContext) -> Iterator[tuple[str, results.Results, str, Evidence]]:

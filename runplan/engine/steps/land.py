@@ -47,11 +47,20 @@ def build_candidate(state: RunState, context: RunContext) -> e.Event:
         detail = f"the commits of {phase.work.head[:12]} are gone from git"
         return e.WorkRefused(reason=Reason.NO_COMMITS, detail=detail)
     onto = context.tip()
-    if other := _find_other_run(phase, context, onto):
-        here = command("runplan", "start", context.plan, "finish", "auto", "pr")
-        detail = f"run {other} of another repository landed phase {phase.chosen.phase} meanwhile; this run stands back"
-        detail = f"{detail}; to continue here when that one has ended: {here}"
-        return e.WorkRefused(reason=Reason.ALREADY_ON_TARGET, detail=detail, other_run=other)
+    is_shared = context.settings.run.concludes and phase.chosen.phase  # a run of another repository may land it, too
+    row = context.plan_at(onto)[0].phase(phase.chosen.phase) if is_shared else None
+    if row is not None and row.status is Status.DONE:
+        listed = context.objects.text("rev-list", "--first-parent", onto, f"^{phase.base}", "--").split()
+        landed = (g.read_trailers(context.objects.commit(oid).message) for oid in listed)
+        runs = (values.get(g.RUN, "") for values in landed if values.get(g.PHASE) == row.id)
+        ours = {"", *(run.id for run in context.store.list_runs(context.plan))}
+        if other := next((run for run in runs if run not in ours), ""):
+            here = command("runplan", "start", context.plan, "finish", "auto", "pr")
+            detail = (
+                f"run {other} of another repository landed phase {phase.chosen.phase} meanwhile; this run stands back"
+            )
+            detail = f"{detail}; to continue here when that one has ended: {here}"
+            return e.WorkRefused(reason=Reason.ALREADY_ON_TARGET, detail=detail, other_run=other)
     co_author = context.settings.run.co_author
     trailers = (*([("Co-authored-by", co_author)] if co_author else []), *trailers_of(context, state))
     by = context.signature()
@@ -216,20 +225,6 @@ def _find_hindrance(state: RunState, context: RunContext, plan: Plan, row: Phase
     if not is_finish or (is_subplan and context.settings.run.concludes):
         return None
     return e.FinalVerificationDue(tree=phase.answerable) if context.find_plan_base(phase) != phase.onto else None
-
-
-def _find_other_run(phase: WorkAttempt, context: RunContext, onto: str) -> str:
-    """The run of another repository that landed the phase on the branch of the pull request; "" for none."""
-    if not context.settings.run.concludes or not phase.chosen.phase:
-        return ""
-    row = context.plan_at(onto)[0].phase(phase.chosen.phase)
-    if row is None or row.status is not Status.DONE:
-        return ""
-    listed = context.objects.text("rev-list", "--first-parent", onto, f"^{phase.base}", "--").split()
-    trailers = (g.read_trailers(context.objects.commit(oid).message) for oid in listed)
-    runs = (values.get(g.RUN, "") for values in trailers if values.get(g.PHASE) == row.id)
-    ours = {run.id for run in context.store.list_runs(context.plan)}
-    return next((run for run in runs if run and run not in ours), "")
 
 
 def _write_files(context: RunContext, onto: str, title: str, text: bytes, parts: list[str], *, is_done: bool) -> Files:
