@@ -133,11 +133,6 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
     def targets(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys((self.target, self.local_target)))
 
-    @property
-    def mirrored(self) -> tuple[str, str]:
-        run = self.settings.run
-        return self.local_target, f"refs/remotes/{run.remote}/{run.target}"
-
     def for_plan(self, plan: str) -> RepositoryContext:
         newest = self.store().get_newest_run(plan)
         return self.with_landing_of(newest) if newest is not None else self

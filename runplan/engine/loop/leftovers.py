@@ -6,11 +6,10 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from runplan.adapters.agents.invocation import Agents
-from runplan.adapters.configuration.places import remove_unused_root, worktree_root
+from runplan.adapters.configuration.places import remove_unused_root
 from runplan.adapters.git.command import one_line
 from runplan.adapters.git.remote import Taken
 from runplan.adapters.git.removal import Removal, remove_log
-from runplan.adapters.git.workspace import Workspace
 from runplan.adapters.git.zones import Zones
 from runplan.adapters.sandbox.container import find_engine, list_built_images
 from runplan.adapters.sandbox.view import Places
@@ -24,6 +23,7 @@ from runplan.engine.landing import modes
 from runplan.engine.loop.advance import LOCK, SLUG
 from runplan.engine.loop.context import RepositoryContext
 from runplan.engine.loop.preflight import prepare_image
+from runplan.engine.loop.repository import open_workspace
 
 
 def collect_leftovers(context: RepositoryContext, *, dry_run: bool) -> tuple[list[Removed | Kept], ...]:
@@ -34,16 +34,15 @@ def collect_leftovers(context: RepositoryContext, *, dry_run: bool) -> tuple[lis
     refs = context.git.list_refs(context.common_dir)
     if not context.fleet and not context.state.is_dir() and not any(ref.startswith(prefixes) for ref in refs):
         return [], []
-    root = worktree_root(context.root, context.settings, context.env)
-    workspace = Workspace(
-        context.git, common_dir=context.common_dir, state=context.state, root=root, mirror=context.mirrored
-    )
+    workspace = open_workspace(context)
     workspace.prepare()
     try:
         needed = (context.root, context.common_dir, workspace.root)
         image = prepare_image(context, may_be_old=True)
         places = Places(workspace.homes, needed, workspace.hide_secrets(), image, context.state)
-        agents = Agents(context.settings.agents, root=root, plan="", run="", caller=context.env, places=places)
+        agents = Agents(
+            context.settings.agents, root=workspace.root, plan="", run="", caller=context.env, places=places
+        )
         removal = Removal(Zones(workspace, agents.confine, env=agents.script_env), targets=context.targets)
         active = set(_in_use(store, str(context.root), context.state))
         known = {fact.event.branch for fact in store.list_facts(e.Leased)}
@@ -52,7 +51,7 @@ def collect_leftovers(context: RepositoryContext, *, dry_run: bool) -> tuple[lis
         answers += remove_built_images(context, newest=1, dry_run=dry_run)
     finally:
         workspace.close()
-        remove_unused_root(root, context.settings)
+        remove_unused_root(workspace.root, context.settings)
     local = _list_logs(context.state)
     in_database = store.outputs.list_dispatches() if store.outputs else set()
     dispatched = dict(_list_dispatches(store, {*local, *in_database}))

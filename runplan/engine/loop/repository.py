@@ -128,26 +128,30 @@ def make_run_context(
     )
 
 
+def open_workspace(context: RepositoryContext) -> Workspace:
+    run = context.settings.run
+    root = worktree_root(context.root, context.settings, context.env)
+    mirror = (context.local_target, f"refs/remotes/{run.remote}/{run.target}")
+    return Workspace(context.git, common_dir=context.common_dir, state=context.state, root=root, mirror=mirror)
+
+
 @contextlib.contextmanager
 def open_repository(context: RepositoryContext, *, wakeup: int | None = None) -> Iterator[OpenRepository]:
     """Open a repository, or refuse one that cannot be worked in; `wakeup` interrupts a wait for dispatches."""
     settings = context.settings
     user = repositories.require_workable(context.repository, target=context.target, prefix=settings.run.branch_prefix)
-    root = worktree_root(context.root, settings, context.env)
     for program in (context.git.program, sys.executable, __file__):  # no agent may replace them
         for place in Path(program).parents:
             if place == context.state or names.is_worktree_name(place.name.removesuffix("-proof"), str(context.root)):
                 raise RefusedEarly(f"{program} is in {place}, where agents write; run runplan with a program elsewhere")
-    workspace = Workspace(
-        context.git, common_dir=context.common_dir, state=context.state, root=root, mirror=context.mirrored
-    )
+    workspace = open_workspace(context)
     sign = "commit.gpgsign" in dict(workspace.read_config()) and repositories.signing(context.git)
     _make_directory(context.state, below=context.common_dir, remedy="the journal is kept there")
     settle_lost_landings(context)
     with contextlib.ExitStack() as closing:
-        closing.callback(remove_unused_root, root, settings)
+        closing.callback(remove_unused_root, workspace.root, settings)
         remedy = "set run.worktrees to a directory that can be created"
-        _make_directory(root, below=Path(root.anchor), mode=0o755, remedy=remedy)
+        _make_directory(workspace.root, below=Path(workspace.root.anchor), mode=0o755, remedy=remedy)
         workspace.make_tool()
         dispatches = closing.enter_context(Dispatches(context.state / "dispatch", wakeup=wakeup))
         store = open_store(context.journal)
