@@ -51,6 +51,11 @@ class Attempt(Struct, frozen=True, kw_only=True):
         return self.delivery.candidate
 
     @property
+    def ended(self) -> e.DispatchEnded:
+        assert self.dispatches.ended is not None
+        return self.dispatches.ended
+
+    @property
     def answerable(self) -> str:
         """The id of the content that a person's answer is about: the candidate's tree; "" for none."""
         return self.delivery.candidate.tree if self.delivery.candidate else ""

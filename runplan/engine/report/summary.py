@@ -1,6 +1,7 @@
 """Sums up the phases of a plan, and the news of all repositories, from the journals."""
 
 import contextlib
+from bisect import bisect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
@@ -38,6 +39,7 @@ KINDS = (
 REPAIR = "pull request"  #: stands for the id of a phase in a repair, which is in no plan
 
 
+SIZES = (3, 6)  #: the fewest items of a middling and of a large phase
 FEWEST_ALIKE = 3  #: phases like one, from which a forecast is made
 SHORTEST_SHARED_S = 60.0  #: shares of less time say nothing
 #: What shortens a plan, by the part that takes most of its time.
@@ -196,8 +198,8 @@ def forecast_phases(phases: Sequence[Outlook], landed: Sequence[PhaseRecord]) ->
     likes = []
     for phase in phases:
         of_agent = [record for record in landed if phase.agent in ("", record.implementer)]
-        size = _size_class(phase.items)
-        of_size = [record for record in of_agent if not phase.items or _size_class(len(record.evidence)) == size]
+        size = bisect(SIZES, phase.items)
+        of_size = [record for record in of_agent if not phase.items or bisect(SIZES, len(record.evidence)) == size]
         likes.append(next((like for like in (of_size, of_agent) if len(like) >= FEWEST_ALIKE), landed))
 
     def take(measure: Callable[[PhaseRecord], float]) -> tuple[float, float]:
@@ -217,11 +219,6 @@ def forecast_phases(phases: Sequence[Outlook], landed: Sequence[PhaseRecord]) ->
     runs = len({record.run for record in landed})
     rests_on = f"{counted(len(landed), 'landed phase')} of {counted(runs, 'run')} here"
     return f"{dispatches}{time}{money} (p50 to p90 of {rests_on})"
-
-
-def _size_class(items: int) -> int:
-    """Small phases have up to two items, middling ones up to five."""
-    return (items > 2) + (items > 5)
 
 
 def list_landed(store: Store) -> list[PhaseRecord]:

@@ -248,10 +248,9 @@ def known_results(phase: WorkAttempt, context: RunContext, name: str = e.TESTS) 
 
 def read_checks(phase: WorkAttempt, context: RunContext) -> Iterator[tuple[str, results.Results, str, Evidence]]:
     """The checks of the dispatch that ended: name, results, output and its record."""
-    ended = phase.dispatches.ended
+    ended = phase.ended
     started = phase.dispatches.newest
     tests = context.settings.tests
-    assert ended is not None
     assert started is not None
     directory = context.dispatches.directory(ended.id)
     worktree = context.proof.path

@@ -111,8 +111,7 @@ def list_paths(git: Git, commit: str, *below: str) -> frozenset[str]:
 
 def judge_step(state: RunState, context: RunContext) -> e.Event:
     attempt = state.planning
-    ended = attempt.dispatches.ended
-    assert ended is not None
+    ended = attempt.ended
     is_read_only = context.agents.is_sandboxed(ended.agent)
     if not is_read_only and (touched := context.proof.changed(attempt.chosen.tip, context.personal)):
         problem = f"files were changed ({', '.join(touched[:8])}), but a planning agent only reads"

@@ -306,10 +306,8 @@ def _remaining_budget(wanted: e.DispatchStarted, context: RunContext) -> Left | 
         if budgets[scope] != Cost():
             begun = store.list_shared_facts(e.DispatchStarted, since=iso(begin - EARLIER))
             over = store.list_shared_facts(e.DispatchEnded, since=iso(begin - EARLIER))
-            until = iso(now + CLOCK_ERROR)
-            spent[scope], reserved[scope] = sum_usage(
-                begun, over, prefix=prefix, now=now, since=iso(begin), until=until
-            )
+            period = {"since": iso(begin), "until": iso(now + CLOCK_ERROR)}
+            spent[scope], reserved[scope] = sum_usage(begun, over, prefix=prefix, now=now, **period)
     return remaining_budget(budgets, spent, reserved)
 
 

@@ -202,13 +202,11 @@ def already_known(started: e.DispatchStarted, phase: WorkAttempt, context: RunCo
 def judge_proof(state: RunState, context: RunContext) -> Iterator[e.Event]:
     phase = state.work
     started = phase.dispatches.newest
-    ended = phase.dispatches.ended
     assert started is not None
-    assert ended is not None
     for _, result, _, evidence in gates.read_checks(phase, context):
         if not result.unfinished and not started.again:
             context.store.put_baseline(_result_key(_run_of(started.scope, phase), context), results.to_text(result))
-        yield _judge_results(started, phase, context, result, seconds=ended.seconds, ran=evidence)
+        yield _judge_results(started, phase, context, result, seconds=phase.ended.seconds, ran=evidence)
 
 
 def _result_key(run: e.ProofRun, context: RunContext) -> str:

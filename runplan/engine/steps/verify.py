@@ -103,14 +103,13 @@ def _read_reply(id: str, context: RunContext) -> tuple[str | None, str]:
 
 def judge_verdict(state: RunState, context: RunContext) -> Iterator[e.Event]:
     phase = state.work
-    assert phase.dispatches.ended is not None
     scope = phase.dispatches.newest.scope if phase.dispatches.newest else ""
-    is_read_only = context.agents.is_sandboxed(phase.dispatches.ended.agent)
+    is_read_only = context.agents.is_sandboxed(phase.ended.agent)
     shown = "" if is_read_only else _commit_shown(phase, context, scope)
     if shown and (touched := context.proof.changed(shown, context.personal)):
         yield e.WorkRefused(reason=Reason.READONLY_VIOLATED, detail=f"the verifier changed {', '.join(touched[:8])}")
         return
-    message, answer = reply_of(phase.dispatches.ended.id, context)
+    message, answer = reply_of(phase.ended.id, context)
     questions = () if scope else phase.proof.questions_to_verifiers(state.options.kept.tests.changed)
     ids = [item for item, _ in (final_items(phase, context) if scope else phase.chosen.items)]
     asked = [item for item, _ in questions]
@@ -136,7 +135,7 @@ def judge_verdict(state: RunState, context: RunContext) -> Iterator[e.Event]:
         patch=phase.built.patch,
         passed=judged.passed,
         items=tuple((item.item, item.passed, item.evidence[:EVIDENCE]) for item in judged.items),
-        agent=phase.dispatches.ended.agent,
+        agent=phase.ended.agent,
         scope=scope,
         work_items=sum(len(row.items) for row in context.plan_at(phase.built.onto)[0].phases) if scope else 0,
         questions=questions,
@@ -159,8 +158,7 @@ def prepare_trial(started: e.DispatchStarted, state: RunState, context: RunConte
 
 def judge_trial(state: RunState, context: RunContext) -> e.Event:
     phase = state.work
-    ended = phase.dispatches.ended
-    assert ended is not None
+    ended = phase.ended
     judged = TrialJudged(tree=phase.built.tree, patch=phase.built.patch, agent=ended.agent, dispatch=ended.id)
     if ended.kind == EndingKind.UNSERVED:
         return replace(judged, findings=(ended.detail,))
@@ -264,10 +262,9 @@ def _list_missing(phase: WorkAttempt, context: RunContext, scope: str) -> e.Rows
 
 def _list_commands(phase: WorkAttempt, context: RunContext) -> list[str] | None:
     """The commands of the gates and those that the verifier's stream shows; None when it does not show its tools."""
-    assert phase.dispatches.ended is not None
-    agent = agent_of(context.settings.agents.agent(phase.dispatches.ended.agent).kind)
+    agent = agent_of(context.settings.agents.agent(phase.ended.agent).kind)
     used: list[ToolUsed] = []
-    for line in read_content(context.dispatches.directory(phase.dispatches.ended.id) / "out.log").splitlines():
+    for line in read_content(context.dispatches.directory(phase.ended.id) / "out.log").splitlines():
         with suppress(*MISREAD):
             used += [event for event in agent.read_line(line) if isinstance(event, ToolUsed)]
     if not used and not agent.prints_json:

@@ -59,7 +59,7 @@ def describe_off_base(foreign: Sequence[tuple[Oid, str]] | None, *, branch: str,
 def take_work(state: RunState, context: RunContext) -> e.Event:
     phase = state.work
     kept = state.work.leased.kept
-    head = _commit_leftovers(phase, context, message=_commit_subject(phase))
+    head = _commit_leftovers(phase, context)
     if isinstance(head, e.WorkRefused):
         return head
     known = phase.start or (kept.head if kept else "")  # the user may have it: another phase began on it
@@ -112,13 +112,8 @@ def _wip_subject(phase: WorkAttempt, context: RunContext) -> str:
     return f"wip: {context.slug} phase {phase.chosen.phase} "
 
 
-def _commit_subject(phase: WorkAttempt) -> str:
-    fix = f" (fix {phase.cycle - 1})" if phase.cycle > 1 else ""
-    return f"{phase.chosen.title or f'Phase {phase.chosen.phase}'}{fix}\n"
-
-
 def _commit_leftovers(
-    phase: WorkAttempt, context: RunContext, *, message: str, has_failed: bool = False
+    phase: WorkAttempt, context: RunContext, *, unfinished: str = "", has_failed: bool = False
 ) -> str | e.WorkRefused:
     """Commit everything that the agent left; the newest commit. Failed work is kept without nested repositories."""
     branch = phase.leased.branch
@@ -135,6 +130,9 @@ def _commit_leftovers(
     tree = context.candidates.tree_with(context.objects.commit(left).tree, ours)
     made = tip
     if tree != context.objects.commit(tip).tree:
+        fix = f" (fix {phase.cycle - 1})" if phase.cycle > 1 else ""
+        subject = f"{phase.chosen.title or f'Phase {phase.chosen.phase}'}{fix}"
+        message = f"{_wip_subject(phase, context)}{unfinished}\n" if unfinished else f"{subject}\n"
         by = Signature(author=AGENT, committer=signing(phase.written), when=context.git_date())
         made = context.candidates.commit(tree, onto=tip, message=message, by=by)
     context.zone.forget_leftovers(*([f"update {branch} {made}"] if made != tip else []))
@@ -227,13 +225,12 @@ def _decode_blob(stored: Stored | None) -> str:
 
 def hand_over(state: RunState, context: RunContext) -> e.Event:
     phase = state.work
-    assert phase.dispatches.ended is not None
     number = len(phase.handovers) + 1
-    head = _commit_leftovers(phase, context, message=f"{_wip_subject(phase, context)}hand-over {number}\n")
+    head = _commit_leftovers(phase, context, unfinished=f"hand-over {number}")
     if isinstance(head, e.WorkRefused):
         return head
-    message, returned = reply_of(phase.dispatches.ended.id, context)
-    why = describe_ending(phase.dispatches.ended)
+    message, returned = reply_of(phase.ended.id, context)
+    why = describe_ending(phase.ended)
     standing = Standing(
         number=number,
         why=why,
@@ -244,11 +241,11 @@ def hand_over(state: RunState, context: RunContext) -> e.Event:
         summary=returned.summary if isinstance(returned, Return) else "",
         files=tuple(change.path for change in context.candidates.changes(phase.base, head)),
         message=message,
-        notes=context.agents.redacted(context.dispatches.read(phase.dispatches.ended.id, NOTES) or ""),
+        notes=context.agents.redacted(context.dispatches.read(phase.ended.id, NOTES) or ""),
         commit=head,
     )
     text = plain(handover_note(standing))
-    context.dispatches.write(phase.dispatches.ended.id, "handoff.md", text)
+    context.dispatches.write(phase.ended.id, "handoff.md", text)
     return e.HandedOver(number=number, tree=context.objects.commit(head).tree, note=text, why=why)
 
 
@@ -270,10 +267,9 @@ def push_work(state: RunState, context: RunContext) -> e.Event:
 
 def ask_question(state: RunState, context: RunContext) -> e.Event:
     attempt = state.current
-    ended = attempt.dispatches.ended
-    assert ended is not None
+    ended = attempt.ended
     if isinstance(attempt, WorkAttempt) and ended.role.is_writer:
-        head = _commit_leftovers(attempt, context, message=f"{_wip_subject(attempt, context)}question\n")
+        head = _commit_leftovers(attempt, context, unfinished="question")
         if isinstance(head, e.WorkRefused):
             return head
     return e.QuestionAsked(id=ended.id, text=ended.detail or "no question given", phase=attempt.chosen.phase)
@@ -298,7 +294,7 @@ def fail(action: Fail, state: RunState, context: RunContext) -> e.Event:
     branch = ""
     if phase.lease is not None and not has_landed:
         if phase.work is None:  # a refused file is parked with the worktree
-            _commit_leftovers(phase, context, message=_commit_subject(phase), has_failed=True)
+            _commit_leftovers(phase, context, has_failed=True)
         kept = phase.lease.kept
         newer_than = (kept.ref, kept.head) if kept else None
         branch = context.workspace.publish(phase.lease.branch, base=phase.base, newer_than=newer_than)
