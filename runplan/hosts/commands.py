@@ -429,8 +429,7 @@ def begin_work(asked: e.RunStarted, owner: RunOwner) -> Answer:
         reasons = "; ".join(f"{entry.plan} {entry.why}" for entry in entries[:MOST_REASONS])
         detail = f": {reasons}" if reasons else "; see: runplan queue"
         return Answer(declined=True, why=f"no plan of the queue is ready{detail}")
-    about = to_json(QueueWork(started=asked))
-    store.put_wait(WaitRow(kind=WaitKind.QUEUE, plan=asked.plan, about=about, since=now))
+    store.put_wait(WaitRow(kind=WaitKind.QUEUE, plan=asked.plan, about=to_json(QueueWork(started=asked)), since=now))
     return Answer(plan=first.plan, fresh=True, run=asked.plan)
 
 
@@ -509,8 +508,7 @@ def look_for_retry(row: WaitRow, owner: RunOwner, now: datetime) -> Answer | boo
     if answer and answer.fresh:  # by the clock of the forge, the commands may be later than the next failure
         handled = tuple(command.id for command in due.commands)
         told = ((handled[-1], answer_command(row.plan, is_stop=False)),)
-        journal = owner.runs[row.plan].journal
-        journal.append(MessagesHandled(review=handled, words=due.commands[-1].by, answers=told))
+        owner.runs[row.plan].journal.append(MessagesHandled(review=handled, words=due.commands[-1].by, answers=told))
         with suppress(Unreachable):
             forge.react_to(pull.number, handled[-1])
     return answer or True

@@ -404,8 +404,7 @@ class RunOwner:
         if active is None:
             return False
         halted = e.Halted(by=active.state.halted, missing=active.state.missing)
-        told = self.repository.store.list_facts(e.Told, plan=plan)
-        if event not in (halted, *(fact.event for fact in told)):
+        if event not in (halted, *(fact.event for fact in self.repository.store.list_facts(e.Told, plan=plan))):
             active.journal.append(event)
         if not isinstance(event, e.StopRequested):  # a stop reaches them with the next step
             for child in [path for path, run in self.runs.items() if run.state.options.parent == active.id]:

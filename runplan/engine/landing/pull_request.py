@@ -223,8 +223,7 @@ class PullRequestLander(RemoteLander):
             step = replace(step, complaint=f"{step.complaint}\n\n{forge.read_failure_log(pull.head)}".strip())
         if step is not None:
             return step
-        committed_at = self._committed_at(pull.head)
-        quiet_s = now - max(progress.pushed_at, committed_at, *(check.changed for check in checks))
+        quiet_s = now - max(progress.pushed_at, self._committed_at(pull.head), *(check.changed for check in checks))
         quiet = (quiet_s >= self._settings.checks_wait_s, quiet_s >= FIRST_CHECK_S)
         seen = (pull, activity, quiet)
         if self.seen.held is None or self.seen.held[0] != seen:
@@ -353,8 +352,7 @@ class PullRequestLander(RemoteLander):
             with suppress(NotAllowed):
                 for message in due.requests:
                     forge.react_to(pull.number, message.id)
-                text = f"{limit}. For the next one {retry}."
-                forge.put_comment(pull.number, marker=marker, text=text, is_pull=True)
+                forge.put_comment(pull.number, marker=marker, text=f"{limit}. For the next one {retry}.", is_pull=True)
         return asked
 
     def find_open_pull(self) -> m.PullRequest | None:
@@ -492,8 +490,7 @@ class PullRequestLander(RemoteLander):
 
     def _read_template(self) -> str:
         tip = self.target_tip()
-        folders = description.TEMPLATE_FOLDERS
-        listed = self._git.text("ls-tree", "-z", "--name-only", tip, "--", *folders).split("\0")
+        listed = self._git.text("ls-tree", "-z", "--name-only", tip, "--", *description.TEMPLATE_FOLDERS).split("\0")
         path = description.choose_template([*self._git.text("ls-tree", "-z", "--name-only", tip).split("\0"), *listed])
         return (self._git.blob(tip, path) or b"").decode("utf-8", "replace") if path else ""
 

@@ -158,8 +158,7 @@ class Stack(Generic[L]):
 
     def find_stale(self, merged: Collection[str], facts: Iterable[e.Event]) -> NeedsRepair | None:
         """The next merge of a branch with a repair into the one above, which is worked on then."""
-        begun = self.list_begun()
-        stale = find_stale([*(lander.group for lander in begun[:-1]), TOP], merged, facts)
+        stale = find_stale([*(lander.group for lander in self.list_begun()[:-1]), TOP], merged, facts)
         if stale is None:
             return None
         above, below = map(self.of, stale)

@@ -172,8 +172,7 @@ def rehearse_phase(
     except TimeoutError:
         raise RefusedEarly("another `runplan doctor --run` is running in this repository; wait for its end") from None
     try:
-        state = fold([started, e.PhaseChosen(tip=context.tip(), phase=SLUG)])
-        return _work_phase(state, context, on_event)
+        return _work_phase(fold([started, e.PhaseChosen(tip=context.tip(), phase=SLUG)]), context, on_event)
     finally:
         lock.release()
         for directory in (repository_context.state / "dispatch").glob(f"{run}.*"):

@@ -80,8 +80,7 @@ def plan_of(
     quoted = "\n\n".join(filter(None, parts))
     first = f"Execution: {ExecutionKind.PLAN_FIRST}\n\n" if is_planned_first else ""
     author = _plain_login(issue.author)
-    written = _PLAN.format(title=title, number=issue.number, first=first, author=author, quoted=quoted)
-    text = written.encode()
+    text = _PLAN.format(title=title, number=issue.number, first=first, author=author, quoted=quoted).encode()
     plan = parse_plan(text, path=path)
     phase = plan.phases[0]
     limits = (phase.touches, phase.allows, phase.depends, phase.sign_off, phase.host)

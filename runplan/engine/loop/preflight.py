@@ -291,8 +291,7 @@ def require_places(context: RepositoryContext, *, plan: str, slug: str, phases: 
         push = command("git", "push", run.remote, run.target)
         why = f"{plan} has landed work on {there.target_name} that {context.target_name} lacks"
         raise RefusedEarly(f"{why}; first run: {pull if uses_remote(there.settings.run.landing) else push}")
-    report = names.report_path(context.settings.paths.reports, slug)
-    trees.find_writable(git, git.commit(tip).tree, report)
+    trees.find_writable(git, git.commit(tip).tree, names.report_path(context.settings.paths.reports, slug))
     place = worktree_root(context.root, context.settings, context.env) / names.worktree_name(str(context.root), slug)
     agents = list(map(str, marked_inside(place.resolve()))) if place.is_dir() else []
     store = context.store()

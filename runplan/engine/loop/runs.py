@@ -61,8 +61,7 @@ def find_awaited(store: Store, row: RunRow) -> RunRow:
 
 
 def awaited_plan(state: RunState) -> str:
-    is_at_work = state.ended is None and isinstance(state.attempt, WorkAttempt)
-    return state.work.awaited_plan if is_at_work else ""
+    return state.work.awaited_plan if state.ended is None and isinstance(state.attempt, WorkAttempt) else ""
 
 
 def examine_subplan(

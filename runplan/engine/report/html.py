@@ -63,8 +63,7 @@ def render_page(markdown: str, *, diffs: Mapping[str, str]) -> str:
 
 
 def read_title(markdown: str) -> str:
-    title = next((line[2:] for line in _split_lines(markdown) if line.startswith("# ")), "Report")
-    return title.replace("&lt;", "<")
+    return next((line[2:] for line in _split_lines(markdown) if line.startswith("# ")), "Report").replace("&lt;", "<")
 
 
 def render_body(markdown: str, *, diffs: Mapping[str, str]) -> str:

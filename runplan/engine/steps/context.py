@@ -111,8 +111,7 @@ class RunContext(OpenRepository, frozen=True, kw_only=True):
     def copied(self) -> tuple[str, ...]:
         """The files of the checkout that worktrees get: run.copy, and the agents' personal files that are untracked."""
         copy = self.settings.run.copy
-        root = self.root
-        present = (name for name in self.agents.personal if name not in copy and (root / name).is_file())
+        present = (name for name in self.agents.personal if name not in copy and (self.root / name).is_file())
         return (*copy, *(name for name in present if self.objects.blob(self.tip(), name) is None))
 
     @property

@@ -109,8 +109,7 @@ def check_key(context: RunContext, name: str, tree: str) -> str:
     code = context.candidates.tree_with(tree, dict.fromkeys(context.bookkeeping))
     summary = settings.tests.summary if name == e.TESTS else ""
     junit = settings.tests.junit if name == e.TESTS else ()
-    command = settings.checks[name].command
-    return json.dumps([code, settings.run.setup, command, summary, junit, context.agents.digest])
+    return json.dumps([code, settings.run.setup, settings.checks[name].command, summary, junit, context.agents.digest])
 
 
 def judge_baseline(state: RunState, context: RunContext) -> Iterator[e.Event]:
@@ -175,8 +174,7 @@ def judge_gate(state: RunState, context: RunContext) -> Iterator[e.Event]:
             result = replace(before, exit_code=code, failures=left, failed=len(left), passed=count, passes=passes)
         if passed or name == e.TESTS:  # the baseline of the next phase, old failures included; of others, the names
             context.store.put_baseline(key if passed else f"{NAMED_ONLY}{key}", results.to_text(result))
-        tail = "" if passed else output[-OUTPUT_SENT:]
-        yield replace(judged, output=tail, ran=evidence)
+        yield replace(judged, output="" if passed else output[-OUTPUT_SENT:], ran=evidence)
 
 
 def _judge_results(

@@ -112,8 +112,7 @@ def _record_candidate(replayed: Replayed, onto: str, context: RunContext) -> e.E
         case Conflicted(paths=paths):
             return e.CandidateConflicted(onto=onto, paths=paths)
         case NothingLeft():
-            detail = "the target already holds every change"
-            return e.WorkRefused(reason=Reason.ALREADY_ON_TARGET, detail=detail)
+            return e.WorkRefused(reason=Reason.ALREADY_ON_TARGET, detail="the target already holds every change")
         case unreachable:
             assert_never(unreachable)
 

@@ -113,8 +113,7 @@ def _read_kept_work(last: Recorded[e.PhaseFailed], ref: str, state: RunState, co
     of_phase = (fact for fact in readings if fact.event.phase == phase.chosen.phase and fact.seq < last.seq)
     texts = [fact.event.text for fact in of_phase]  # before that failure
     is_changed = head != failure.head or (bool(texts) and texts[-1] != phase.chosen.text)
-    has_fixers = state.options.kept.run.max_fix_cycles > 0
-    beginning = beginning_after(failure, is_changed=is_changed, has_fixers=has_fixers)
+    beginning = beginning_after(failure, is_changed=is_changed, has_fixers=state.options.kept.run.max_fix_cycles > 0)
     if beginning is Beginning.CONTINUE and not _has_landed(context, phase.chosen.phase, base):
         beginning = Beginning.ANEW
     if beginning is Beginning.ANEW:

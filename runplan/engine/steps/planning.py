@@ -88,8 +88,7 @@ def prepare_planner(started: e.DispatchStarted, state: RunState, context: RunCon
         principles=context.prompts[PRINCIPLES],
         sections=context.settings.plan.sections,
     )
-    told = told_note([words.text for words in context.list_told()])
-    template = told + context.prompts[f"plan-{started.role}"]
+    template = told_note([words.text for words in context.list_told()]) + context.prompts[f"plan-{started.role}"]
     has_memory = started.role in (Role.EXPLORE, Role.DRAFT, Role.CRITIQUE)
     memory = names.as_utf8(memory_note(context.choose_lessons(state.options))) if has_memory else ""
     count = attempt.chosen.planning.explorers if started.role is Role.EXPLORE and not attempt.parts else 1

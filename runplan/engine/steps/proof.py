@@ -103,8 +103,7 @@ def _find_versions(built: e.CandidateBuilt, context: RunContext) -> dict[str, st
     if not landings or context.objects.tip(landings[0].old) is None or p.SUITE in _list_answered(context, landings):
         return {}
     changes = context.candidates.changes(landings[0].old, built.onto)
-    paths = context.settings.tests.paths
-    changed = {change.path for change in changes if is_on_test_side(change.path, paths)}
+    changed = {change.path for change in changes if is_on_test_side(change.path, context.settings.tests.paths)}
     versions: dict[str, str] = {}
     newest: dict[str, str] = {}
     for landing in landings if changed else ():
@@ -299,8 +298,7 @@ def _count_expected(
             if file in versions or (not file and not all(function in counts for counts in earlier.values())):
                 del expected[function]
         for path, counts in earlier.items():
-            of_file = {f: n for f, n in counts.items() if file_of(f) == path and not answered & {f, path}}
-            expected.update(of_file)
+            expected.update({f: n for f, n in counts.items() if file_of(f) == path and not answered & {f, path}})
     if run.files and any(map(file_of, expected)):
         expected = Counter({f: n for f, n in expected.items() if file_of(f) in run.files})
     return expected

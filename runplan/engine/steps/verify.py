@@ -152,8 +152,7 @@ def prepare_trial(started: e.DispatchStarted, state: RunState, context: RunConte
     text = prompts.fill_template(context.prompts[started.role], brief.values() | values)
     text += as_utf8(prompts.verifier_notes((), phase.proof.doubted, ()))
     launch = launch_agent(started, context, text, base=phase.base, attempt=phase.leased.attempt)
-    commit = _commit_shown(phase, context, "")
-    return Prepared(started=started, launches=(launch,), diff=diff, commit=commit)
+    return Prepared(started=started, launches=(launch,), diff=diff, commit=_commit_shown(phase, context, ""))
 
 
 def judge_trial(state: RunState, context: RunContext) -> e.Event:

@@ -244,8 +244,7 @@ class DaemonProcess:
                 uptime_s = time.monotonic() - self._began
                 runs = {"working": len(self._limit.working), "queued": len(self._limit.waiting)}
                 process = this_process(version=__version__, uptime_s=uptime_s, repositories=len(states), **runs)
-                journals = read_journals(states, now=self._clock.now())
-                return protocol.MetricsText(render_samples([*process, *journals]))
+                return protocol.MetricsText(render_samples([*process, *read_journals(states, now=self._clock.now())]))
             case protocol.Wake():
                 self._find_host(request.repository).wake(commands=True)
             case protocol.Environment():

@@ -82,8 +82,7 @@ def find_full_disk(directory: Path) -> str:
 
 def read_default(git: Git) -> str:
     """The default branch of the remote; "" when it has none."""
-    ran = git.run("symbolic-ref", "-q", HEAD, ok=(0, 1))
-    return ran.text.removeprefix(f"refs/remotes/{REMOTE}/")
+    return git.run("symbolic-ref", "-q", HEAD, ok=(0, 1)).text.removeprefix(f"refs/remotes/{REMOTE}/")
 
 
 def open_checkout(url: str, directory: Path, env: Mapping[str, str]) -> None:

@@ -197,8 +197,7 @@ class FleetHost(BackgroundHost):
         with contextlib.suppress(Unreachable), contextlib.closing(PostgresStore(self._fleet)) as store:
             owned = {plan for plan, owner in store.list_owners().items() if owner == self._me}
             in_hand = self._kept | {plan: active.id for plan, active in self.owner.runs.items()}
-            lost = {run for plan, run in in_hand.items() if plan not in owned}
-            _end_strays(self._dispatches, lost)
+            _end_strays(self._dispatches, {run for plan, run in in_hand.items() if plan not in owned})
             if self._is_sick:
                 live = self._dispatches.list_live().values()
                 for plan in [plan for plan, run in in_hand.items() if plan in owned and run not in live]:
