@@ -290,7 +290,6 @@ class BackgroundHost:
 
     def _fire_schedule(self, row: ScheduleRow) -> None:
         """Fire the due slot of a schedule and record the next one; an error is tried again, with growing delays."""
-        store = self.owner.repository.store
         now = self.services.clock.now()
         failures, again = self._retries.get(row.plan, (0, now))
         if now < again:
@@ -307,14 +306,14 @@ class BackgroundHost:
             return
         self._retries.pop(row.plan, None)
         was_paused = row.paused
-        row = store.get_schedule(row.plan) or row
+        row = self.owner.repository.store.get_schedule(row.plan) or row
         if row.paused and not was_paused:
             self.log.info("schedule-paused", plan=row.plan, why=row.paused)
             missing = self.owner.environments.missing(commands.request_of(row).started)
             self.services.notifier.send(of_lost_keys(missing, **self._locate(row.plan, "")))
         following = iso(what_is_due(row, now).next.at)
         if row.next != following:
-            store.arm_schedule(row.plan, following)
+            self.owner.repository.store.arm_schedule(row.plan, following)
 
     # --- what is logged, and what a person is told --------------------------------------------------------------
 
@@ -383,11 +382,10 @@ class BackgroundHost:
 
     def _locate(self, plan: str, run: str, *, phase: str = "", tree: str = "") -> dict[str, str]:
         """The fields of a notice that say what it is about; the link answers the change with this tree."""
-        links = self.services.links
-        link = links.link_to_page(self._key, plan)
+        link = self.services.links.link_to_page(self._key, plan)
         if tree:
             try:
-                link = links.link_to_answer(self._key, plan, phase, run, tree)
+                link = self.services.links.link_to_answer(self._key, plan, phase, run, tree)
             except Unreachable as error:  # the page of the plan is better than no notice
                 self.log.warning("link-not-signed", plan=plan, run=run, error=str(error))
         return {"repository": self.root, "plan": plan, "run": run, "link": link}

@@ -182,9 +182,8 @@ class Stack(Generic[L]):
         """The same for one of the pull requests above the lowest, another one each time."""
         begun = self.list_begun()
         above = begun[begun.index(lowest) + 1 :] if lowest in begun else []
-        seen = self._top.seen
-        answer = self.look(above[seen.turn % len(above) :][:1], progress) if above else None
-        seen.turn += answer is None  # after a repair the same one gets its answers
+        answer = self.look(above[self._top.seen.turn % len(above) :][:1], progress) if above else None
+        self._top.seen.turn += answer is None  # after a repair the same one gets its answers
         return answer
 
     @property

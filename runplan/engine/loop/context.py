@@ -114,9 +114,8 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
         return replace(asked, settings=self.settings.of_project)
 
     def committed(self, commit: str = "") -> tuple[str, Stored] | None:
-        git = self.git
-        tip = commit or git.tip(self.target)
-        files = ((name, git.object(f"{tip}:{name}")) for name in FILES) if tip else ()
+        tip = commit or self.git.tip(self.target)
+        files = ((name, self.git.object(f"{tip}:{name}")) for name in FILES) if tip else ()
         return next(((name, blob) for name, blob in files if blob is not None and blob.kind == "blob"), None)
 
     def with_settings(self) -> RepositoryContext:

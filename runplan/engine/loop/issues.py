@@ -125,13 +125,12 @@ class IssuePlan(Struct, frozen=True, kw_only=True):
 
 def newest_plan(context: RepositoryContext, forge: Forge, number: int) -> IssuePlan:
     """The plan of the issue; a further one where it was reopened after the last pull request had ended."""
-    run = context.settings.run
     earlier = ""
     since = 0.0
     for nth in count(1):
         path = f"{context.settings.paths.plans}/issue-{number}{f'-{nth}' if nth > 1 else ''}.md"
-        branch = names.pull_branch(run.branch_prefix, slug_of(context, path))
-        pull = forge.find_pull_request(branch=branch, base=run.target)
+        branch = names.pull_branch(context.settings.run.branch_prefix, slug_of(context, path))
+        pull = forge.find_pull_request(branch=branch, base=context.settings.run.target)
         if pull is None or pull.is_open or forge.find_reopening(number) <= pull.ended:
             break
         earlier = path
@@ -143,7 +142,6 @@ def take_issue(
     context: RepositoryContext, forge: Forge, number: int, *, now: datetime, label: str = ""
 ) -> TakenIssue | TakenElsewhere:
     """Push a branch with the issue's plan, unless there is one; for the label of a watch as `issues.trust` permits."""
-    git = context.git
     plan = newest_plan(context, forge, number)
     path = plan.path
     slug = slug_of(context, path)
@@ -151,7 +149,7 @@ def take_issue(
     store = context.store()
     tip = modes.fetch_branch(context.repository, context.settings.run, slug, context.env)
     context = replace(context, pull=slug)
-    if tip is None and git.blob(target, path) is None:
+    if tip is None and context.git.blob(target, path) is None:
         require_test_command(context)  # a refused start leaves no branch behind
         require_agents(context)
         made = _create_branch(context, forge, number, plan, now=now, label=label)
@@ -168,7 +166,7 @@ def take_issue(
             why=f"issue {number} is taken: another repository made the branch {context.target_name}; "
             f"nothing was changed. To continue its work here instead: {here}"
         )
-    if git.blob(tip, path) is None:
+    if context.git.blob(tip, path) is None:
         raise RefusedEarly(f"the branch {context.target_name} has no {path}; delete the branch, or rename it")
     return taken
 

@@ -53,8 +53,7 @@ PATIENCE_S = 20.0  #: a landing here takes less, a push may take longer
 
 
 def settle_lost_landings(context: RepositoryContext) -> list[str]:
-    common = context.common_dir
-    if not (common / BOX).exists():
+    if not (context.common_dir / BOX).exists():
         return []
     store = context.store()
     with context.git.at(context.root) as git, contextlib.ExitStack() as closing:
@@ -64,7 +63,7 @@ def settle_lost_landings(context: RepositoryContext) -> list[str]:
         except TimeoutError:
             return []  # another landing runs, and completes these as well
         known = {row.id for row in store.list_unfinished_runs()}
-        settled = CherryPick(git, ref=context.local_target, common_dir=common).recover()
+        settled = CherryPick(git, ref=context.local_target, common_dir=context.common_dir).recover()
     is_known = names.run_of(settled.id.rpartition(".")[0]) in known
     if settled.waits and not is_known:  # else its run says so itself
         raise RefusedEarly(settled.waits)

@@ -113,7 +113,6 @@ def newest_pull_request(store: Store, plan: str) -> str:
 
 def failure_section(failure: Recorded[e.PhaseFailed], *, plan: str, parked: str = "", notes: Iterable[str] = ()) -> str:
     failed = failure.event
-    reason = failed.reason
     landed = "Nothing was changed" if failed.step is PhaseStep.UNDO else "Nothing of the phase landed"
     landed = "The work of the phase has landed before, and stays on the target" if failed.stays else landed
     detail = "\n\n".join(part for part in (failed.detail, failed.evidence, failed.output) if part)
@@ -125,7 +124,7 @@ def failure_section(failure: Recorded[e.PhaseFailed], *, plan: str, parked: str 
         f"**Phase:** {escape_inline(f'{failed.phase} {failed.title}')}",
         f"**Failed at:** {escape_inline(failed.step)}",
         f"**Time:** {parse_iso(failure.at):%Y-%m-%d %H:%M:%S} UTC",
-        f"**Reason:** {code_span(reason.value)}. {next_action(reason, failed.step)}",
+        f"**Reason:** {code_span(failed.reason.value)}. {next_action(failed.reason, failed.step)}",
         *(["**Detail:**", shown] if shown else []),
         "**State:**",
         "\n".join(

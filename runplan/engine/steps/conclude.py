@@ -171,13 +171,12 @@ def list_answers(store: Store, plan: str) -> dict[str, str]:
 
 
 def choose_repair(needed: NeedsRepair, context: RunContext) -> e.RepairChosen | e.MergeChosen:
-    redacted = context.agents.redacted
-    comments = tuple(replace(item, words=redacted(item.words)) for item in needed.comments)
+    comments = tuple(replace(item, words=context.agents.redacted(item.words)) for item in needed.comments)
     items = tuple((item.id, f"The comment of {item.heading} is handled.") for item in comments if item.id)
     repair = e.RepairChosen(
         tip=context.tip(),
         title=needed.title,
-        text=redacted(needed.complaint),
+        text=context.agents.redacted(needed.complaint),
         items=items or (("P", "The problem is solved, and nothing else has changed."),),
         review=tuple(item.thread for item in comments),
         comments=comments,
@@ -226,13 +225,12 @@ def claim_issues(state: RunState, context: RunContext) -> Iterator[e.Event]:
 
 def report_end(over: e.RunEnded, state: RunState, context: RunContext) -> tuple[str, ...]:
     """Show a failure on pull request and issues, whose claims go unless a next run has them; notes of what failed."""
-    lander = context.lander
     is_work = state.options.mode.works_phases
-    if over.outcome is RunOutcome.FAILED and is_work and isinstance(lander, PullRequestLander):
+    if over.outcome is RunOutcome.FAILED and is_work and isinstance(context.lander, PullRequestLander):
         phase = f"phase {failed.phase}: " if (failed := failure(state)) and failed.phase else ""
         detail = context.agents.redacted(over.detail).partition("\n")[0]
         with suppress(Unreachable, RefusedEarly):
-            lander.show_failure(inert(f"{phase}{over.reason}: {detail}".rstrip(": ")))
+            context.lander.show_failure(inert(f"{phase}{over.reason}: {detail}".rstrip(": ")))
     is_failed = over.outcome in (RunOutcome.FAILED, RunOutcome.REFUSED)
     if over.outcome is RunOutcome.DONE and state.landed and not state.landed[-1].complete:
         return ()

@@ -45,11 +45,10 @@ def command_line(started: e.DispatchStarted, phase: WorkAttempt, context: RunCon
         return phase.chosen.command, context.settings.limits.wall_of(started.role)
     if started.role is Role.SETUP:
         return context.settings.run.setup, context.settings.tests.timeout_s
-    checks = context.settings.checks
-    lines = {name: _rerun_command(name, phase) or checks[name].command for name in started.gates}
+    lines = {name: _rerun_command(name, phase) or context.settings.checks[name].command for name in started.gates}
     if e.TESTS in lines:
         lines[e.TESTS] = with_names(lines[e.TESTS], started, context)
-    wall_s = max(checks[name].timeout_s for name in lines)
+    wall_s = max(context.settings.checks[name].timeout_s for name in lines)
     return lines.popitem()[1] if len(lines) == 1 else side_by_side(lines), wall_s
 
 
@@ -248,7 +247,6 @@ def read_checks(phase: WorkAttempt, context: RunContext) -> Iterator[tuple[str, 
     """The checks of the dispatch that ended: name, results, output and its record."""
     ended = phase.ended
     started = phase.dispatches.newest
-    tests = context.settings.tests
     assert started is not None
     directory = context.dispatches.directory(ended.id)
     worktree = context.proof.path
@@ -263,8 +261,8 @@ def read_checks(phase: WorkAttempt, context: RunContext) -> Iterator[tuple[str, 
         junit = None
         names: dict[str, list[str]] = {}
         if name == e.TESTS:
-            summary = tests.summary
-            junit = _read_junit(directory / OWN, ("junit-*.xml",), worktree) if tests.junit else None
+            summary = context.settings.tests.summary
+            junit = _read_junit(directory / OWN, ("junit-*.xml",), worktree) if context.settings.tests.junit else None
             listed = {key: [*_read_junit(directory / OWN, (file,), worktree)] for key, file in naming.FILES.items()}
             names = {key: texts for key, texts in listed.items() if texts}
         result = results.read_results(output, exit_code=code, summary_pattern=summary, junit=junit, names=names)

@@ -124,8 +124,7 @@ def landing_id(context: RunContext, state: RunState) -> str:
 
 def trailers_of(context: RunContext, state: RunState) -> tuple[tuple[str, str], ...]:
     attempt = state.current
-    candidate = attempt.delivery.candidate
-    undoes = candidate.undoes if candidate else ""
+    undoes = attempt.delivery.candidate.undoes if attempt.delivery.candidate else ""
     return (
         (g.PLAN, context.plan),
         (g.PHASE, "plan" if isinstance(attempt, PlanningAttempt) else attempt.chosen.phase or "complete"),
@@ -429,11 +428,10 @@ def _squash_bookkeeping(context: RunContext, new: str) -> tuple[str, str, dict[s
     Returns the commit from which it is made, its tip, and each code commit with the one that takes its place. None
     where there is nothing to squash, and for merges, commits of others, and plans of several files.
     """
-    lander = context.lander
     objects = context.objects
-    if not isinstance(lander, PullRequestLander) or context.settings.pull_request.bookkeeping != "squash":
+    if not isinstance(context.lander, PullRequestLander) or context.settings.pull_request.bookkeeping != "squash":
         return None
-    base = objects.run("merge-base", new, lander.target_tip(), ok=(0, 1)).text
+    base = objects.run("merge-base", new, context.lander.target_tip(), ok=(0, 1)).text
     line = context.candidates.commits(base, new) if base else None
     trailers = [g.read_trailers(commit.message) for commit in line or ()]
     if not line or not all(g.TAKEN_BY in values or values.get(g.PLAN) == context.plan for values in trailers):

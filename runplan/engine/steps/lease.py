@@ -95,12 +95,11 @@ def _publish_kept_work(
 def _read_kept_work(last: Recorded[e.PhaseFailed], ref: str, state: RunState, context: RunContext) -> e.KeptWork | None:
     """The work of the failure, as it is on the user's branch now; None to begin without it."""
     phase = state.work
-    user = context.workspace.user
     failure = last.event
-    head = user.tip(ref)
+    head = context.workspace.user.tip(ref)
     if failure.reason == Reason.CONFLICT and failure.parked and head in (None, failure.head):
         ref = failure.parked
-        head = user.tip(failure.parked)  # without what the fixer tried
+        head = context.workspace.user.tip(failure.parked)  # without what the fixer tried
         failure = replace(failure, head=head or "")
     base = context.objects.run("merge-base", phase.chosen.tip, head, ok=(0, 1)).text if head else ""
     before = context.objects.tip(failure.base) if base and failure.base else None

@@ -180,8 +180,7 @@ def _examine_changes(started: e.DispatchStarted, state: RunState, context: RunCo
             yield e.GuardFound(violated=is_violated, lines=lines)
     if role.is_writer:
         try:
-            work = state.work
-            context.zone.hand_over(branch=work.leased.branch, base=work.base, copies=context.personal)
+            context.zone.hand_over(branch=state.work.leased.branch, base=state.work.base, copies=context.personal)
         except ObjectsRefused as error:
             reason = Reason.AGENT_FAILED if isinstance(error, HandOverRefused) else Reason.TAMPERED
             yield e.WorkRefused(reason=reason, detail=redact_text(str(error)))
@@ -209,14 +208,12 @@ def _pause_after(
 ) -> Iterator[e.Event]:
     """The wait after a usage limit or an overload; `record` is that before the agent ended."""
     now = context.clock.now().timestamp()
-    agent = started.agent
-    words = ending.words
     if ending.kind is d.EndingKind.LIMIT:
         ends = limit_ends(ending.resets, now=now, times=record.limited + 1, seed=started.id)
-        yield _limit_agent(agent, ends, words, context)
+        yield _limit_agent(started.agent, ends, ending.words, context)
     elif ending.kind is d.EndingKind.OVERLOADED and record.busy < d.MAX_OVERLOADS:
         ends = busy_ends(now=now, times=record.busy + 1, seed=started.id)
-        yield e.Paused(kind=WaitKind.OVERLOADED, until=iso_at(ends), agent=agent, words=words)
+        yield e.Paused(kind=WaitKind.OVERLOADED, until=iso_at(ends), agent=started.agent, words=ending.words)
 
 
 def _limit_agent(agent: str, ends: float, words: str, context: RunContext) -> e.AgentLimited:

@@ -59,7 +59,6 @@ Prepare: TypeAlias = Callable[[e.DispatchStarted, RunState, RunContext], Prepare
 def start_dispatch(
     dispatch: e.DispatchStarted, state: RunState, context: RunContext, prepare: Prepare
 ) -> Iterator[e.Event]:
-    attempt = state.current
     name = f"{context.mark}.{state.dispatches + 1}"
     previous = f"{context.mark}.{state.dispatches}"
     # Never two processes in one worktree: the previous one is ended, even if its end is recorded.
@@ -68,8 +67,8 @@ def start_dispatch(
         if context.dispatches.standing(previous) == d.Running():
             raise still_running(previous)
     context.dispatches.expect_new(name)
-    wanted = replace(dispatch, id=name, phase=attempt.chosen.phase, at=context.iso())
-    chosen = _choose_agent(wanted, attempt, state.options, context) if wanted.role.agent else wanted
+    wanted = replace(dispatch, id=name, phase=state.current.chosen.phase, at=context.iso())
+    chosen = _choose_agent(wanted, state.current, state.options, context) if wanted.role.agent else wanted
     if not isinstance(chosen, e.DispatchStarted):
         yield chosen
         return
@@ -405,12 +404,11 @@ def _fill_worktree(prepared: Prepared, state: RunState, context: RunContext) -> 
 
 
 def prepare_command(started: e.DispatchStarted, state: RunState, context: RunContext) -> Prepared:
-    phase = state.work
     path, writable = place_of(started, context)
     directory = context.dispatches.directory(started.id)
     is_delegated = started.role is Role.DELEGATE
     build = proof.command_line if started.role is Role.PROVE else gates.command_line
-    line, wall_s = build(started, phase, context)
+    line, wall_s = build(started, state.work, context)
     argv, env = context.agents.command(line, started, directory=directory, cwd=path, writable=writable)
     if not is_delegated:
         env = env | committing_as(started.id)
@@ -432,6 +430,6 @@ def prepare_command(started: e.DispatchStarted, state: RunState, context: RunCon
         place = context.proof if started.tree else context.zone
         why = started.again or place.read_note("outdated") or "first use of the worktree"
         if place.inputs and not started.again:
-            why = gates.describe_change(place.inputs, gates.find_inputs(started, phase, context))
+            why = gates.describe_change(place.inputs, gates.find_inputs(started, state.work, context))
         started = replace(started, why=why)
     return Prepared(started=started, launches=(launch,))

@@ -59,8 +59,7 @@ def read_plan(state: RunState, context: RunContext) -> Iterator[e.Event]:
 def _choose_next(state: RunState, context: RunContext) -> e.Event:
     started = state.options
     tip = context.lander.tip() or ""
-    lander = context.lander
-    if isinstance(lander, PullRequestLander) and (closed := lander.closed) is not None:
+    if isinstance(context.lander, PullRequestLander) and (closed := context.lander.closed) is not None:
         return e.Concluded(reason=closed.reason, note=closed.why)
     wanted = "" if any(landing.phase for landing in state.landed) else started.wanted
     try:

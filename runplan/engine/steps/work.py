@@ -116,9 +116,8 @@ def _commit_leftovers(
     phase: WorkAttempt, context: RunContext, *, unfinished: str = "", has_failed: bool = False
 ) -> str | e.WorkRefused:
     """Commit everything that the agent left; the newest commit. Failed work is kept without nested repositories."""
-    branch = phase.leased.branch
     left = context.zone.leftovers
-    tip = context.objects.tip(branch) or phase.base
+    tip = context.objects.tip(phase.leased.branch) or phase.base
     if left is None or context.objects.commit(left).parents != (tip,):
         return tip
     added = [change for change in context.candidates.changes(tip, left) if change.kind == "A"]
@@ -135,21 +134,20 @@ def _commit_leftovers(
         message = f"{_wip_subject(phase, context)}{unfinished}\n" if unfinished else f"{subject}\n"
         by = Signature(author=AGENT, committer=signing(phase.written), when=context.git_date())
         made = context.candidates.commit(tree, onto=tip, message=message, by=by)
-    context.zone.forget_leftovers(*([f"update {branch} {made}"] if made != tip else []))
+    context.zone.forget_leftovers(*([f"update {phase.leased.branch} {made}"] if made != tip else []))
     return made
 
 
 def permit_of(phase: WorkAttempt, context: RunContext) -> Permit:
-    written = context.bookkeeping
     # An issue, a review or the log of a check may name a file, and permits nothing by that.
     lines = [] if phase.is_repair else phase.chosen.text.splitlines(keepends=True)
     return tamper.Permit(
         text="".join(line for line in lines if not line.startswith(QUOTED)),
         touches=phase.chosen.touches,
         allows=phase.chosen.allows,
-        bookkeeping=(*written, *FILES),
+        bookkeeping=(*context.bookkeeping, *FILES),
         test_paths=context.settings.tests.paths,
-        written=written,
+        written=context.bookkeeping,
         built=context.settings.agents.container.build,
         setup=tuple(list_scripts(context.settings.run.setup)),
         instructions=list_instructions(context.settings.agents),
@@ -278,14 +276,13 @@ def ask_question(state: RunState, context: RunContext) -> e.Event:
 def fail(action: Fail, state: RunState, context: RunContext) -> e.Event:
     phase = state.current
     words = filter(None, (*phase.rejections, phase.rejected))
-    newest = phase.dispatches.newest
     failed = e.PhaseFailed(
         phase=phase.chosen.phase,
         title=phase.chosen.title,
         reason=action.reason,
         step=action.at,
         detail=action.detail,
-        dispatch=newest.id if newest else "",
+        dispatch=phase.dispatches.newest.id if phase.dispatches.newest else "",
         rejected="\n\n".join(words) if phase.rejections or phase.rejected is not None else None,
     )
     if not isinstance(phase, WorkAttempt):

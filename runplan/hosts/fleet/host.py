@@ -69,9 +69,8 @@ class FleetHost(BackgroundHost):
 
     @property
     def _store(self) -> PostgresStore:
-        store = self.owner.repository.store
-        assert isinstance(store, PostgresStore)
-        return store
+        assert isinstance(self.owner.repository.store, PostgresStore)
+        return self.owner.repository.store
 
     def request_permit(self, key: tuple[str, str], *, is_running: bool = False) -> bool:
         _, plan = key
@@ -133,8 +132,7 @@ class FleetHost(BackgroundHost):
 
     def leave(self, active: ActiveRun) -> None:
         """Give up the run, together with what continues it: a job now, or at a time."""
-        plan = active.context.plan
-        self._permitted.discard(plan)
+        self._permitted.discard(active.context.plan)
         if active.state.ended is not None:
             return
         if running := list_running(active.state):  # it could not be waited for; another host may start the same one
@@ -146,7 +144,7 @@ class FleetHost(BackgroundHost):
         labels: tuple[str, ...] | None = None if decision.waiting else ()
         if decision.waiting in (WaitKind.HOST, WaitKind.SLOT):
             labels = awaited_labels(active.state) or None
-        self._store.leave_plan(plan, run=active.id, owner=self._me, wake=wake, labels=labels)
+        self._store.leave_plan(active.context.plan, run=active.id, owner=self._me, wake=wake, labels=labels)
 
     def stays_until(self, moment: datetime | None) -> bool:
         left = moment - self.services.clock.now() if moment is not None and self.may_begin() else None
