@@ -264,11 +264,10 @@ class Executor:
 
     @_verb
     def _now(self, command: Command) -> Answer | None:
-        plan = command.plan
-        row = self._store.get_schedule(plan)
+        row = self._store.get_schedule(command.plan)
         if row is None:
-            raise NotFound(f"{plan} has no schedule; see: runplan next")
-        self._environments.use(plan, command, anew=False)
+            raise NotFound(f"{command.plan} has no schedule; see: runplan next")
+        self._environments.use(command.plan, command, anew=False)
         fired = fire_early(row, self._owner, self._owner.repository.clock.now())
         if fired is not None and not fired.declined:
             self.halt_without_keys(request_of(row).started)
@@ -315,7 +314,6 @@ def fire_schedule(row: ScheduleRow, owner: RunOwner, now: datetime) -> list[Firi
 
 def fire_early(row: ScheduleRow, owner: RunOwner, now: datetime) -> Answer | None:
     """Fire on request, and count intervals from now; this also answers a due slot."""
-    store = owner.repository.store
     if row.paused and (phase := rejected_phase(owner.newest(row.plan))):
         retry, resume = (command("runplan", verb, row.plan) for verb in ("retry", "resume"))
         why = f"phase {phase} was rejected; retry it: {retry}; or resume the schedule: {resume}"
@@ -324,10 +322,10 @@ def fire_early(row: ScheduleRow, owner: RunOwner, now: datetime) -> Answer | Non
         answer = _begin_run(row, owner, now)
     if answer is None:
         return None
-    _answer_slots(row, store, now, lambda: _firing_answer(answer))
+    _answer_slots(row, owner.repository.store, now, lambda: _firing_answer(answer))
     if not answer.declined:
-        row = store.get_schedule(row.plan) or row
-        store.put_schedule(replace(row, anchor=iso(now)) if parse_schedule(row.spec).seconds else row)
+        row = owner.repository.store.get_schedule(row.plan) or row
+        owner.repository.store.put_schedule(replace(row, anchor=iso(now)) if parse_schedule(row.spec).seconds else row)
     return answer
 
 

@@ -534,14 +534,13 @@ class RunOwner:
 
     def _claim_plan(self, run: ResolvedRun) -> ClaimResult | None:
         """Claim the plan for the run; None when another process ended its run, or began one and died, before."""
-        plan = run.started.plan
-        claim = self.repository.claims.take_plan(plan, run=run.context.run)
+        claim = self.repository.claims.take_plan(run.started.plan, run=run.context.run)
         if isinstance(claim, HeldByOther):
             return claim
-        row = self.repository.store.get_interrupted_run(plan)
+        row = self.repository.store.get_interrupted_run(run.started.plan)
         if (row is None) if run.is_new else (row is not None and row.id == run.context.run):
             return claim
-        self.repository.claims.release_plan(plan, run=run.context.run)
+        self.repository.claims.release_plan(run.started.plan, run=run.context.run)
         return None
 
     def _open_journal(self, run: ResolvedRun, claim: Acquired | Reentered) -> ActiveRun:

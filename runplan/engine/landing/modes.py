@@ -173,11 +173,10 @@ def fetch_merged(
     here: Repository, settings: Settings, slug: str, env: Mapping[str, str], plan: Plan
 ) -> tuple[PullRequest, ...]:
     """The merged pull requests of a plan, newest first, with their commits; () for another way of landing."""
-    run = settings.run
-    if not run.concludes:
+    if not settings.run.concludes:
         return ()
-    forge = open_forge(here.git, run, env)
-    there = own_branch(here, run, slug, env)
+    forge = open_forge(here.git, settings.run, env)
+    there = own_branch(here, settings.run, slug, env)
     branches = reversed(_list_branches(settings, slug, plan).values())
     pulls = [pull for branch in branches for pull in forge.list_merged(branch)]
     fetch = there.fetch_ref

@@ -178,15 +178,14 @@ class Box:
 
     def _end_swap(self, plan: SwapPlan, *, landed: bool, since: int) -> str:
         checkout = TargetCheckout(root=Path(plan.root), git_dir=Path(plan.git_dir))
-        landing = plan.landing
         if not checkout.root.is_dir() and (checkout.git_dir / "locked").exists():
             raise Hold(f"{checkout.root} cannot be reached, and a landing was killed there; mount it")
         remove_stale_lock(checkout.git_dir / "HEAD.lock", since_ns=since, content=("",))
         if landed:
             late = [path for path in plan.was if read_signature(plan.old_files / path) != plan.was[path]]
             return self._keep_files(plan, late, "was written to while the landing replaced it")
-        is_there = checkout.root.is_dir() and self.checkouts.branch_of(checkout) == landing.ref
-        if not is_there or self._git.tip(landing.ref) != landing.old:
+        is_there = checkout.root.is_dir() and self.checkouts.branch_of(checkout) == plan.landing.ref
+        if not is_there or self._git.tip(plan.landing.ref) != plan.landing.old:
             return self._keep_files(plan, plan.was, "was replaced by a landing that was killed")
         if not (plan.old_files.exists() or self.old_index.exists() or is_same(self._mark, checkout.lock)):
             return ""

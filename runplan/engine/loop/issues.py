@@ -76,8 +76,7 @@ def plan_of(
     words = " ".join(re.sub(r"[^\w .,()'/-]+", " ", issue.title).split())[:80].strip()
     title = f"Issue {issue.number} - {words}".rstrip(" -")
     again = f"The issue was reopened after the work of `{earlier}`." if earlier else ""
-    parts = (again, _quote(f"{issue.title}\n\n{issue.body}"), discussion)
-    quoted = "\n\n".join(filter(None, parts))
+    quoted = "\n\n".join(filter(None, (again, _quote(f"{issue.title}\n\n{issue.body}"), discussion)))
     first = f"Execution: {ExecutionKind.PLAN_FIRST}\n\n" if is_planned_first else ""
     author = _plain_login(issue.author)
     text = _PLAN.format(title=title, number=issue.number, first=first, author=author, quoted=quoted).encode()
@@ -183,9 +182,8 @@ def _create_branch(
 ) -> Oid | TakenElsewhere:
     """Push a commit with the plan as a new branch; the tip of the branch, which another repository may have made."""
     repository = context.repository
-    run = context.settings.run
     target = context.tip()
-    there = modes.own_branch(repository, run, context.pull, context.env)
+    there = modes.own_branch(repository, context.settings.run, context.pull, context.env)
     issue = forge.read_issue(number)
     if not issue.is_open:
         raise NotWorkable(f"issue {number} is closed; reopen it to have it worked on: {issue.url}")
@@ -197,13 +195,13 @@ def _create_branch(
     # After the text was read: an edit since then would be seen.
     if label and context.settings.issues.trust == "write" and not forge.is_issue_trusted(number, label):
         raise NotWorkable(_describe_stranger(issue))
-    pull = forge.find_pull_request(branch=there.branch, base=run.target)
+    pull = forge.find_pull_request(branch=there.branch, base=context.settings.run.target)
     if pull is not None and pull.is_merged:
         return TakenElsewhere(why=f"issue {number} was worked on: {pull.name} is merged: {pull.url}")
     writer = Candidates(repository.git)
     blob = repository.git.write_object("blob", text)
     tree = writer.tree_with(repository.git.commit(target).tree, {plan.path: Entry("100644", blob)})
-    user = require_workable(repository, target=context.target, prefix=run.branch_prefix)
+    user = require_workable(repository, target=context.target, prefix=context.settings.run.branch_prefix)
     by = Signature(author=user, committer=user, when=git_date(now), sign=signing(repository.git))
     message = add_trailers(f"Plan issue {number}", [(TAKEN_BY, names.repository_id(repository.common_dir))])
     answer = there.push(writer.commit(tree, onto=target, message=message, by=by), old="", source=repository.common_dir)
@@ -226,18 +224,17 @@ def list_free_issues(
     context: RepositoryContext, forge: Forge, label: str, store: Store, now: datetime, refusals: list[str]
 ) -> Iterator[int]:
     """The open issues with the label without work but a branch of ours, oldest first; `refusals` has the others."""
-    run = context.settings.run
     target = context.tip()
     repository_id = names.repository_id(context.common_dir)
-    pattern = names.pull_branch(run.branch_prefix, "issue-*")
-    branches = modes.own_branch(context.repository, run, "issue", context.env).branches(pattern)
+    pattern = names.pull_branch(context.settings.run.branch_prefix, "issue-*")
+    branches = modes.own_branch(context.repository, context.settings.run, "issue", context.env).branches(pattern)
     for issue in forge.list_issues(label):
         if issue.is_trusted is False and context.settings.issues.trust == "write":
             refusals.append(_describe_stranger(issue))
             continue
         plan = newest_plan(context, forge, issue.number)
         path = plan.path
-        tip = branches.get(names.pull_branch(run.branch_prefix, slug_of(context, path)))
+        tip = branches.get(names.pull_branch(context.settings.run.branch_prefix, slug_of(context, path)))
         is_worked = plan.pull is not None or store.get_newest_run(path) is not None
         if is_worked or context.git.blob(target, path) is not None:
             continue

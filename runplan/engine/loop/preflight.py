@@ -246,15 +246,14 @@ def require_clear(plan: Plan) -> None:
 def require_landable(context: RepositoryContext, plan: Plan) -> None:
     """Refuse phases and settings that the way of landing excludes."""
     settings = context.settings
-    concludes = settings.run.concludes
     for phase in (phase for phase in plan.phases if phase.status is not Status.DONE):
         place = f"{plan.path}:{phase.execution.line}: phase {phase.id}"
-        if phase.execution.kind is ExecutionKind.DELEGATE and concludes:
+        if phase.execution.kind is ExecutionKind.DELEGATE and settings.run.concludes:
             why = "a command lands on the target, and the run lands by pr on a branch; land by cherry-pick or direct"
             raise RefusedEarly(f"{place}: {why}")
         if phase.execution.kind is ExecutionKind.PLAN_FIRST and (why := describe_unrevisable(plan)):
             raise RefusedEarly(f"{place}: {why}")
-        if phase.execution.kind is ExecutionKind.DIRECT and concludes:
+        if phase.execution.kind is ExecutionKind.DIRECT and settings.run.concludes:
             why = "the run lands by pr; remove `Execution: direct`, or land by cherry-pick or direct"
             raise RefusedEarly(f"{place}: {why}")
         if phase.execution.kind is ExecutionKind.DIRECT:
@@ -263,7 +262,7 @@ def require_landable(context: RepositoryContext, plan: Plan) -> None:
                 require_remote(modes.open_target(context.repository, settings, context.env))
             except RefusedEarly as error:
                 raise RefusedEarly(f"{place}: {error}") from None
-    is_stacked = settings.pull_request.stack and concludes
+    is_stacked = settings.pull_request.stack and settings.run.concludes
     if is_stacked and settings.run.parallel > 1:  # the branches of a stack grow phase by phase, and only grow
         raise RefusedEarly("pull_request.stack needs phases one by one; set run.parallel to 1, or stack to false")
     if is_stacked and settings.pull_request.bookkeeping == "squash":

@@ -33,8 +33,7 @@ def escape_first_line(text: str) -> str:
 
 def code_span(text: str) -> str:
     line = flatten_text(text)
-    longest = max((len(run) for run in re.findall("`+", line)), default=0)
-    fence = "`" * (longest + 1)
+    fence = "`" * (max((len(run) for run in re.findall("`+", line)), default=0) + 1)
     pad = " " if line.startswith("`") or line.endswith("`") or not line else ""
     return f"{fence}{pad}{line}{pad}{fence}"
 

@@ -152,14 +152,13 @@ def describe_lacking(phase: WorkAttempt, context: RunContext) -> str:
 
 def judge_gate(state: RunState, context: RunContext) -> Iterator[e.Event]:
     phase = state.work
-    tree = phase.built.tree
     if phase.dispatches.ended is None:
-        yield e.GateJudged(tree=tree, answer=GateAnswer.SKIPPED, code=None, line=NO_TESTS, time=1)
+        yield e.GateJudged(tree=phase.built.tree, answer=GateAnswer.SKIPPED, code=None, line=NO_TESTS, time=1)
         return
     for name, result, output, evidence in read_checks(phase, context):
         partly = bool(_rerun_command(name, phase))  # then each test counts as it ran last
-        judged = _judge_results(name, result, phase, context, tree=tree, partly=partly)
-        key = check_key(context, name, tree)
+        judged = _judge_results(name, result, phase, context, tree=phase.built.tree, partly=partly)
+        key = check_key(context, name, phase.built.tree)
         passed = judged.answer is GateAnswer.PASSED
         if partly and (first := context.store.get_baseline(f"{NAMED_ONLY}{key}")):
             base = phase.proof.baselines.get(name)

@@ -159,11 +159,10 @@ def write_bookkeeping(state: RunState, context: RunContext, onto: str) -> Files 
         commands = {name: check.command for name, check in context.settings.checks.items()}
         if isinstance(phase.chosen, e.SubplanChosen):
             commit = phase.chosen.tip
-            subplan = phase.chosen.subplan
-            newest = context.store.get_newest_run(subplan)
-            slug = newest.slug if newest else plan_slug(subplan)
+            newest = context.store.get_newest_run(phase.chosen.subplan)
+            slug = newest.slug if newest else plan_slug(phase.chosen.subplan)
             name = PurePosixPath(report_path(context.settings.paths.reports, slug)).name
-            section = sections.subplan_section(phase, subplan, report=name, commands=commands, **where)
+            section = sections.subplan_section(phase, phase.chosen.subplan, report=name, commands=commands, **where)
         else:
             commit = phase.built.commits[-1]
             text, remarks = correct_plan(text, phase, context)

@@ -70,7 +70,6 @@ def _publish_kept_work(
     failures: Sequence[Recorded[e.PhaseFailed]], state: RunState, context: RunContext, branch: str
 ) -> tuple[Recorded[e.PhaseFailed], str]:
     """Bring the last work to a branch of the user: from a lane, another host or `tool.git`. Its failure and its ref."""
-    phase = state.work
     kept = [fact for fact in failures if fact.event.branch] or list(failures[-1:])
     while len(kept) > 1 and not kept[-1].event.tree and kept[-1].event.head == kept[-2].event.head:
         kept.pop()  # an attempt without any says nothing about it
@@ -79,15 +78,15 @@ def _publish_kept_work(
     ref = f"{HEADS}{failure.branch}" if failure.branch else branch
     leases = {lease.event.worktree: lease.event for lease in context.store.list_facts(e.Leased, plan=context.plan)}
     # Also where `tool.git` was lost, the lane has the agent's commits, unless another phase has used it since.
-    lanes = [lease.worktree for lease in leases.values() if lease.phase == phase.chosen.phase]
+    lanes = [lease.worktree for lease in leases.values() if lease.phase == state.work.chosen.phase]
     for lane in lanes if failures[-1].event.reason == Reason.CRASHED else ():
         with suppress(ObjectsRefused):
-            AgentZone(context.zones, lane).hand_over(branch=branch, base=phase.chosen.tip, copies=context.personal)
+            AgentZone(context.zones, lane).hand_over(branch=branch, base=state.work.chosen.tip, copies=context.personal)
     if state.host and failure.head and context.workspace.user.tip(ref) != failure.head:  # of another host
         pushed = remote_lander(context).fetch_work(wip_ref(branch), context.objects)
         context.objects.update_refs(*([f"update {branch} {pushed}"] if pushed == failure.head else []))
     unpublished = context.objects.tip(branch)  # where runplan crashed before it published the work
-    if unpublished is not None and not context.objects.is_ancestor(unpublished, phase.chosen.tip):
+    if unpublished is not None and not context.objects.is_ancestor(unpublished, state.work.chosen.tip):
         ref = context.workspace.publish(branch, newer_than=(ref, failure.head))
     return last, ref
 

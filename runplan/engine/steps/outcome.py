@@ -166,19 +166,18 @@ def _record_result(started: e.DispatchStarted, context: RunContext, outcome: d.O
 
 def _examine_changes(started: e.DispatchStarted, state: RunState, context: RunContext) -> Iterator[e.Event]:
     """Name changes in the user's repository during the dispatch, and fetch the commits of a writer."""
-    role = started.role
     if (before := context.dispatches.read(started.id, FINGERPRINT)) is not None:
 
         def list_landed() -> list[str]:
             return [fact.event.tip for fact in context.store.list_facts(e.Landed, since=started.at)]
 
         address = signing(started.id).email
-        process = "the agent" if role.agent else f"the {role} command"
+        process = "the agent" if started.role.agent else f"the {started.role} command"
         compare = context.fingerprints.describe_differences
         lines, is_violated = compare(before, process, agent=address, list_landed=list_landed)
         if set(lines) - set(state.current.warnings):  # else recorded before a crash
             yield e.GuardFound(violated=is_violated, lines=lines)
-    if role.is_writer:
+    if started.role.is_writer:
         try:
             context.zone.hand_over(branch=state.work.leased.branch, base=state.work.base, copies=context.personal)
         except ObjectsRefused as error:

@@ -304,8 +304,7 @@ def correct_plan(text: bytes, phase: WorkAttempt, context: RunContext) -> tuple[
         if why:
             lines.append(f"{why}; the plan was not corrected")
             continue
-        whole = text.decode("utf-8", "surrogateescape").replace(row.text, section, 1)
-        text = whole.encode("utf-8", "surrogateescape")
+        text = text.decode("utf-8", "surrogateescape").replace(row.text, section, 1).encode("utf-8", "surrogateescape")
         new = drift.corrected_text(stated, actual)
         lines.append(f"phase {of}, criterion {bullet}: corrected from {stated} to {new}, as {actual} were measured")
     return text, lines

@@ -287,13 +287,11 @@ def fail(action: Fail, state: RunState, context: RunContext) -> e.Event:
     )
     if not isinstance(phase, WorkAttempt):
         return failed
-    has_landed = phase.lands_itself
     branch = ""
-    if phase.lease is not None and not has_landed:
+    if phase.lease is not None and not phase.lands_itself:
         if phase.work is None:  # a refused file is parked with the worktree
             _commit_leftovers(phase, context, has_failed=True)
-        kept = phase.lease.kept
-        newer_than = (kept.ref, kept.head) if kept else None
+        newer_than = (phase.lease.kept.ref, phase.lease.kept.head) if phase.lease.kept else None
         branch = context.workspace.publish(phase.lease.branch, base=phase.base, newer_than=newer_than)
     tree = phase.work.tree if phase.work else ""
     earlier = context.failures(failed.phase) if tree and failed.reason not in NOT_OF_WORK else []
@@ -325,7 +323,7 @@ def fail(action: Fail, state: RunState, context: RunContext) -> e.Event:
         failed=phase.proof.failed_items,
         red=phase.proof.red_checks,
         authors=phase.authors,
-        stays=has_landed and phase.delivery.candidate is not None,
+        stays=phase.lands_itself and phase.delivery.candidate is not None,
     )
 
 
