@@ -214,15 +214,6 @@ def answer_handled(forge: Forge, number: int, messages: Sequence[PullMessage], a
             forge.answer_message(number, message, marker=marker, text=text)
 
 
-def replace_failure(forge: Forge, number: int, messages: Sequence[PullMessage], plan: str) -> None:
-    """Change the comment on a failure of an earlier run, now that every phase has landed."""
-    marker = result_marker(plan)
-    landed = f"runplan failed here before, and has continued its work (plan `{plan}`): all phases landed."
-    if any(landed not in message.text for message in find_own(forge, messages, marker)):
-        with suppress(NotAllowed):
-            forge.put_comment(number, marker=marker, text=landed, is_pull=True)
-
-
 def find_own(forge: Forge, messages: Sequence[PullMessage], marker: str) -> list[PullMessage]:
     marked = [message for message in messages if has_marker(message.text, marker)]
     return [message for message in marked if _account(message.author) == _account(forge.own_login)]

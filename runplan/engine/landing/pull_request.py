@@ -7,7 +7,6 @@ After the last phase `conclude` is called again and again, with pauses. It keeps
 read from the forge each time, so a restart changes nothing.
 """
 
-import functools
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -206,7 +205,14 @@ class PullRequestLander(RemoteLander):
         if pull.is_merged:
             return self._end_after_merge(pull, progress)
         activity = forge.read_activity(pull.number, pull.head)
-        talk.replace_failure(forge, pull.number, activity.messages, self._plan.path)
+        # The comment on a failure of an earlier run changes, now that every phase has landed.
+        marker = talk.result_marker(self._plan.path)
+        landed = (
+            f"runplan failed here before, and has continued its work (plan `{self._plan.path}`): all phases landed."
+        )
+        if any(landed not in message.text for message in talk.find_own(forge, activity.messages, marker)):
+            with suppress(NotAllowed):
+                forge.put_comment(pull.number, marker=marker, text=landed, is_pull=True)
         due = talk.converse(forge, pull.number, activity.messages, progress, self.seen)
         if due.commands:
             return due.commands[0]
@@ -508,9 +514,10 @@ class PullRequestLander(RemoteLander):
         return pull is not None and self.seen.people == pull.number
 
     def find_pull(self) -> m.PullRequest | None:
-        number, forge = self.seen.number, self.forge()
-        find = functools.partial(forge.find_pull_request, branch=self.branch, base=self.target.branch)
-        self.seen.last = forge.read_pull_request(number) if number else find()
+        if self.seen.number:
+            self.seen.last = self.forge().read_pull_request(self.seen.number)
+        else:
+            self.seen.last = self.forge().find_pull_request(branch=self.branch, base=self.target.branch)
         return self.seen.last
 
     def last_pull(self) -> m.PullRequest | None:
