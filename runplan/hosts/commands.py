@@ -30,7 +30,6 @@ from runplan.engine.landing.conversation import find_due
 from runplan.engine.landing.lander import DueMessages
 from runplan.engine.loop import issues, runs
 from runplan.engine.loop.context import read_queue, slug_of
-from runplan.engine.loop.runs import state_of
 from runplan.engine.steps.conclude import answer_command, list_answers
 from runplan.hosts.owner import RunOwner
 
@@ -363,7 +362,7 @@ def _begin_run(row: ScheduleRow, owner: RunOwner, now: datetime) -> Answer | Non
     asked = request.started
     repository = owner.repository
     for run in repository.store.list_unfinished_runs():
-        if state_of(repository.store, run).options.watch == watch:
+        if runs.state_of(repository.store, run).options.watch == watch:
             see = command("runplan", "status", run.plan)
             return Answer(declined=True, why=f"the run of {run.plan} has not ended; see: {see}")
     if missing := owner.environments.missing(asked):

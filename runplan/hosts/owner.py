@@ -29,7 +29,6 @@ from runplan.engine.loop import runs
 from runplan.engine.loop.advance import advance, take_step
 from runplan.engine.loop.context import RepositoryContext
 from runplan.engine.loop.repository import Environments, make_run_context
-from runplan.engine.loop.runs import ActiveRun, awaited_plan, examine_subplan, state_of
 from runplan.engine.steps.context import OpenRepository, RunContext
 
 
@@ -69,10 +68,10 @@ class Host(Protocol):
     def tell_wait(self, plan: str, run: str, state: RunState, decision: Decision) -> None: ...
     def tell_trouble(self, plan: str, error: RunplanError) -> None: ...
     def tell_end(self, plan: str, run: str, state: RunState) -> None: ...
-    def leave(self, active: ActiveRun) -> None:
+    def leave(self, active: runs.ActiveRun) -> None:
         """The claim of the run is about to be released."""
 
-    def lose(self, active: ActiveRun) -> None:
+    def lose(self, active: runs.ActiveRun) -> None:
         """Another process owns the run."""
 
 
@@ -102,7 +101,7 @@ class RunRules:
         """Whether this machine does not have the files of the run."""
         return False
 
-    def find_forgery(self, active: ActiveRun, context: RepositoryContext) -> str:  # noqa: ARG002
+    def find_forgery(self, active: runs.ActiveRun, context: RepositoryContext) -> str:  # noqa: ARG002
         """What the journal of the run says wrongly; "" for nothing."""
         return ""
 
@@ -139,7 +138,7 @@ class RunOwner:
         self._advance_run = advance
         self.environments = environments
         self.rules = rules or RunRules()
-        self.runs: dict[str, ActiveRun] = {}  #: by plan
+        self.runs: dict[str, runs.ActiveRun] = {}  #: by plan
 
     def open(self, context: RepositoryContext, repository: OpenRepository) -> None:
         self.context = context
@@ -270,7 +269,7 @@ class RunOwner:
     def _in_s(self, seconds: float) -> str:
         return iso(self.repository.clock.now() + timedelta(seconds=seconds))
 
-    def _tell_waits(self, plan: str, active: ActiveRun) -> Decision:
+    def _tell_waits(self, plan: str, active: runs.ActiveRun) -> Decision:
         """Tell of every wait, lane by lane; a run in which every lane waits gives up its permit."""
         state = active.state
         lanes = open_lanes(state)
@@ -295,15 +294,15 @@ class RunOwner:
         self.host.tell_end(plan, active.id, active.state)
         for parent in self.runs.values():  # that waits for the plan
             for state in open_states(parent.state):
-                if awaited_plan(state) == plan:
+                if runs.awaited_plan(state) == plan:
                     parent.journal.append(e.Woke(kind=WaitKind.SUBPLAN), lane=state.lane)
 
-    def _update_subplans(self, active: ActiveRun) -> bool:
+    def _update_subplans(self, active: runs.ActiveRun) -> bool:
         """Begin or stop the sub-plans that the run waits for, and record ends; whether anything was recorded."""
         is_recorded = False
         for state in open_states(active.state):
-            event = examine_subplan(active, state, here=self.context, owned=self.runs)
-            plan = awaited_plan(state)
+            event = runs.examine_subplan(active, state, here=self.context, owned=self.runs)
+            plan = runs.awaited_plan(state)
             holder = ""  # another process that owns the sub-plan
             if isinstance(event, e.StopRequested):
                 holder = self.adopt(plan)
@@ -322,10 +321,10 @@ class RunOwner:
                 is_recorded = True
         return is_recorded
 
-    def _resume_subplans(self, active: ActiveRun) -> None:
+    def _resume_subplans(self, active: runs.ActiveRun) -> None:
         """Resume the runs of sub-plans that wait for a time or the checkout as well."""
         for state in open_states(active.state):
-            child = self.runs.get(awaited_plan(state))
+            child = self.runs.get(runs.awaited_plan(state))
             waiting = decide(child.state).waiting if child is not None and not child.state.stop else None
             if child is not None and waiting is not None and waiting not in FOR_ANSWER:
                 child.journal.append(runs.as_resumed(child.state.options))
@@ -364,7 +363,7 @@ class RunOwner:
     def newest(self, plan: str) -> RunState:
         """The state of the plan's newest run, also of another owner; an empty one for none."""
         row = self.repository.store.get_newest_run(plan)
-        return state_of(self.repository.store, row) if row is not None else RunState()
+        return runs.state_of(self.repository.store, row) if row is not None else RunState()
 
     def resumes(self, request: RunRequest) -> bool:
         """Whether `begin` would resume a run that waits, instead of beginning a new one."""
@@ -487,7 +486,7 @@ class RunOwner:
         if isinstance(claim, HeldByOther):
             row = self.repository.store.get_interrupted_run(plan)
             if row is not None and not request.fired:
-                state = state_of(self.repository.store, row)
+                state = runs.state_of(self.repository.store, row)
                 if request.reply is not None and not runs.is_current(state, request.reply):
                     return Answer(declined=True, why=runs.describe_late(row.plan, request.reply))
                 if request.reply is not None or not runs.does_what_is_asked(state, request.started):
@@ -529,7 +528,7 @@ class RunOwner:
     def _resolve_run(self, row: RunRow) -> ResolvedRun:
         """Resolve an unfinished run, which keeps the settings and the target it began with."""
         self.repository.workspace.restore()
-        started = state_of(self.repository.store, row).options
+        started = runs.state_of(self.repository.store, row).options
         return ResolvedRun(context=self._run_context(row.id, started), started=started, state=row.state)
 
     def _claim_plan(self, run: ResolvedRun) -> ClaimResult | None:
@@ -543,7 +542,7 @@ class RunOwner:
         self.repository.claims.release_plan(run.started.plan, run=run.context.run)
         return None
 
-    def _open_journal(self, run: ResolvedRun, claim: Acquired | Reentered) -> ActiveRun:
+    def _open_journal(self, run: ResolvedRun, claim: Acquired | Reentered) -> runs.ActiveRun:
         """Own the run: record its start and the claim, and claim its issues. One with a forged journal ends."""
         repository = self.repository
         plan = run.started.plan
@@ -560,7 +559,7 @@ class RunOwner:
             lacks = not run.is_new and self.rules.lacks_files(journal.state, run.context)
             taken = e.ClaimTaken(owner=me, took_over=dead, labels=repository.labels, is_new_host=lacks)
             journal.append(*([run.started] if run.is_new else []), taken)
-        self.runs[plan] = active = ActiveRun(context=run.context, journal=journal)
+        self.runs[plan] = active = runs.ActiveRun(context=run.context, journal=journal)
         for state in open_states(active.state) if not run.is_new else ():  # a killed git may have left locks
             leased = state.attempt.lease if isinstance(state.attempt, WorkAttempt) else None
             context = active.context.for_state(state)
@@ -583,7 +582,7 @@ def _decline(why: str) -> Answer:
     return Answer(declined=True, why=why, exit=int(Exit.WAITING))
 
 
-def _resume_run(active: ActiveRun, asked: e.RunStarted) -> bool:
+def _resume_run(active: runs.ActiveRun, asked: e.RunStarted) -> bool:
     """Resume the run with the options of now and its own settings; False when it is stopped for other work."""
     if runs.does_other_work(active.state, asked):
         active.journal.append(e.StopRequested(by="a new start"))

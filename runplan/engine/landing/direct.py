@@ -17,7 +17,6 @@ from msgspec.structs import replace
 
 from runplan.adapters.git import remote as push
 from runplan.adapters.git.command import Git
-from runplan.adapters.git.remote import Remote
 from runplan.adapters.git.repository import pull_command
 from runplan.domain.errors import GitFailed, Unreachable
 from runplan.domain.gitfacts import Oid
@@ -37,7 +36,7 @@ Finish: TypeAlias = Callable[[LandingStarted, bool], str]
 class RemoteLander:
     pull = ""  #: number and address of the pull request, once it is known
 
-    def __init__(self, git: Git, remote: Remote, tool: Path, look: Look, finish: Finish) -> None:
+    def __init__(self, git: Git, remote: push.Remote, tool: Path, look: Look, finish: Finish) -> None:
         self._git = git
         self._remote = remote
         self._tool = tool  #: the repository that holds the candidate
@@ -149,7 +148,7 @@ class RemoteLander:
 class Direct(RemoteLander):
     """Moves the target on a remote; `on_local` is for a phase that is built on the local branch."""
 
-    def __init__(self, git: Git, remote: Remote, *, tool: Path, on_local: bool = False) -> None:
+    def __init__(self, git: Git, remote: push.Remote, *, tool: Path, on_local: bool = False) -> None:
         super().__init__(git, remote, tool, self._look_for_landing, lambda landing, _: self.follow_remote(landing))
         self._local = CherryPick(git, ref=f"{HEADS}{remote.branch}", common_dir=remote.common_dir)
         self._on_local = on_local

@@ -15,7 +15,6 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from runplan.adapters.forge import protocol as m
-from runplan.adapters.forge.protocol import Forge
 from runplan.adapters.git.command import Git
 from runplan.adapters.git.objects import read_plan
 from runplan.adapters.git.remote import Remote
@@ -70,7 +69,7 @@ class PullRequestLander(RemoteLander):
         tool: Path,
         plan: PlanPlace,
         settings: PullRequestSettings,
-        forge: Callable[[], Forge],
+        forge: Callable[[], m.Forge],
         group: str = TOP,
         stack: "Stack[PullRequestLander] | None" = None,
     ) -> None:

@@ -26,7 +26,6 @@ from msgspec import Struct
 from runplan.adapters.clock import until
 from runplan.adapters.git import objects
 from runplan.adapters.git.command import ANY, CALLS, STREAMED, Git, Ran, close_process, exchange, one_line
-from runplan.adapters.git.objects import SUBMODULE
 from runplan.adapters.git.repository import Checkouts, TargetCheckout, remove_stale_lock
 from runplan.adapters.git.zones import Zones
 from runplan.adapters.store.files import is_directory, lock_descriptor, make_below, publish, read_file
@@ -295,12 +294,12 @@ class Swap:
             self._require_success(self._read_tree(landing))
         leaving = {change.path for change in changes if change.kind == "D"}
         for change in changes:
-            is_new = change.kind == "A" or (change.kind == "T" and change.old_mode == SUBMODULE)
+            is_new = change.kind == "A" or (change.kind == "T" and change.old_mode == objects.SUBMODULE)
             if is_new and (obstacle := find_obstacle(self._root, change.path, leaving)):
                 untracked = "git does not track it and the landing would overwrite it"
                 raise Hold(f"{obstacle} is in the way in {self._root}: {untracked}; move it elsewhere")
         written = (change for change in changes if change.kind != "D")
-        files = [change.path for change in written if SUBMODULE not in (change.old_mode, change.new_mode)]
+        files = [change.path for change in written if objects.SUBMODULE not in (change.old_mode, change.new_mode)]
         if self._is_sparse:  # git does not write the files that it leaves out
             listed = self._on_staged("ls-files", "-t", "-z").out.split(b"\0")
             hidden = {os.fsdecode(record[2:]) for record in listed if record.startswith(b"S ")}
@@ -361,10 +360,10 @@ class Swap:
         remove_empty_parents(self._root, leaving)
         for change in changes:
             path = self._root / change.path
-            if change.kind == "D" and change.old_mode == SUBMODULE:
+            if change.kind == "D" and change.old_mode == objects.SUBMODULE:
                 with suppress(OSError):  # a submodule with files stays, as with git
                     path.rmdir()
-            if change.new_mode == SUBMODULE and change.old_mode != SUBMODULE:
+            if change.new_mode == objects.SUBMODULE and change.old_mode != objects.SUBMODULE:
                 self._take_out(change.path, plan)
                 path.mkdir(parents=True, exist_ok=True)
             elif change.path in plan.staged:

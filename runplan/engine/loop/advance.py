@@ -10,23 +10,20 @@ from runplan.adapters.store.files import file_lock, remove_directory
 from runplan.adapters.store.journal import Journal
 from runplan.domain.errors import PlanUnreadable, RefusedEarly, RunplanError, SettingsError
 from runplan.domain.run import actions as a, events as e
-from runplan.domain.run.actions import Decision
 from runplan.domain.run.decide import BEGINNINGS, decide
 from runplan.domain.run.dispatch import GRACE_S
-from runplan.domain.run.events import Event, WorkRefused
 from runplan.domain.run.kinds import PLANNING, Mode, Reason, Role
 from runplan.domain.run.state import RunState, apply, fold, list_running
 from runplan.engine.loop.context import RepositoryContext
 from runplan.engine.loop.repository import make_run_context
 from runplan.engine.steps import conclude, gates, land, lease, outcome, planning, process, proof, verify, work
 from runplan.engine.steps.context import OpenRepository, RunContext
-from runplan.engine.steps.process import is_for_writers
 from runplan.engine.steps.read_plan import read_plan
 
 #: The function of each step. It returns its event, or yields events as they happen. A step that cannot simply be
 #: repeated after a crash asks git, the process table or the store first. An intent is recorded by yielding it: it is on
 #: disk before the function continues, unless it may wait (`may_wait`).
-Step: TypeAlias = Callable[[RunState, RunContext], Event | Iterable[Event]]
+Step: TypeAlias = Callable[[RunState, RunContext], e.Event | Iterable[e.Event]]
 STEPS: dict[str, Step] = {
     "read-plan": read_plan,
     "lease": lease.lease,
@@ -68,11 +65,11 @@ PREPARATIONS: dict[Role, process.Prepare] = {
     Role.TRY: verify.prepare_trial,
 }
 
-Act: TypeAlias = Callable[[a.Action, RunState, RunContext], Iterable[Event]]
+Act: TypeAlias = Callable[[a.Action, RunState, RunContext], Iterable[e.Event]]
 
 
-def act(action: a.Action, state: RunState, context: RunContext) -> Iterable[Event]:
-    answer: Event | Iterable[Event]
+def act(action: a.Action, state: RunState, context: RunContext) -> Iterable[e.Event]:
+    answer: e.Event | Iterable[e.Event]
     match action:
         case a.Start(dispatch=dispatch) if (prepare := PREPARATIONS.get(dispatch.role)) is not None:
             answer = process.start_dispatch(dispatch, state, context, prepare)
@@ -87,20 +84,20 @@ def act(action: a.Action, state: RunState, context: RunContext) -> Iterable[Even
             answer = work.finish(action, state, context)
         case _:
             answer = STEPS[action.step](state, context)
-    return (answer,) if isinstance(answer, Event) else answer
+    return (answer,) if isinstance(answer, e.Event) else answer
 
 
 class NoProgress(Exception):
     """The same actions were decided twice in a row; a bug in runplan."""
 
 
-def advance(journal: Journal, context: RunContext, may_begin: Callable[[], bool], act: Act = act) -> Decision:
+def advance(journal: Journal, context: RunContext, may_begin: Callable[[], bool], act: Act = act) -> a.Decision:
     """Take every step that is due, until the run has ended or waits; `act` takes one.
 
     Calling it again is harmless: all state comes from the journal, git and the process table. When `may_begin` is
     false, nothing new begins.
     """
-    last: Decision | None = None
+    last: a.Decision | None = None
     try:
         while True:
             decision = decide(journal.state)
@@ -141,7 +138,7 @@ def take_step(action: a.Action, journal: Journal, context: RunContext, act: Act 
             attempt = journal.state.of_lane(action.lane).attempt
             if attempt is None or attempt.failure is not None or attempt.delivery.landed is not None:
                 raise
-            journal.append(WorkRefused(reason=Reason.BLOCKED, detail=str(error)), lane=action.lane)
+            journal.append(e.WorkRefused(reason=Reason.BLOCKED, detail=str(error)), lane=action.lane)
             recorded = True
     except Exception as error:
         error.lane = action.lane  # type: ignore[attr-defined]
@@ -187,7 +184,7 @@ def _work_phase(state: RunState, context: RunContext, on_event: Callable[[e.Even
         try:
             dispatch = action.dispatch if isinstance(action, a.Start) else None
             # The worktree of an agent would be set up as that of the checks was.
-            if dispatch and (dispatch.role.is_writer or (is_for_writers(dispatch) and state.work.setup.tree)):
+            if dispatch and (dispatch.role.is_writer or (process.is_for_writers(dispatch) and state.work.setup.tree)):
                 state = apply(state, e.StopRequested(by=SLUG))
                 continue
             if action.step == a.END.step:

@@ -17,7 +17,6 @@ from runplan.adapters.configuration.load import LoadedSettings, environment, loa
 from runplan.adapters.configuration.places import repository_file
 from runplan.adapters.git import objects as trees
 from runplan.adapters.git.command import ANY, Git, Stored
-from runplan.adapters.git.objects import read_plan
 from runplan.adapters.git.remote import Remote
 from runplan.adapters.git.repository import Repository, open_repository, require_target
 from runplan.adapters.store.files import first_line, make_below, publish
@@ -35,7 +34,6 @@ from runplan.domain.errors import (
     Unreachable,
     UsageError,
 )
-from runplan.domain.names import PLAN_FILE, PLAN_PLACES, SPEC_FOLDERS, SUFFIXES, join_files
 from runplan.domain.plan.marks import ExecutionKind
 from runplan.domain.run.events import RunStarted
 from runplan.domain.run.rows import RunRow
@@ -273,7 +271,7 @@ def plan_path(context: RepositoryContext, word: str) -> str:
 
 def plan_in(path: Path) -> Path:
     """The plan of a spec folder, of a track of Conductor or of Backlog.md; any other path as it is."""
-    file = path / ("plan.md" if path.parent.parts[-2:] == ("conductor", "tracks") else PLAN_FILE)
+    file = path / ("plan.md" if path.parent.parts[-2:] == ("conductor", "tracks") else names.PLAN_FILE)
     is_spec = os.path.isfile(file)  # noqa: PTH113 - False for a name that is too long
     return file if is_spec else task_folder(path) or path
 
@@ -289,7 +287,7 @@ def task_folder(path: Path) -> Path | None:
 def read_checkout(file: Path, path: str) -> bytes:
     if not file.is_dir():
         return file.read_bytes()
-    return join_files({f"{path}/{task.name}": task.read_bytes() for task in file.glob("*.md")})
+    return names.join_files({f"{path}/{task.name}": task.read_bytes() for task in file.glob("*.md")})
 
 
 def describe_link(file: Path, path: str, verb: str) -> str:
@@ -318,14 +316,14 @@ def plan_or_watch(context: RepositoryContext, word: str) -> str:
 
 def known_plans(context: RepositoryContext, active: Iterable[str]) -> list[str]:
     directory = context.root / context.settings.paths.plans
-    files = (path for ending in SUFFIXES for path in directory.rglob(f"*{ending}") if path.is_file())
+    files = (path for ending in names.SUFFIXES for path in directory.rglob(f"*{ending}") if path.is_file())
     paths = {path.relative_to(context.root).as_posix() for path in files}
     paths = paths.union(plans_on_target(context), active)
     return sorted(path for path in paths if names.is_plain(path) and not path.startswith(names.WATCHES))
 
 
 def spec_plans(root: Path) -> list[str]:
-    places = (*(f"{folder}/*/{PLAN_FILE}" for folder in SPEC_FOLDERS), *PLAN_PLACES)
+    places = (*(f"{folder}/*/{names.PLAN_FILE}" for folder in names.SPEC_FOLDERS), *names.PLAN_PLACES)
     files = (file for place in places for file in sorted(root.glob(place)) if file.is_file() or task_folder(file))
     return [file.relative_to(root).as_posix() for file in files]
 
@@ -335,7 +333,7 @@ def plans_on_target(context: RepositoryContext) -> dict[str, str]:
     if top is None or top.kind != "tree":
         return {}
     files = trees.list_files(context.git, top.oid, f"{context.settings.paths.plans}/")
-    return {path: entry.oid for path, entry in files.items() if path.endswith(SUFFIXES)}
+    return {path: entry.oid for path, entry in files.items() if path.endswith(names.SUFFIXES)}
 
 
 def slug_of(context: RepositoryContext, plan: str) -> str:
@@ -383,7 +381,7 @@ def read_outline(
     if known == stamp:
         with suppress(msgspec.DecodeError):  # text that is not valid Unicode
             return decode_json(outline, PlanOutline)
-    text = read_plan(git, blob, path)
+    text = trees.read_plan(git, blob, path)
     if text is None:
         raise Unreachable(f"{path} cannot be read; see: git fsck")
     plan = parse_outline(text, path)

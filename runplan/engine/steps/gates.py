@@ -17,7 +17,6 @@ from runplan.adapters.git.zones import Extra
 from runplan.adapters.store.files import read_bounded
 from runplan.domain.checks import results
 from runplan.domain.checks.guarded import is_on_test_side
-from runplan.domain.checks.results import MOST_NOTED
 from runplan.domain.checks.runners import naming
 from runplan.domain.globs import covers
 from runplan.domain.run import events as e
@@ -223,7 +222,7 @@ def _judge_results(
         line=line,
         time=before.time + 1 if before else 1,
         name=name,
-        failures=judged.names[:MOST_NOTED] if answer is GateAnswer.FAILED else (),
+        failures=judged.names[: results.MOST_NOTED] if answer is GateAnswer.FAILED else (),
         rerun=rerun,
         differences=judged.noted(),
     )

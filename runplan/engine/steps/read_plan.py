@@ -11,7 +11,6 @@ from runplan.domain.checks.drift import find_contradictions, stale_phrase
 from runplan.domain.errors import PlanUnreadable, RefusedEarly, Unreachable
 from runplan.domain.plan import model as plans, tracker
 from runplan.domain.plan.marks import ExecutionKind, NoWorkKind
-from runplan.domain.plan.model import Phase, Plan
 from runplan.domain.run import events as e
 from runplan.domain.run.attempt_parts import RevisionRequested
 from runplan.domain.run.kinds import Mode
@@ -107,7 +106,7 @@ def _choose_next(state: RunState, context: RunContext) -> e.Event:
     return read
 
 
-def _plan_first(phase: Phase, context: RunContext) -> e.Planning:
+def _plan_first(phase: plans.Phase, context: RunContext) -> e.Planning:
     settings = context.settings.plan
     goal = (
         f"Phase {phase.id} is large, so it is planned before it is worked. Write its work items and criteria in "
@@ -126,7 +125,7 @@ def _plan_first(phase: Phase, context: RunContext) -> e.Planning:
     )
 
 
-def choose_work(plan: Plan, text: bytes, *, tip: str, wanted: str) -> e.Chosen | e.NoWork:
+def choose_work(plan: plans.Plan, text: bytes, *, tip: str, wanted: str) -> e.Chosen | e.NoWork:
     choice = tracker.choose_phase(plan, wanted=wanted or None)
     if not isinstance(choice, tracker.NoPhase):
         return choose_execution(choice, tip=tip)
@@ -137,7 +136,7 @@ def choose_work(plan: Plan, text: bytes, *, tip: str, wanted: str) -> e.Chosen |
     return e.CompletionChosen(tip=tip, title=plan.title)
 
 
-def choose_execution(phase: Phase, *, tip: str) -> e.Chosen:
+def choose_execution(phase: plans.Phase, *, tip: str) -> e.Chosen:
     same = {name: getattr(phase, name) for name in ("title", "text", "touches", "allows", "sign_off", "host", "own")}
     fields = {"tip": tip, "phase": phase.id, "items": tuple((item.id, item.text) for item in phase.items), **same}
     all_tests = {"own": replace(phase.own, tests="")}  # by which the work of another plan or of a command is proven
@@ -150,7 +149,7 @@ def choose_execution(phase: Phase, *, tip: str) -> e.Chosen:
             return e.PhaseChosen(**fields, direct=kind is ExecutionKind.DIRECT)
 
 
-def _examine_phase(plan: Plan, phase: Phase, context: RunContext) -> tuple[str, tuple[str, ...]]:
+def _examine_phase(plan: plans.Plan, phase: plans.Phase, context: RunContext) -> tuple[str, tuple[str, ...]]:
     """Why the text of the phase has to be revised before any work, and remarks for its report."""
     contradictions = find_contradictions(phase.text)
     place = f"{plan.path}:{phase.heading_line}"

@@ -19,7 +19,6 @@ from runplan.adapters.store.files import publish, read_bounded
 from runplan.adapters.supervise.output import MISREAD
 from runplan.domain.checks import drift, returns, verdict
 from runplan.domain.checks.evidence import Facts
-from runplan.domain.checks.returns import Unusable
 from runplan.domain.globs import covers
 from runplan.domain.names import as_utf8, is_within
 from runplan.domain.plan.body import named_paths
@@ -88,7 +87,7 @@ def _commit_shown(phase: WorkAttempt, context: RunContext, scope: str) -> str:
     return context.candidates.commit(tree, onto=head, message=message, by=KEEPER)
 
 
-def reply_of(id: str, context: RunContext) -> tuple[str, Return | Unusable]:
+def reply_of(id: str, context: RunContext) -> tuple[str, Return | returns.Unusable]:
     """The message of an agent that has ended, and its return without secrets."""
     text, message = _read_reply(id, context)
     return message, returns.parse_return(text, message)
@@ -116,7 +115,7 @@ def judge_verdict(state: RunState, context: RunContext) -> Iterator[e.Event]:
     is_red = any(gate.answer is GateAnswer.FAILED for gate in phase.proof.newest_gates.values())
     judged = verdict.judge_reply(answer, ids, facts_of(phase, context, scope), questions=asked, gates_red=is_red)
     is_first = phase.proof.doubted is None
-    if isinstance(judged, Unusable):
+    if isinstance(judged, returns.Unusable):
         doubt = e.VerdictDoubted(patch=phase.built.patch, why=f"it gave no verdict: {judged.why}")
         yield doubt if is_first else e.WorkRefused(reason=Reason.INVALID_VERDICT, detail=judged.why)
         return
@@ -162,7 +161,7 @@ def judge_trial(state: RunState, context: RunContext) -> e.Event:
     if ended.kind == EndingKind.UNSERVED:
         return replace(judged, findings=(ended.detail,))
     report = returns.parse_trial(*_read_reply(ended.id, context))
-    if isinstance(report, Unusable):
+    if isinstance(report, returns.Unusable):
         why = f"it gave no answer: {report.why}"
         doubt = e.VerdictDoubted(patch=phase.built.patch, why=why, who="agent of the trial")
         is_first = phase.proof.doubted is None

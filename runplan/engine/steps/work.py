@@ -14,7 +14,6 @@ from runplan.adapters.git.objects import SUBMODULE, Entry, Signature
 from runplan.domain.checks import tamper
 from runplan.domain.checks.guarded import list_scripts
 from runplan.domain.checks.secrets import redact_text
-from runplan.domain.checks.tamper import FileChange, Permit, Tampering, TamperKind
 from runplan.domain.gitfacts import AGENT, Change, Commit, Kept, Oid, signing
 from runplan.domain.globs import covers
 from runplan.domain.names import HEADS, base_ref, is_plain, wip_ref
@@ -138,7 +137,7 @@ def _commit_leftovers(
     return made
 
 
-def permit_of(phase: WorkAttempt, context: RunContext) -> Permit:
+def permit_of(phase: WorkAttempt, context: RunContext) -> tamper.Permit:
     # An issue, a review or the log of a check may name a file, and permits nothing by that.
     lines = [] if phase.is_repair else phase.chosen.text.splitlines(keepends=True)
     return tamper.Permit(
@@ -175,8 +174,8 @@ def _refuse_tree(phase: WorkAttempt, context: RunContext, head: str, changes: Se
 
 
 def _find_in_commits(
-    phase: WorkAttempt, context: RunContext, commits: Sequence[Commit], permit: Permit
-) -> tuple[Tampering, ...]:
+    phase: WorkAttempt, context: RunContext, commits: Sequence[Commit], permit: tamper.Permit
+) -> tuple[tamper.Tampering, ...]:
     """Findings in single commits: a file that is added and removed again would land in the history."""
     steps = [phase.base, *(commit.oid for commit in commits)] if len(commits) > 1 else []  # one has the net change
     made = (change for old, new in pairwise(steps) for change in context.candidates.changes(old, new))
@@ -187,22 +186,22 @@ def _find_in_commits(
     return tamper.examine_commits(files, permit, messages=[commit.message for commit in commits])
 
 
-def _find_leaks(phase: WorkAttempt, context: RunContext, head: str) -> list[Tampering]:
+def _find_leaks(phase: WorkAttempt, context: RunContext, head: str) -> list[tamper.Tampering]:
     """Secrets and large files in the commits of unfinished work, each of which the remote would get."""
     commits = map(context.objects.commit, context.objects.text("rev-list", f"{phase.base}..{head}").split())
     messages = list[str]()
-    files = list[FileChange]()
+    files = list[tamper.FileChange]()
     for commit in commits:
         messages.append(commit.message)
         changes = context.candidates.changes((commit.parents or (phase.base,))[0], commit.oid)
         files += [_file_change(context, change) for change in changes]
     findings = tamper.examine_commits(files, permit_of(phase, context), messages=messages)
-    return [finding for finding in findings if finding.kind in (TamperKind.SECRET, TamperKind.TOO_LARGE)]
+    return [finding for finding in findings if finding.kind in (tamper.TamperKind.SECRET, tamper.TamperKind.TOO_LARGE)]
 
 
-def _file_change(context: RunContext, change: Change, before: str | None = None) -> FileChange:
+def _file_change(context: RunContext, change: Change, before: str | None = None) -> tamper.FileChange:
     stored = context.objects.object(change.new, most=SCANNED) if change.new_mode != SUBMODULE else None
-    return FileChange(
+    return tamper.FileChange(
         path=change.path,
         before=_read_text(context, change.old) if before is None else before,
         after=_decode_blob(stored),

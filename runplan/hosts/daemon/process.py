@@ -48,7 +48,6 @@ from runplan.hosts.daemon import protocol, service, state
 from runplan.hosts.daemon.client import short_address
 from runplan.hosts.daemon.host import ConcurrencyLimit, DaemonHost
 from runplan.hosts.daemon.protocol import ACTING, AnyRequest, Done, Hello, Reply, line_of, peer_of, read_request
-from runplan.hosts.daemon.state import Known
 
 FOREVER_S = 86400.0  #: between two checks whether the socket is to be closed, which is not needed
 CHECK_S = 60.0  #: interval of the periodic check
@@ -213,10 +212,10 @@ class DaemonProcess:
                     self._hosts[known.state] = self._make_host(known)
         self._wake_hosts()
 
-    def _make_host(self, known: Known) -> DaemonHost:
+    def _make_host(self, known: state.Known) -> DaemonHost:
         return DaemonHost(known, self._services, self._limit, call_at=self._call_at, on_idle=self._wake_main_thread)
 
-    def _find_host(self, known: Known) -> DaemonHost:
+    def _find_host(self, known: state.Known) -> DaemonHost:
         """The host of the repository, one for all its checkouts; the repository is remembered."""
         with self._lock:
             host = self._hosts.get(known.state)

@@ -37,7 +37,6 @@ from runplan.adapters.notify.links import LinkMaker
 from runplan.adapters.notify.notifier import Notifier, open_log
 from runplan.adapters.store import heartbeat as store
 from runplan.adapters.store.files import file_lock, first_line, publish
-from runplan.adapters.store.heartbeat import WORKERS, Heartbeat, NameTaken, WorkerRow
 from runplan.adapters.store.location import FleetLocation
 from runplan.adapters.store.postgres import CHANNEL, SCHEMA_VERSION, NewerDatabase, complete_dsn, hide_keys, list_fleet
 from runplan.adapters.supervise.dispatches import Dispatches
@@ -175,7 +174,7 @@ LOG = "worker.log"
 BEATS = 6  #: in the time of a lease
 
 
-def work_on_plans(env: Mapping[str, str], row: WorkerRow, say: Callable[[str], None]) -> None:
+def work_on_plans(env: Mapping[str, str], row: store.WorkerRow, say: Callable[[str], None]) -> None:
     """Work on plans of the fleet until the process is ended; refused when a worker of this name runs here."""
     user = load_user(env)
     env = hide_keys(user.fleet.dsn, env)
@@ -197,7 +196,7 @@ class FleetWorker(Struct, eq=False, dict=True):
 
     env: Mapping[str, str]
     user: Settings
-    row: WorkerRow
+    row: store.WorkerRow
     directory: Path
     log: FilteringBoundLogger
     say: Callable[[str], None]
@@ -241,7 +240,7 @@ class FleetWorker(Struct, eq=False, dict=True):
         )
         self._left = {(schema, plan): run for schema, plan, run, _ in left}
         asyncio.run(self._run_queue())
-        with contextlib.suppress(RunplanError), contextlib.closing(Heartbeat(self._dsn, self.row)) as heartbeat:
+        with contextlib.suppress(RunplanError), contextlib.closing(store.Heartbeat(self._dsn, self.row)) as heartbeat:
             heartbeat.leave()
         self._notifier.flush(within_s=NOTIFY_S)
         channels.CALLS.close()
@@ -250,12 +249,12 @@ class FleetWorker(Struct, eq=False, dict=True):
         if self._refusal is not None:
             raise self._refusal
 
-    def _await_database(self) -> Heartbeat:
+    def _await_database(self) -> store.Heartbeat:
         """The first connection; a database that is away is waited for."""
         is_told = False
         while True:
             try:
-                return Heartbeat(self._dsn, self.row)
+                return store.Heartbeat(self._dsn, self.row)
             except NewerDatabase as error:  # a restart helps, once runplan is updated here
                 raise Unreachable(str(error)) from error
             except Unreachable as error:
@@ -265,13 +264,13 @@ class FleetWorker(Struct, eq=False, dict=True):
                 is_told = True
                 time.sleep(RETRY_S)
 
-    def _take_name(self, heartbeat: Heartbeat) -> bool:
+    def _take_name(self, heartbeat: store.Heartbeat) -> bool:
         """The first heartbeat. A host that was made anew waits out the lease of its predecessor."""
         deadline = time.monotonic() + self._lease_s
         while True:
             try:
                 return heartbeat.beat(None)
-            except NameTaken:
+            except store.NameTaken:
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(RETRY_S)
@@ -373,7 +372,7 @@ class FleetWorker(Struct, eq=False, dict=True):
         """Show that this host lives, and pass on what is notified; errors of the database do not end it."""
         while not self._is_over.is_set():
             try:
-                with contextlib.closing(Heartbeat(self._dsn, self.row)) as heartbeat:
+                with contextlib.closing(store.Heartbeat(self._dsn, self.row)) as heartbeat:
                     self._wake_all()  # notices were lost meanwhile
                     due = 0.0
                     while not self._is_over.is_set():
@@ -382,8 +381,8 @@ class FleetWorker(Struct, eq=False, dict=True):
                             self._beat(heartbeat)
                         for channel, text in heartbeat.wait(max(0.0, due - time.monotonic())):
                             self._on_notice(channel, text)
-                            due = 0.0 if channel == WORKERS else due
-            except NameTaken as error:  # after the lease, so its plans are those of other hosts
+                            due = 0.0 if channel == store.WORKERS else due
+            except store.NameTaken as error:  # after the lease, so its plans are those of other hosts
                 self.log.warning("name-taken", error=str(error))
                 self._refusal = error
                 self._loop.call_soon_threadsafe(self._request_end)
@@ -394,7 +393,7 @@ class FleetWorker(Struct, eq=False, dict=True):
                 self.log.warning("heartbeat-failed", error=str(error))
                 self._is_over.wait(RETRY_S)
 
-    def _beat(self, heartbeat: Heartbeat) -> None:
+    def _beat(self, heartbeat: store.Heartbeat) -> None:
         if (self._sickness or find_full_disk(self.directory)) and not self._check.locked():
             self._threads.submit(self._examine)
         free = shutil.disk_usage(self.directory).free
