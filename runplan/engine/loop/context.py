@@ -5,11 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
-import msgspec
-from msgspec import Struct
+from msgspec import DecodeError, Struct
 from msgspec.structs import replace
 
 from runplan import __version__
@@ -379,7 +377,7 @@ def read_outline(
     stamp = f"{__version__} {blob}{' on its branch' if is_on_branch else ''}"
     known, outline = kept
     if known == stamp:
-        with suppress(msgspec.DecodeError):  # text that is not valid Unicode
+        with contextlib.suppress(DecodeError):  # text that is not valid Unicode
             return decode_json(outline, PlanOutline)
     text = trees.read_plan(git, blob, path)
     if text is None:

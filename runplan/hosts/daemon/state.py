@@ -6,8 +6,7 @@ import signal
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-import msgspec
-from msgspec import Struct
+from msgspec import DecodeError, Struct
 
 from runplan.adapters import processes
 from runplan.adapters.configuration.places import own_directory, state_directory
@@ -54,7 +53,7 @@ def hold_lock(state: Path, *, version: str, since: str, wait_s: float = 0.0) -> 
     _note_death(state)
     holder = Holder(identity=processes.identity(os.getpid()) or "", version=version, since=since)
     try:
-        publish(state / RECORD, msgspec.json.encode(holder), sync=False)
+        publish(state / RECORD, to_json(holder).encode("ascii"), sync=False)
         yield holder
     finally:
         (state / RECORD).unlink(missing_ok=True)
@@ -69,7 +68,7 @@ def read_holder(state: Path) -> Holder | None:
 def _read_record(state: Path) -> Holder | None:
     try:
         return decode_json((state / RECORD).read_bytes(), Holder)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, DecodeError):
         return None
 
 
