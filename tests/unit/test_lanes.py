@@ -1,11 +1,13 @@
 """Phases side by side: which may be, and what the machine makes of several at once."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
+from runplan.adapters.clock import SystemClock
 from runplan.domain.plan.marks import NoWorkKind
 from runplan.domain.plan.model import parse_plan
 from runplan.domain.run import actions as a, events as e
@@ -15,7 +17,7 @@ from runplan.domain.run.dispatch import Ending
 from runplan.domain.run.kinds import Mode, PhaseStep, ProofKind, Reason, Role, RunOutcome, WaitKind
 from runplan.domain.run.rules.lanes import list_startable, paths_overlap
 from runplan.domain.run.state import RunState, apply, count_busy, failure, find_awaiting, fold, list_running, open_lanes
-from runplan.engine.steps.land import leads_to
+from runplan.engine.steps.land import record_move
 from tests.support.builders import BUILT, a_plan, keep, started
 
 
@@ -299,10 +301,18 @@ def test_an_approval_holds_for_the_same_patch_after_a_landing_of_runplan(
     assert not fold([fact for fact in facts if not isinstance(fact, e.Answered)]).current.delivery.is_approved
 
 
+LANDINGS = {"c3": "c2", "c2": "c1", "c5": "foreign"}  #: by their commits: the tips before
+
+
 @pytest.mark.parametrize(("tip", "is_ours"), [("c1", True), ("c3", True), ("foreign", False), ("c5", False)], ids=str)
 def test_only_a_chain_of_landings_is_a_move_of_ours(tip: str, *, is_ours: bool) -> None:
     """An approval is not carried over a foreign commit below a landing: c5 was landed on one."""
-    assert leads_to("c1", tip, {"c3": "c2", "c2": "c1", "c5": "foreign"}) is is_ours
+    begun = [e.LandingStarted(id=f"L{new}", ref="main", old=old, new=new) for new, old in LANDINGS.items()]
+    ended = [e.Landed(id=f"L{new}", phase="1", tip=new, code=new) for new in LANDINGS]
+    facts: dict[type[e.Event], list[Any]] = {e.LandingStarted: begun, e.Landed: ended}
+    read = lambda kind, **_: [SimpleNamespace(event=event) for event in facts[kind]]  # noqa: E731
+    context: Any = SimpleNamespace(store=SimpleNamespace(list_facts=read), clock=SystemClock())
+    assert record_move(context, "c1", tip) == e.LandingMoved(tip=tip, ours=is_ours)
 
 
 def test_independent_phases_go_on_beside_a_phase_of_the_run_that_asks_a_person() -> None:

@@ -1,7 +1,7 @@
 """Builds the candidate, or the revert of a landed phase, and lands it: intent, compare-and-swap, observed."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from functools import partial
 from pathlib import PurePosixPath
@@ -368,14 +368,10 @@ def record_move(context: RunContext, old: str, tip: str) -> e.LandingMoved:
     facts = partial(context.store.list_facts, since=iso(context.clock.now() - RECENT))
     begun = {fact.event.id: fact.event.old for fact in facts(e.LandingStarted)}
     before = {fact.event.tip: begun.get(fact.event.id, "") for fact in facts(e.Landed)}
-    return e.LandingMoved(tip=tip, ours=leads_to(old, tip, before))
-
-
-def leads_to(old: str, tip: str, before: Mapping[str, str]) -> bool:
-    """Whether landings, each with the tip before it, lead from `old` to `tip` without another commit between them."""
-    while tip != old and tip in before:
-        tip = before[tip]
-    return tip == old
+    reached = tip
+    while reached != old and reached in before:
+        reached = before[reached]
+    return e.LandingMoved(tip=tip, ours=reached == old)
 
 
 def _start_landing(state: RunState, context: RunContext) -> e.Event:
