@@ -66,7 +66,7 @@ def test_a_directory_removed_by_its_own_agent_is_lost(on: Stage) -> None:
 # --- the journal -----------------------------------------------------------------------------------------
 
 
-def test_nothing_is_recorded_in_a_journal_that_was_moved_away(tmp_path: Path) -> None:
+def test_nothing_is_recorded_in_a_journal_that_was_moved_away_or_replaced(tmp_path: Path) -> None:
     with contextlib.closing(SqliteStore(tmp_path / "state")) as store:
         with away(tmp_path / "state"):
             with pytest.raises(Unreachable, match="is not where it was"):
@@ -76,10 +76,6 @@ def test_nothing_is_recorded_in_a_journal_that_was_moved_away(tmp_path: Path) ->
         assert store.get_baseline("key") is None
         store.put_baseline("key", "results")
         assert store.get_baseline("key") == "results"
-
-
-def test_nothing_is_recorded_in_a_journal_that_was_replaced(tmp_path: Path) -> None:
-    with contextlib.closing(SqliteStore(tmp_path / "state")) as store:
         (tmp_path / "state").rename(tmp_path / "elsewhere")
         SqliteStore(tmp_path / "state").close()
         with pytest.raises(Unreachable, match="is not where it was"):

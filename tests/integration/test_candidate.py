@@ -110,17 +110,13 @@ def test_foreign_commits_and_a_branch_off_its_base_are_told(
 # --- commits and changes ------------------------------------------------------------------------------
 
 
-def test_commits_between_two_points_come_oldest_first(repo: Repo, candidates: Candidates) -> None:
+def test_commits_come_oldest_first_and_a_merge_or_a_foreign_base_is_no_line(repo: Repo, candidates: Candidates) -> None:
     base, head = on_branch(repo, {"a.txt": "1\n"}, {"b.txt": "2\n"})
     line = candidates.commits(base, head)
     assert line is not None
     assert [commit.message for commit in line] == ["Work 1\n", "Work 2\n"]
     assert candidates.commits(base, base) == ()
-
-
-def test_a_merge_or_a_foreign_base_is_no_line(repo: Repo, candidates: Candidates) -> None:
-    base, head = on_branch(repo, {"a.txt": "1\n"})
-    elsewhere = repo.commit("Elsewhere", **{"b.txt": "other\n"})
+    elsewhere = repo.commit("Elsewhere", **{"dir/c.txt": "other\n"})
     repo.git("switch", "-q", "work")
     repo.git("merge", "-q", "--no-ff", "-m", "Merge", "main")
     assert candidates.commits(base, repo.head()) is None

@@ -120,9 +120,13 @@ def test_a_plan_of_a_dead_host_is_in_the_queue(fleet: Fleet) -> None:
 
 
 @pytest.mark.rest
-def test_drain_and_up_change_one_host_and_tell_it(fleet: Fleet) -> None:
+def test_drain_and_up_change_one_host_and_tell_it_and_an_unknown_one_is_refused(fleet: Fleet) -> None:
+    said = "runplan: gamma: no such host; no worker has registered; start one: runplan worker"
+    fleet.run("drain", "gamma").ends(3, said)
     fleet.add_worker("alpha")
     fleet.add_worker("beta")
+    said = "runplan: gamma: no such host; there are: alpha, beta"
+    assert [fleet.run(verb, "gamma").last for verb in ("status", "drain", "up")] == [said] * 3
     with psycopg.connect(fleet.dsn, autocommit=True) as listener:
         listener.execute("LISTEN runplan_workers")
         assert fleet.run("drain", "alpha").out == "alpha finishes its agents and takes no plans\n"
@@ -132,17 +136,6 @@ def test_drain_and_up_change_one_host_and_tell_it(fleet: Fleet) -> None:
     assert " draining " in fleet.run("status", "alpha").out
     assert fleet.run("up", "alpha").code == 0
     assert not fleet.run("status", "alpha", "--json").json["draining"]
-
-
-@pytest.mark.rest
-def test_an_unknown_host_is_refused_with_the_known_ones(fleet: Fleet) -> None:
-    ran = fleet.run("drain", "gamma")
-    said = "runplan: gamma: no such host; no worker has registered; start one: runplan worker"
-    assert (ran.code, ran.last) == (3, said)
-    fleet.add_worker("alpha")
-    fleet.add_worker("beta")
-    said = "runplan: gamma: no such host; there are: alpha, beta"
-    assert [fleet.run(verb, "gamma").last for verb in ("status", "drain", "up")] == [said] * 3
 
 
 def test_metrics_are_those_of_hosts_queue_and_repositories(fleet: Fleet) -> None:

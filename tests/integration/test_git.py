@@ -57,9 +57,13 @@ def test_an_update_sees_what_others_did_to_the_refs_meanwhile(repo: Repo) -> Non
 # --- objects ----------------------------------------------------------------------------------------------
 
 
-def test_refs_are_resolved_again_and_ids_are_cached(repo: Repo) -> None:
+def test_refs_and_missing_objects_are_looked_up_again_and_ids_are_cached(repo: Repo) -> None:
     first = repo.head()
     with repo.adapter() as git:
+        coming = repo.git("hash-object", "--stdin", stdin="new\n")
+        assert git.known(coming) is None
+        repo.git("hash-object", "-w", "--stdin", stdin="new\n")
+        assert git.known(coming) is not None
         assert git.tip("refs/heads/main") == first
         assert git.blob(first, "a.txt") == b"a\n"
         second = repo.commit("More", **{"a.txt": "b\n"})
@@ -73,14 +77,6 @@ def test_refs_are_resolved_again_and_ids_are_cached(repo: Repo) -> None:
     with Git(repo.path / ".git", env=repo.env) as git:  # outside of a worktree, where such a path ends git
         assert [git.known(f"{first}:{path}") for path in ("../a.txt", "./a.txt")] == [None, None]
         assert git.blob(first, "a.txt") == b"a\n"
-
-
-def test_a_missing_object_is_looked_up_again(repo: Repo) -> None:
-    coming = repo.git("hash-object", "--stdin", stdin="new\n")
-    with repo.adapter() as git:
-        assert git.known(coming) is None
-        repo.git("hash-object", "-w", "--stdin", stdin="new\n")
-        assert git.known(coming) is not None
 
 
 # --- commands ---------------------------------------------------------------------------------------------

@@ -247,8 +247,10 @@ def test_a_rebase_that_carries_the_target_along_holds(repo: Repo) -> None:
 # --- kinds of files and of checkouts ------------------------------------------------------------------
 
 
-def test_links_executables_types_and_directories_arrive(repo: Repo) -> None:
+def test_links_executables_types_directories_and_odd_names_arrive(repo: Repo) -> None:
+    odd = {"-dash": "1\n", "sp ace/*[x]": "2\n", "übung": "3\n", ":(top)a": "4\n"}
     files: dict[str, str | None] = {
+        **odd,
         "a.txt": "target",
         "run.sh": "#!/bin/sh\n",
         "b.txt": None,
@@ -266,6 +268,7 @@ def test_links_executables_types_and_directories_arrive(repo: Repo) -> None:
         "b.txt/inner": ("-", b"i\n"),
         "dir": ("-", b"now a file\n"),
         "run.sh": ("x", b"#!/bin/sh\n"),
+        **{name: ("-", text.encode()) for name, text in odd.items()},
     }
 
 
@@ -305,12 +308,6 @@ def test_submodules_are_left_to_the_user(repo: Repo, tmp_path: Path) -> None:
     assert land(repo, new) == Landed(tip=new)
     assert (repo.path / "sub/m.txt").read_text() == "edited in the submodule\n"
     assert repo.status() == " M sub", "it lags behind, and an empty directory stands for the other one"
-
-
-def test_odd_names_arrive(repo: Repo) -> None:
-    new = candidate(repo, {"-dash": "1\n", "sp ace/*[x]": "2\n", "übung": "3\n", ":(top)a": "4\n"})
-    assert land(repo, new) == Landed(tip=new)
-    assert repo.status() == ""
 
 
 def test_a_checkout_on_another_device_is_updated_as_well(repo: Repo) -> None:

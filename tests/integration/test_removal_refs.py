@@ -180,20 +180,16 @@ def test_a_log_of_unfinished_work_is_kept(place: Place, used_by: str, landed: bo
     assert (log / "out.log").exists()
 
 
-def test_a_log_goes_when_its_phase_has_landed_and_its_run_is_over(place: Place) -> None:
-    log = a_log(place)
-    assert remove_log(log, used_by="", landed=True, dry_run=True) == Removed(what=str(log))
-    assert log.exists()
-    assert remove_log(log, used_by="", landed=True, dry_run=False) == Removed(what=str(log))
-    assert not log.exists()
-
-
-def test_a_log_that_is_still_written_is_kept(place: Place) -> None:
+def test_a_log_goes_when_its_phase_has_landed_its_run_is_over_and_nobody_writes_it(place: Place) -> None:
     log = a_log(place)
     with (log / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         kept = remove_log(log, used_by="", landed=True, dry_run=False)
     assert kept == Kept(what=str(log), why="in use by a process that still writes it")
+    assert remove_log(log, used_by="", landed=True, dry_run=True) == Removed(what=str(log))
+    assert log.exists()
+    assert remove_log(log, used_by="", landed=True, dry_run=False) == Removed(what=str(log))
+    assert not log.exists()
 
 
 def test_content_on_the_remotes_branch_is_held_as_well(place: Place) -> None:

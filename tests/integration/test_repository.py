@@ -5,14 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from runplan.adapters.git.repository import Checkouts, identity, open_repository, require_git, require_workable, signing
+from runplan.adapters.git.repository import Checkouts, open_repository, require_git, signing
 from runplan.domain.errors import GitFailed, RefusedEarly
-from runplan.domain.gitfacts import Identity
 from runplan.domain.names import worktree_name
 from runplan.domain.settings.schema import Settings
 from runplan.engine.loop.context import context_at
 from runplan.engine.loop.repository import open_repository as open_for_work
-from tests.support.repos import USER_EMAIL, USER_NAME, Repo, init_repo, install_signer, isolated_env, make_repo
+from tests.support.repos import Repo, init_repo, install_signer, isolated_env, make_repo
 
 
 def test_a_repository_is_found_from_a_subdirectory_and_from_a_linked_worktree(tmp_path: Path) -> None:
@@ -40,27 +39,14 @@ def test_a_separate_git_directory_names_its_checkout(tmp_path: Path) -> None:
     assert open_repository(tmp_path / "linked", env=repo.env).root == repo.path
 
 
-def test_a_worktree_of_a_bare_repository_is_its_own_root(tmp_path: Path) -> None:
+def test_a_bare_repository_is_refused_and_a_worktree_of_one_is_its_own_root(tmp_path: Path) -> None:
     make_repo(tmp_path / "a").git("clone", "-q", "--bare", ".", str(tmp_path / "store.git"))
     bare = Repo(path=tmp_path / "store.git")
+    with pytest.raises(RefusedEarly, match="bare repository"):
+        open_repository(bare.path, env=bare.env)
     bare.git("worktree", "add", "-q", str(tmp_path / "tree"))
     found = open_repository(tmp_path / "tree", env=bare.env)
     assert (found.root, found.common_dir) == (tmp_path / "tree", bare.path)
-
-
-def test_a_bare_repository_is_refused(tmp_path: Path) -> None:
-    repo = init_repo(tmp_path / "b.git", "--bare")
-    with pytest.raises(RefusedEarly, match="bare repository"):
-        open_repository(repo.path, env=repo.env)
-
-
-@pytest.mark.parametrize("prefix", ["", "rp-", "other/deep/"])
-def test_a_prefix_that_nothing_blocks_is_workable(tmp_path: Path, prefix: str) -> None:
-    repo = make_repo(tmp_path / "r")
-    repo.git("branch", "runplan")
-    found = open_repository(repo.path, env=repo.env)
-    me = Identity(name=USER_NAME, email=USER_EMAIL)
-    assert require_workable(found, target="refs/heads/main", prefix=prefix) == me == identity(found.git)
 
 
 def test_a_repository_git_cannot_read_is_named_with_what_git_says(tmp_path: Path) -> None:
