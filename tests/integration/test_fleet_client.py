@@ -136,20 +136,19 @@ def test_a_command_and_its_job_are_queued_once_and_every_machine_sees_them(machi
     assert not (here.home / ".local/state/runplan/daemon.lock").exists(), "no daemon was started"
 
 
-def test_messages_name_the_repository_to_a_person_without_a_clone(machines: tuple[Project, Project]) -> None:
-    url = machines[0].repo.git("remote", "get-url", "origin")
-    ran = machines[0].runplan("logs", "X", "--repository", url)
-    assert ran.last.endswith(f"start one: runplan start plans/X.md --repository {url}")
-
-
 @pytest.mark.promise
 def test_a_wrong_database_names_the_setting(machines: tuple[Project, Project]) -> None:
     ran = machines[0].runplan("status", RUNPLAN_FLEET_DSN=f"{machines[0].extra['RUNPLAN_FLEET_DSN']}-nowhere")
     assert (ran.code, "its address is RUNPLAN_FLEET_DSN" in ran.last) == (5, True), ran.err
 
 
-def test_a_fleet_says_what_to_do_instead_of_work(machines: tuple[Project, Project]) -> None:
+def test_a_fleet_says_what_to_do_instead_of_work_and_to_a_person_without_a_clone(
+    machines: tuple[Project, Project],
+) -> None:
     here, _ = machines
+    url = here.repo.git("remote", "get-url", "origin")
+    ran = here.runplan("logs", "X", "--repository", url)
+    assert ran.last.endswith(f"start one: runplan start plans/X.md --repository {url}")
     ran = here.runplan("work", "all")
     assert (ran.code, ran.last.partition("; ")[2]) == (2, "start each one: runplan start PLAN finish")
     assert [plan["plan"] for plan in here.runplan("queue", "--json").json["plans"]] == ["plans/X.md"]

@@ -84,11 +84,15 @@ def test_a_worktree_whose_directory_is_gone_does_not_hold_the_landing(repo: Repo
     assert land(repo, new) == Landed(tip=new)
 
 
-def test_a_locked_worktree_that_cannot_be_reached_holds(repo: Repo, tmp_path: Path) -> None:
+def test_a_branch_out_in_two_worktrees_or_in_one_that_cannot_be_reached_holds(repo: Repo, tmp_path: Path) -> None:
+    new = candidate(repo, {"a.txt": "a2\n"})
+    repo.git("worktree", "add", "-q", "-f", str(tmp_path / "other"), "main")
+    held(repo, new, "main is checked out in")
+    repo.git("worktree", "remove", str(tmp_path / "other"))
     repo.git("switch", "-qc", "elsewhere")
     repo.git("worktree", "add", "-q", "--lock", str(tmp_path / "stick"), "main")
     (tmp_path / "stick").rename(tmp_path / "unplugged")
-    held(repo, candidate(repo, {"a.txt": "a2\n"}), "stick has main checked out, is locked, and cannot be reached")
+    held(repo, new, "stick has main checked out, is locked, and cannot be reached")
 
 
 @pytest.mark.parametrize("head", ["trunk", "main"])
@@ -104,11 +108,6 @@ def test_a_branch_that_is_another_name_of_one_that_is_out_holds(repo: Repo, head
     repo.sh(answer.why.partition("branch: ")[2])
     assert land(repo, new) == Landed(tip=new)
     assert repo.status() == ""
-
-
-def test_a_branch_out_in_two_worktrees_holds(repo: Repo, tmp_path: Path) -> None:
-    repo.git("worktree", "add", "-q", "-f", str(tmp_path / "other"), "main")
-    held(repo, candidate(repo, {"a.txt": "a2\n"}), "main is checked out in")
 
 
 def test_a_bare_repository_behind_worktrees_is_no_checkout(repo: Repo, tmp_path: Path) -> None:

@@ -45,18 +45,13 @@ def fake_ssh(pair: Pair, tmp_path: Path, words: str) -> Path:
 # --- fit to land on -------------------------------------------------------------------------------------
 
 
-def test_a_usable_remote_gives_its_current_tip(pair: Pair) -> None:
+def test_a_usable_remote_gives_its_current_tip_also_without_a_local_branch(pair: Pair) -> None:
     ottos = pair.elsewhere(**{"c.txt": "c\n"})
     before = snapshot(pair.here)
     assert require(pair) == ottos
     after = snapshot(pair.here)
     assert after.refs == before.refs | {TRACKED: ottos}
     assert (after.files, after.index, after.leftovers) == (before.files, before.index, ())
-
-
-def test_a_local_branch_that_is_behind_or_missing_is_no_reason(pair: Pair) -> None:
-    ottos = pair.elsewhere(**{"c.txt": "c\n"})
-    assert require(pair) == ottos
     pair.here.git("switch", "-q", "--detach")
     pair.here.git("branch", "-qD", "main")
     assert require(pair) == ottos

@@ -103,13 +103,12 @@ def test_a_worktree_is_cleaned_as_far_as_requested(place: Place) -> None:
             assert not (path / "empty").exists()
 
 
-def test_a_name_that_is_no_plain_word_is_refused(place: Place) -> None:
+def test_what_cannot_be_worked_is_refused_before_any_work(place: Place) -> None:
     for name in ("", "../x", "a/b", ".hidden"):
         with pytest.raises(RefusedEarly):
             AgentZone(place.zones, name)
-
-
-def test_a_partial_clone_is_refused_before_any_work(place: Place) -> None:
+    with pytest.raises(RefusedEarly, match="is gone"):
+        place.zone.lend(branch=BRANCH)
     place.repo.git("config", "remote.origin.promisor", "true")
     with pytest.raises(RefusedEarly, match="partial clone"):
         place.workspace.prepare()
@@ -463,11 +462,6 @@ def test_a_script_dies_with_runplan(place: Place, tmp_path: Path) -> None:
 
 
 # --- attaching, showing, mending ----------------------------------------------------------------------
-
-
-def test_a_branch_that_is_gone_cannot_be_lent(place: Place) -> None:
-    with pytest.raises(RefusedEarly, match="is gone"):
-        place.zone.lend(branch=BRANCH)
 
 
 #: What happens to a worktree `$tree` and its repository `$lane`.
