@@ -46,17 +46,12 @@ def stage(tmp_path: Path, request: pytest.FixtureRequest) -> Stage:
     return Stage(tmp_path, request.param)
 
 
-def test_a_command_runs_in_its_directory_and_its_exit_code_and_output_come_through(stage: Stage) -> None:
-    assert stage.run("pwd; echo error >&2; exit 7", stage.view) == (7, f"{stage.tree}\nerror\n")
-
-
-def test_a_command_keeps_its_variables_and_its_home(stage: Stage) -> None:
+def test_a_command_has_its_directory_variables_home_and_own_place_and_its_code_comes_through(stage: Stage) -> None:
     stage.env["ONE"] = "1"
-    assert stage.run('echo $ONE; echo kept >~/file; cat "$HOME/file"', stage.view) == (0, "1\nkept\n")
-
-
-def test_what_it_writes_to_its_own_place_is_there(stage: Stage) -> None:
-    assert stage.run(f"echo x >{stage.own}/file; echo y >/tmp/zone.$$ && rm /tmp/zone.$$", stage.view) == (0, "")
+    home = 'echo $ONE; echo kept >~/file; cat "$HOME/file"'
+    own = f"echo x >{stage.own}/file; echo y >/tmp/zone.$$ && rm /tmp/zone.$$"
+    ran = stage.run(f"pwd; {home}; {own}; echo error >&2; exit 7", stage.view)
+    assert ran == (7, f"{stage.tree}\n1\nkept\nerror\n")
     assert (stage.own / "file").read_text() == "x\n"
 
 

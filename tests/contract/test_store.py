@@ -104,7 +104,7 @@ def test_waiting_events_come_before_the_next_and_are_seen_at_once(store: Store) 
     assert kinds(store) == ["Queued", "Admitted", "Queued"]
 
 
-def test_an_owner_whose_plan_was_taken_over_records_nothing_any_more(store: Store) -> None:
+def test_an_owner_whose_plan_was_taken_over_or_released_records_nothing_any_more(store: Store) -> None:
     fence = begin(store, owner=GONE)
     append(store, fence, row(), e.Queued())
     begin(store, "r2", owner=ALIVE)
@@ -116,14 +116,10 @@ def test_an_owner_whose_plan_was_taken_over_records_nothing_any_more(store: Stor
     store.flush()
     assert kinds(store) == ["Queued"]
     assert store.get_claim("plan", PLAN) == ClaimRow(run="r2", owner=ALIVE, fence=2)
-
-
-def test_a_run_records_nothing_after_its_plan_was_released(store: Store) -> None:
-    fence = begin(store, owner=ALIVE)
-    store.release_plan(PLAN, run="r1", owner=ALIVE)
+    store.release_plan(PLAN, run="r2", owner=ALIVE)
     with pytest.raises(Fenced):
-        append(store, fence, row(), e.Queued())
-    assert kinds(store) == []
+        append(store, 2, row("r2"), e.Queued())
+    assert kinds(store, "r2") == []
 
 
 def test_runs_are_found_by_plan_and_state(store: Store) -> None:
