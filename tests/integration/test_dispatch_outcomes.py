@@ -22,7 +22,8 @@ from tests.support.dispatching import PATIENCE_S, Stage, gone, pid_in, stage, un
 
 
 def test_exit_code_and_message_come_back_and_stderr_is_kept_apart(on: Stage) -> None:
-    dispatch = on.sh("echo one; echo two >&2; echo three; exit 7")
+    """Without a prompt standard input is empty."""
+    dispatch = on.sh("cat; echo one; echo two >&2; echo three; exit 7")
 
     outcome = on.outcome(dispatch)
 
@@ -47,10 +48,6 @@ def test_a_process_gets_its_prompt_directory_and_environment(on: Stage) -> None:
 
     assert outcome.message.splitlines() == ["Do it.", str(on.path / "worktree"), "allowed", dispatch]
     assert outcome.code == 0
-
-
-def test_without_a_prompt_standard_input_is_empty(on: Stage) -> None:
-    assert on.outcome(on.sh("cat; echo end")).message == "end\n"
 
 
 def test_the_signal_that_ended_a_process_is_named(on: Stage) -> None:

@@ -132,13 +132,6 @@ def test_an_answer_is_bound_to_what_was_shown(browser: Browser, known: Known, pr
     assert (stale.status, "was replaced" in stale.text) == (409, True)
 
 
-@pytest.mark.parametrize("plan", ["/etc/passwd", "../../etc/passwd", "plans/none.md", ""])
-def test_only_plans_of_the_repository_are_shown(browser: Browser, known: Known, plan: str) -> None:
-    for path in ("/plan", "/change"):
-        answer = browser.get(address(path, known, plan=plan))
-        assert (answer.status, "root:" in answer.text) == (404, False)
-
-
 def test_a_file_without_phases_is_no_plan(browser: Browser, known: Known, project: Project) -> None:
     project.repo.write("plans/README.md", "# How to write plans\n")
     answer = browser.get(address("/plan", known, plan="plans/README.md"))

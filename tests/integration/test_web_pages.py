@@ -138,10 +138,11 @@ def test_read_only_pages_have_no_form(project: Project) -> None:
     assert {form for found in forms.values() for form in found} == {'<form method="dialog">'}
 
 
-@pytest.mark.parametrize("path", ["/start", "/report"])
-@pytest.mark.parametrize("plan", ["plans/none.md", "../../etc/passwd", "--help"])
-def test_a_plan_that_does_not_exist_is_not_found(browser: Browser, project: Project, path: str, plan: str) -> None:
-    assert browser.get(address(project, path, plan=plan)).status == 404
+@pytest.mark.parametrize("path", ["/start", "/report", "/plan", "/change"])
+def test_only_plans_of_the_repository_are_found(browser: Browser, project: Project, path: str) -> None:
+    for plan in ("plans/none.md", "../../etc/passwd", "/etc/passwd", "--help"):
+        answer = browser.get(address(project, path, plan=plan))
+        assert (answer.status, "root:" in answer.text) == (404, False)
 
 
 def test_an_unplugged_repository_is_a_card_that_says_so(browser: Browser, project: Project, tmp_path: Path) -> None:
