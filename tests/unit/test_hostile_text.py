@@ -79,7 +79,7 @@ READERS: dict[str, tuple[Callable[[str], object], tuple[Text, ...]]] = {
         lambda text: evidence.judge_evidence("W1", [Reference(ref=text[: returns.LONGEST_EVIDENCE])], NO_FACTS),
         (("", "a"), ("", "a/"), ("", "`a "), ("", "a:1"), ("", "“"), ("", "a:b"), ("", "a::"), ("", " > "), ("", "a[")),
     ),
-    "stale dependencies": (drift.stale_phrase, (("### Dependencies\n", "based on "),)),
+    "stale dependencies": (drift.find_contradictions, (("### Dependencies\n", "based on "),)),
     "secrets": (
         secrets.redact_text,
         (("", "sk-"), ("", "eyJ-"), ("", "eyJaaaaaaaaaa."), ("", "-----BEGIN "), ("", "-----BEGIN PRIVATE KEY-----\n")),

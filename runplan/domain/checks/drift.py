@@ -166,8 +166,12 @@ _STALE = (
 )
 
 
-def find_contradictions(section: str) -> list[tuple[int, str]]:
-    """Per cent and words of each sum that differs from its stated result, or from the criterion with its noun."""
+def find_contradictions(section: str) -> tuple[list[tuple[int, str]], str]:
+    """What differs, and the phrase by which the section says of its Dependencies that it may be stale.
+
+    The first are the per cent and words of each sum that differs from its stated result, or from the criterion with its
+    noun.
+    """
     lines = scan_lines(section.encode(), path="")
     design = _text_under(lines, "design")
     sums = [
@@ -186,9 +190,6 @@ def find_contradictions(section: str) -> list[tuple[int, str]]:
         if len(derived) == len(stated_for) == 1:  # else they may count different things
             compared.append((*derived[0], stated_for[0]))
     shares = ((drift_percent(stated, value), value, text, stated) for text, value, stated in compared)
-    return [(off, f"{text} is {value}, and the phase states {stated}") for off, value, text, stated in shares if off]
-
-
-def stale_phrase(section: str) -> str:
-    phrase = re.search(_STALE, _text_under(scan_lines(section.encode(), path=""), "dependencies"))
-    return phrase.group() if phrase else ""
+    apart = [(off, f"{text} is {value}, and the phase states {stated}") for off, value, text, stated in shares if off]
+    phrase = re.search(_STALE, _text_under(lines, "dependencies"))
+    return apart, phrase.group() if phrase else ""

@@ -7,7 +7,7 @@ from itertools import count
 from msgspec.structs import replace
 
 from runplan.adapters.forge.protocol import open_conflicts
-from runplan.domain.checks.drift import find_contradictions, stale_phrase
+from runplan.domain.checks.drift import find_contradictions
 from runplan.domain.errors import PlanUnreadable, RefusedEarly, Unreachable
 from runplan.domain.plan import model as plans, tracker
 from runplan.domain.plan.marks import ExecutionKind, NoWorkKind
@@ -151,12 +151,11 @@ def choose_execution(phase: plans.Phase, *, tip: str) -> e.Chosen:
 
 def _examine_phase(plan: plans.Plan, phase: plans.Phase, context: RunContext) -> tuple[str, tuple[str, ...]]:
     """Why the text of the phase has to be revised before any work, and remarks for its report."""
-    contradictions = find_contradictions(phase.text)
+    contradictions, words = find_contradictions(phase.text)
     place = f"{plan.path}:{phase.heading_line}"
     if wrong := next((words for off, words in contradictions if off > MOST_OFF), ""):
         return f"{place}: {wrong}", ()
     # A phase that was reworded after all phases that it depends on had landed is revised.
-    words = stale_phrase(phase.text)
     rows = [plan.phase(name) for name in phase.depends] if words else []
     commits = [row.commit for row in rows if row is not None and row.commit]
     texts = set[str]()
