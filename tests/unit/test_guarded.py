@@ -9,7 +9,7 @@ from runplan.domain.checks.guarded import (
     is_project_settings,
     list_named,
     list_scripts,
-    sets_runner,
+    read_sections,
 )
 from runplan.domain.globs import covers
 
@@ -236,7 +236,8 @@ def test_no_text_raises_and_an_unchanged_tree_is_fine(command: str, before: str,
 )
 def test_settings_of_a_test_runner_are_told_from_others(path: str, was: str, now: str, differs: bool) -> None:
     assert is_project_settings(path)
-    assert sets_runner(path, was, now) is differs
+    old, new = (read_sections(path.rpartition("/")[2], text, set()) for text in (was, now))
+    assert (old != new) is differs
 
 
 SHIPS = {

@@ -126,7 +126,7 @@ def _describe_difference(path: str, words: set[str], scripts: set[str], before: 
         return f"test runners read it, and it {how}"
     if not is_project_settings(path):
         return ""
-    old, new = (_read_sections(name, text or "", words) for text in (was, now))
+    old, new = (read_sections(name, text or "", words) for text in (was, now))
     differing = []
     for key in (key for key in dict.fromkeys((*old, *new)) if old.get(key) != new.get(key)):
         kind, _, script = key.partition(".")
@@ -141,12 +141,7 @@ def is_project_settings(path: str) -> bool:
     return posixpath.basename(path) in _SETTINGS
 
 
-def sets_runner(path: str, was: str, now: str) -> bool:
-    name = posixpath.basename(path)
-    return _read_sections(name, was, set()) != _read_sections(name, now, set())
-
-
-def _read_sections(name: str, text: str, words: set[str]) -> dict[str, object]:
+def read_sections(name: str, text: str, words: set[str]) -> dict[str, object]:
     """The parts of a settings file that decide how checks run, as values; all of its text when it cannot be parsed."""
     sections = _SECTIONS.union(("tox", "testenv") if "tox" in words else ())
     if len(text) > LARGEST_PARSED:

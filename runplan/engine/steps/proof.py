@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from runplan.adapters.git.objects import KEEPER, Entry
 from runplan.domain.checks import promises as p, results
 from runplan.domain.checks.emptied import empty_added_functions
-from runplan.domain.checks.guarded import is_collected, is_on_test_side, is_project_settings, is_test, sets_runner
+from runplan.domain.checks.guarded import is_collected, is_on_test_side, is_project_settings, is_test, read_sections
 from runplan.domain.checks.results import file_of
 from runplan.domain.checks.runners.naming import UNNAMED
 from runplan.domain.gitfacts import Change
@@ -42,7 +42,8 @@ def plan_proofs(built: e.CandidateBuilt, context: RunContext) -> e.CandidateBuil
     changes = context.candidates.changes(built.onto, built.commits[-1])
     settings = [change.path for change in changes if is_project_settings(change.path)]
     texts = {path: [context.read_file(end, path) or "" for end in (built.onto, built.commits[-1])] for path in settings}
-    of_runners = {path for path, (old, new) in texts.items() if sets_runner(path, old, new)}
+    sections = {path: [read_sections(path.rpartition("/")[2], text, set()) for text in texts[path]] for path in texts}
+    of_runners = {path for path, (old, new) in sections.items() if old != new}
     ours = {c.path: c for c in changes if is_on_test_side(c.path, tests.paths) or c.path in of_runners}
     versions = _find_versions(built, context)
     before = {path: Entry(change.old_mode, change.old) if change.kind != "A" else None for path, change in ours.items()}
