@@ -205,8 +205,6 @@ _SPAN = (
     r"(?:about )?((?:\d{1,9}(?:\.\d{1,9})? ?"
     r"(?:days?|d|hours?|hrs?|h|minutes?|mins?|ms|m|seconds?|secs?|s)(?![a-z])[ ,]{0,2}(?:and )?){1,4})"
 )
-_PART = r"(?i)(\d+(?:\.\d+)?) ?([a-z]+)"
-_RETRY_AFTER = r"(?i)retry[-_ ]after\W{1,4}(\d{1,9}(?:\.\d{1,9})?)\b(?! ?(?:m|h|d))"
 _UNITS = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 
 
@@ -218,9 +216,9 @@ def reset_time(words: str, *, now: float, zone: tzinfo | None = None) -> float |
     epoch = re.search(r"\|\s*(\d{10})\b", text)
     wait_s = 0.0
     if span := re.search(_SPAN, text):
-        parts = ((float(count), unit.lower()) for count, unit in re.findall(_PART, span[1]))
+        parts = ((float(count), unit.lower()) for count, unit in re.findall(r"(?i)(\d+(?:\.\d+)?) ?([a-z]+)", span[1]))
         wait_s = sum(count * _UNITS[unit if unit == "ms" else unit[0]] for count, unit in parts)
-    elif span := re.search(_RETRY_AFTER, text):
+    elif span := re.search(r"(?i)retry[-_ ]after\W{1,4}(\d{1,9}(?:\.\d{1,9})?)\b(?! ?(?:m|h|d))", text):
         wait_s = float(span[1])
     clock = _from_clock(text, now, zone or UTC)
     moments = (float(epoch[1]) if epoch else None, clock, now + wait_s if wait_s else None)

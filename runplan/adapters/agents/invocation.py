@@ -32,7 +32,6 @@ from runplan.domain.run.kinds import Access, Reason, Role
 from runplan.domain.settings.schema import AgentsSettings, AgentTable, CheckSettings, Network, TrySettings
 
 VERSION_S = 15.0  #: some programs take a second to print their version
-_VERSION = r"\d{1,6}\.\d{1,6}[\w.+-]{0,40}"
 _INTERPRETER = r"(?:python|node|ruby|perl|bash|dash|zsh|sh)[\d.]*"
 
 
@@ -245,7 +244,7 @@ def version_of(table: AgentTable, caller: Mapping[str, str]) -> str:
 def _ask_version(path: str, env: tuple[tuple[str, str], ...], _changed_ns: int) -> str:
     """The version that a program prints, asked once per binary."""
     code, output, _ = run_program((path, "--version"), dict(env), within_s=VERSION_S)
-    version = re.search(_VERSION, output[:1_000]) if code == 0 else None
+    version = re.search(r"\d{1,6}\.\d{1,6}[\w.+-]{0,40}", output[:1_000]) if code == 0 else None
     return version[0] if version else ""
 
 

@@ -68,7 +68,6 @@ _MOST_FILES = 200  #: of a large diff that are listed
 _FILE_OF_DIFF = r"(?m)^(?=diff --git )"
 
 _PLACEHOLDER = re.compile(r"\{\{([a-z][a-z0-9_]*)\}\}")
-_MALFORMED = re.compile(r"\{\{(?![a-z][a-z0-9_]*\}\}).*")
 
 
 class Template(Struct, frozen=True, kw_only=True):
@@ -80,7 +79,7 @@ class Template(Struct, frozen=True, kw_only=True):
         """Refuse unknown, missing and malformed placeholders."""
         used = set(_PLACEHOLDER.findall(self.text))
         known = set(PLACEHOLDERS[self.role])
-        if malformed := _MALFORMED.search(self.text):
+        if malformed := re.search(r"\{\{(?![a-z][a-z0-9_]*\}\}).*", self.text):
             raise SettingsError(f"{self.origin}: {malformed.group()[:40]!r} is no placeholder; write {{{{name}}}}")
         if unknown := sorted(used - known):
             names = ", ".join(sorted(known))

@@ -46,7 +46,6 @@ ANSWER_S = 60.0  #: a long-lived process that does not answer in this time is ki
 ANY = range(-64, 256)  #: every exit code
 MOST_KEPT = 500  #: objects in the cache
 LARGEST_KEPT = 16 * 1024
-_CHUNK = 64 * 1024
 READER = ("cat-file", "--batch")
 UPDATER = ("update-ref", "--stdin")
 LISTER = ("for-each-ref", "--format=%(objectname) %(refname) %(symref)")
@@ -298,7 +297,7 @@ class Git(Struct, eq=False, dict=True):
         length = int(words[2])
         content = output.read(min(length, most))
         left = length + 1 - len(content)
-        while left and (passed := len(output.read(min(left, _CHUNK)))):
+        while left and (passed := len(output.read(min(left, 64 * 1024)))):
             left -= passed
         if left:
             raise self._ended(READER)

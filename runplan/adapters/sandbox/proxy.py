@@ -16,11 +16,8 @@ from runplan.domain.settings.schema import is_allowed_host
 
 SOCKET = "runplan-proxy"  #: in the folder of a dispatch that is /run in its view
 CONNECT_S = 30.0
-REST_S = 0.1
 LARGEST_HEAD = 65536  #: bytes of a request before its body
 MOST_REFUSED = 100  #: names that are kept
-_REQUEST = re.compile(rb"([A-Z]+) (\S+) (HTTP/1\.[01])\r\n")
-_AUTHORITY = re.compile(r"\[?([0-9A-Za-z._:-]{1,253}?)\]?:(\d{1,5})")
 _PER_HOP = re.compile(rb"^(?:Proxy-[^\r\n]*|(?:Keep-Alive|Connection):[^\r\n]*)\r\n", re.IGNORECASE | re.MULTILINE)
 
 
@@ -47,7 +44,7 @@ class Proxy:
             try:
                 client, _ = self._listener.accept()
             except OSError:  # too many connections are open
-                time.sleep(REST_S)
+                time.sleep(0.1)
                 continue
             threading.Thread(target=self._answer, args=(client,), daemon=True).start()
 
@@ -55,11 +52,11 @@ class Proxy:
         with client, contextlib.suppress(OSError):
             client.settimeout(CONNECT_S)
             head, body = _read_head(client)
-            request = _REQUEST.match(head)
+            request = re.match(rb"([A-Z]+) (\S+) (HTTP/1\.[01])\r\n", head)
             is_tunnel = request is not None and request[1] == b"CONNECT"
             target = request[2].decode("latin-1") if request else ""
             authority, path = (target, "") if is_tunnel else _split_address(target)
-            named = _AUTHORITY.fullmatch(authority)
+            named = re.fullmatch(r"\[?([0-9A-Za-z._:-]{1,253}?)\]?:(\d{1,5})", authority)
             if request is None or named is None:
                 client.sendall(_answer_with("400 Bad Request", "this is a proxy for http and https"))
                 return

@@ -31,8 +31,6 @@ from runplan.domain.errors import Unreachable
 from runplan.domain.names import run_of
 from runplan.domain.run.dispatch import OWN, TOLD, DispatchStanding, Ending, Launch, NeverStarted, Outcome, Running
 
-SPAWNER = "runplan.adapters.supervise.shim"
-
 ANSWER_S = 30.0  #: a spawner that has not answered after this is considered dead
 LOCK_CHECK_S = 0.02  #: a reader that checks whether a lock is held holds it itself for some microseconds
 UNBORN_POLL_S = 0.005  #: how often to look for a shim that holds its lock and has not written its identity yet
@@ -73,7 +71,7 @@ class Spawner:
         with theirs:
             self.process = subprocess.Popen(
                 # -P: a json.py of the repository must not shadow the standard library's.
-                [sys.executable, "-P", "-m", SPAWNER, str(theirs.fileno())],
+                [sys.executable, "-P", "-m", "runplan.adapters.supervise.shim", str(theirs.fileno())],
                 pass_fds=(theirs.fileno(),),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

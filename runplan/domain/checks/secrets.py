@@ -25,7 +25,6 @@ SENSITIVE_FILES = (
     r"|(?:service[-_]account|client_secret)[^/]*\.json"
     r")$"
 )
-_VARIABLE = r"(?i)(?:KEY|TOKEN|SECRET|PASSWORD)S?$"
 _USER = r"//([^\s/?#:@]{0,200}):([^\s/?#]{1,200})@"  # of an address, with a password
 
 _GAP = r"(?:\\{1,4}[nr]|\s){0,8}+"  # line ends, also as JSON writes them
@@ -66,7 +65,7 @@ def secrets_in(text: str) -> dict[str, str]:
 
 
 def secret_values(environment: Mapping[str, str]) -> tuple[str, ...]:
-    telling = (value for name, value in environment.items() if re.search(_VARIABLE, name))
+    telling = (value for name, value in environment.items() if re.search(r"(?i)(?:KEY|TOKEN|SECRET|PASSWORD)S?$", name))
     values = [value for value in telling if len(value) >= SHORTEST_VALUE]
     addresses = (value for value in environment.values() if "://" in value)
     for user, password in (match for address in addresses for match in re.findall(_USER, address)):
@@ -134,7 +133,6 @@ def _replace_spans(data: AnyStr, spans: list[tuple[int, int]], word: AnyStr) -> 
 
 #: A word as long as this is no token, so an endless line does not wait for its end.
 _LONGEST_WORD = LONGEST_CLAIMS + 3 * LONGEST_TOKEN
-_STREAM_KEY = b"-----BEGIN"
 _STREAM_KEY_END = re.compile(rb"-----END [A-Z ]{0,60}-----")
 
 
@@ -152,7 +150,7 @@ class Redactor:
         size = len(known)
         # No incomplete secret can begin before `sure`.
         sure = known.rfind(b"\n", max(0, size - _LONGEST_WORD)) + 1 or max(0, size - _LONGEST_WORD)
-        key = known.rfind(_STREAM_KEY, max(0, size - LONGEST))
+        key = known.rfind(b"-----BEGIN", max(0, size - LONGEST))
         if key >= 0 and not _STREAM_KEY_END.search(known, key):
             sure = min(sure, key)
         for value in self._of_lines:

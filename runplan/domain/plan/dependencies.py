@@ -44,7 +44,6 @@ _DECIMAL = r"v?[0-9]+(?:\.[0-9]+)+"
 _LONE_DECIMAL = rf"(?i)phases?:? #?{_DECIMAL}(?=\Z|[,;:.]| (?:and|or|must|has|have|is|are|should)\b)"
 _NONE = r"(?i)[*_ ]*(?:none|n/a|nothing|no|no dependenc(?:y|ies)|no phases?|(?=[-–—]))[*_ ]*(?:[.,;:(–—-]|\Z)"
 _CODE = r"`([^`]*)`"
-_LINKED = r"\[([^\[\]]{0,80})\]\([^()]{0,300}\)"
 _ASIDE = r" ?\([^()]*\)"
 #: An aside about a whole clause: "Phases 1 and 3 write the markers (no hard dependency)".
 _NOT_HARD = r"(?i:\b(?:(?:no|not an?) hard|soft) dependenc)"
@@ -82,7 +81,6 @@ _CLAUSE = (
     r"|(?:, and |, | and )(?=phases? [^ ]{1,20}(?: (?:—|--|–) |: ))"
     r"|, (?=(?:can |may |and )*(?:be |run )?(?:in parallel|paralleli[sz]|independent|alongside))"
 )
-_EXPLAINED = r" ?— ?| -- |: | [–-] (?![Pp]hase|[0-9])"
 _TOGETHER = r"(?:\b(?:in parallel|parallel (?:to|with)|alongside|paralleli[sz](?:e|es|ed|ing|able))\b|並列|並行)"
 _APART = (
     rf"(?i){_TOGETHER}|\b(?:independent(?:ly)?|in any order|regardless of|unrelated)\b"
@@ -258,7 +256,7 @@ def _read_prose(text: str, index: int, phase_id: str, phases: Phases, depends: D
     for clause in dict.fromkeys(map(str.strip, re.split(_CLAUSE, spelled))):
         head, tail = clause, ""  # "Phases 1, 2 — why": what follows only explains
         mentions = _find_mentions(clause, phases)
-        for mark in re.finditer(_EXPLAINED, clause):
+        for mark in re.finditer(r" ?— ?| -- |: | [–-] (?![Pp]hase|[0-9])", clause):
             if explained := _find_mentions(clause[: mark.start()], phases):
                 head, tail, mentions = clause[: mark.start()], clause[mark.end() :], explained
                 break
@@ -294,7 +292,7 @@ def _find_mentions(clause: str, phases: Phases) -> list[re.Match[str]]:
 
 def _plain_text(text: str, phases: Phases) -> str:
     """The text without links, emphasis, asides and code, except for code that is an id or names a plan."""
-    text = re.sub(_LINKED, r"\1", text)
+    text = re.sub(r"\[([^\[\]]{0,80})\]\([^()]{0,300}\)", r"\1", text)
     codes = re.findall(_CODE, text)
     kept = {code for code in codes if id_key(code) in phases.meant or re.fullmatch(_OTHER_PLAN, code)}
     text = re.sub(_CODE, lambda code: code[1] if code[1] in kept else "", text)

@@ -193,7 +193,6 @@ _TODO = frozenset(
     {"", "-", "–", "—", "0%", "not started", "not done", "not yet done", "incomplete", "not complete", "unfinished"}
     | {"ready", "todo", "to do", "pending", "planned", *_TODO_ELSEWHERE}
 )
-_HASH = r"`([0-9a-f]{7,40})`|(?<![\w`])(?=[a-f]*[0-9])([0-9a-f]{7,40})(?![\w`])"
 
 #: The text that is written for a status, and in the brackets of a heading. Only a person writes the other two.
 WRITTEN = {Status.DONE: "✅ Done", Status.TODO: "⬚"}
@@ -267,7 +266,7 @@ def _strip_marks(text: str) -> str:
 
 def read_commit(text: str) -> str:
     """The last commit hash in a text; "" for none."""
-    hashes = re.findall(_HASH, text)
+    hashes = re.findall(r"`([0-9a-f]{7,40})`|(?<![\w`])(?=[a-f]*[0-9])([0-9a-f]{7,40})(?![\w`])", text)
     return hashes[-1][0] or hashes[-1][1] if hashes else ""
 
 

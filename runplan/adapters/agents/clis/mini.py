@@ -13,7 +13,6 @@ from runplan.domain.run.dispatch import AgentEvent, Context, Finished, Message, 
 from runplan.domain.settings.schema import AgentTable
 
 TRAJECTORY = "trajectory.json"
-LARGEST_TRAJECTORY = 32 * 1024 * 1024
 LONGEST_ARGUMENT = 120 * 1024  #: Linux takes 128 KiB for one argument; a longer prompt is named instead of passed
 _CHOOSES = ("-m", "--model", "-c", "--config")  #: arguments by which a user chooses the model, or a file that does
 
@@ -73,7 +72,7 @@ class Mini(Agent):
 
     def read_reports(self, directory: Path) -> tuple[AgentEvent, ...]:
         """The trajectory is written at every step."""
-        content = read_text(directory / TRAJECTORY, largest=LARGEST_TRAJECTORY) or ""
+        content = read_text(directory / TRAJECTORY, largest=32 * 1024 * 1024) or ""
         trajectory = f.parse_object(content.encode())
         if trajectory is None:
             return ()

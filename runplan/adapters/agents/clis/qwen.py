@@ -13,8 +13,6 @@ from runplan.adapters.store.files import read_text
 from runplan.domain.run.dispatch import AgentEvent, EndingKind, Finished, Message, Retrying
 from runplan.domain.settings.schema import AgentTable
 
-LARGEST_SESSION = 32 * 1024 * 1024
-
 _ERROR = "[API Error: "
 _OPENAI = "openai"  #: the login by a key, also for other providers with that interface
 _ABORTED = "Request was aborted."  #: by us, when it was ended
@@ -85,7 +83,7 @@ class Qwen(Agent):
         """It retries silently: only the records of its sessions have the provider's last answer, so its last wait."""
         waits = []
         for session in sorted((directory / "projects").glob("*/chats/*.jsonl")):
-            lines = (read_text(session, largest=LARGEST_SESSION) or "").encode().splitlines()
+            lines = (read_text(session, largest=32 * 1024 * 1024) or "").encode().splitlines()
             for line in reversed(lines):
                 event = f.get_value(f.parse_object(line), "systemPayload", "uiEvent")
                 words = f.get_text(event, "error_message")

@@ -396,7 +396,6 @@ def _match_tests(pattern: str, lines: list[str]) -> Iterator[tuple[str, TestStat
 
 
 _MOCHA = re.compile(r"^  \d{1,9} passing \(")
-_MOCHA_DETAILS = re.compile(r"^  \d{1,9} failing$")
 _SPEC_FILE = re.compile(r"^ +Running: +(\S+)")  #: of Cypress
 _BEFORE_SUITE = re.compile(r"$|  (?:[✔✓√-]|\d+\)) ")  #: an empty line, or a test outside of suites
 _TREE = re.compile(r"^( {2,})(?:([✔✓√-]|\d+\)) )?(\S.*?)(?: \(\d+ms\))?$")
@@ -411,7 +410,7 @@ def _read_tree(lines: list[str]) -> Iterator[tuple[str, TestState]]:
         if begun := _SPEC_FILE.match(line):
             spec_file = f"{begun[1]}: "
             is_tree = True
-        elif _MOCHA_DETAILS.match(line):
+        elif re.match(r"^  \d{1,9} failing$", line):
             is_tree = False
         elif is_tree and (listed := _TREE.match(line)):
             indent, mark, title = len(listed[1]), listed[2], listed[3]

@@ -15,7 +15,6 @@ Row: TypeAlias = tuple[int, Named | None, tuple[reading.Spot, ...]]
 
 _HEADINGS = frozenset({"tracker", "progress", "phase tracker", "status tracker", "phases", "status"})
 _STATUS = ("status", "state", "progress", "estado", "statut", "stato", "статус", "状态", "狀態", "状態", "상태")
-_COMMIT = ("commit", "commits", "hash", "sha")
 _DEPENDS = ("depends", "dependenc", "blocked by")
 _NOTES = ("note", "comment", "reason", "remark", "owner", "assignee")
 _NUMBER = ("#", "id", "no", "no.", "nr")
@@ -108,7 +107,7 @@ def list_status_tables(lines: Lines) -> Iterator[tuple[int, list[str], list[Row]
         status = next((i for i, name in enumerate(names) if name.endswith(_STATUS)), None)
         if status is None:
             continue
-        commit = next((i for i, name in enumerate(names) if name in _COMMIT), -1)
+        commit = next((i for i, name in enumerate(names) if name in ("commit", "commits", "hash", "sha")), -1)
         free = [i for i in range(len(names)) if i not in (status, commit)] or [0]
         titles = next((i for i in free if names[i].startswith(UNITS)), free[0])
         ids = next((i for i in free if names[i] in _NUMBER), titles)

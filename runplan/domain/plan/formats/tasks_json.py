@@ -18,7 +18,6 @@ from runplan.domain.plan.marks import Status
 from runplan.domain.plan.reading import Place, Reading, Remark, Spot
 from runplan.domain.plan.scan import Entry, Lines
 
-_PIECE = r'"(?:[^"\\]|\\.)*"|[{}\[\]]|[^\s{}\[\]:,"]+'
 _LISTS = ("tasks", "userStories", "user_stories", "stories", "features")
 _PASSES = ("passes", "complete", "completed", "done")
 _WAITS = ("dependencies", "dependsOn", "depends_on", "blockedBy")
@@ -66,7 +65,7 @@ def locate_values(text: str) -> Node:
     """The places of the values of a valid JSON text."""
     root: list[Node] = []
     opened = [(0, root)]
-    for piece in re.finditer(_PIECE, text):
+    for piece in re.finditer(r'"(?:[^"\\]|\\.)*"|[{}\[\]]|[^\s{}\[\]:,"]+', text):
         if piece[0] in ("{", "["):
             opened.append((piece.start(), []))
         elif piece[0] in ("}", "]"):

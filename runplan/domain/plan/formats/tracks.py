@@ -16,7 +16,6 @@ from runplan.domain.plan.scan import LABEL, Entry, Heading, Lines, marks_within
 _TASK = r"(?i)\**task:\**[ \t]*"
 _VERIFICATION = r"(?i)(?:\**task:\**[ \t]*)?conductor[ \t]*[-–—:][ \t]*user manual verification"
 _CHECKPOINT = r"[ \t]*\[checkpoint:[^\]]*\]"
-_TASK_OPENED = r"(?m)^[ \t]*<task\b([^>\n]*)>"
 _CRITERIA = r"\*\*Success Criteria\b"
 _ELEMENT = r"(?s)<{0}>(.*?)</{0}>"
 
@@ -49,7 +48,7 @@ def read_gsd(lines: Lines) -> Iterator[Reading]:
     blocks = []
     begin = 0
     for block in text.split("</task>")[:-1]:
-        if opened := re.search(_TASK_OPENED, block):
+        if opened := re.search(r"(?m)^[ \t]*<task\b([^>\n]*)>", block):
             blocks.append((text.count("\n", 0, begin + opened.start()), opened[1], block[opened.end() :]))
         begin += len(block) + len("</task>")
     if blocks:
