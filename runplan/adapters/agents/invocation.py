@@ -194,7 +194,8 @@ class Agents(Struct, frozen=True, dict=True):
     def digest(self) -> str:
         """Identifies the variables of the caller that tests and setup get, and the hosts that they may reach."""
         bounded = {} if self.tests.network == "all" else {"tests.network": str(self.tests.network)}
-        return _digest(self.script_env | bounded)
+        variables = repr(sorted((self.script_env | bounded).items()))
+        return digest_of(variables.encode("utf-8", "surrogateescape"))[:16]
 
     def confine(self, argv: Sequence[str], cwd: Path, writable: Sequence[Path]) -> Sequence[str]:
         """A command of runplan that opens an agent's files, in the sandbox of agents and without a network."""
@@ -224,10 +225,6 @@ def list_instructions(agents: AgentsSettings) -> tuple[str, ...]:
 
 def home_use(settings: AgentsSettings | CheckSettings) -> HomeUse:
     return HomeUse(private=settings.caches, readable=settings.home, mounts=settings.mounts)
-
-
-def _digest(variables: Mapping[str, str]) -> str:
-    return digest_of(repr(sorted(variables.items())).encode("utf-8", "surrogateescape"))[:16]
 
 
 def version_of(table: AgentTable, caller: Mapping[str, str]) -> str:

@@ -176,7 +176,6 @@ class _Listed(Struct, frozen=True, kw_only=True):
     packed: list[Signature]
     loose: dict[str, Signature]
     refs: dict[str, Oid]
-    symbolic: frozenset[str]  #: refs that change with another one
 
 
 class Git(Struct, eq=False, dict=True):
@@ -195,6 +194,7 @@ class Git(Struct, eq=False, dict=True):
         self._processes: dict[tuple[str, ...], subprocess.Popen[bytes]] = {}  #: long-lived ones, by their arguments
         self._objects: dict[str, Stored] = {}
         self._listed: _Listed | None = None
+        self.symbolic = frozenset[str]()  #: refs that are other names of branches, when they were listed last
         self._heads: dict[Path, tuple[list[Signature], str]] = {}  #: by git directory: its files when read, and HEAD
 
     def at(self, cwd: Path, *options: str) -> "Git":
@@ -354,22 +354,17 @@ class Git(Struct, eq=False, dict=True):
         last = self._listed
         if last is None or last.packed != packed:
             rows = [row.split(" ") for row in self.text(*LISTER).splitlines()]
-            symbolic = frozenset(ref for _, ref, target in rows if target)
+            self.symbolic = frozenset(ref for _, ref, target in rows if target)
             refs = {ref: oid for oid, ref, _ in rows}
         else:
-            symbolic = last.symbolic
             refs = dict(last.refs)
             changed = {ref for ref, _ in loose.items() ^ last.loose.items()}
-            for ref in changed | symbolic if changed else ():
+            for ref in changed | self.symbolic if changed else ():
                 refs.pop(ref, None)
                 if stored := self.object(ref, most=0):
                     refs[ref] = stored.oid
-        self._listed = _Listed(packed=packed, loose=loose, refs=refs, symbolic=symbolic)
+        self._listed = _Listed(packed=packed, loose=loose, refs=refs)
         return refs
-
-    def is_symbolic(self, ref: str) -> bool:
-        """Whether the ref was another name of a branch when the refs were listed last."""
-        return self._listed is not None and ref in self._listed.symbolic
 
     def read_head(self, git_dir: Path) -> str:
         """The branch that the checkout with this git directory has out, as `ref: refs/heads/…`; else its commit."""

@@ -121,7 +121,7 @@ def require_target(repository: Repository, target: str) -> list[str]:
     """Refuse a repository without a commit or without the target, a full ref name; else every ref."""
     refs = sorted(repository.git.list_refs(repository.common_dir))
     name = target.removeprefix(HEADS).removeprefix("refs/remotes/")
-    if target.startswith(HEADS) and repository.git.is_symbolic(target):  # no checkout would say that it has it out
+    if target.startswith(HEADS) and target in repository.git.symbolic:  # no checkout would say that it has it out
         branch = repository.git.text("symbolic-ref", target).removeprefix(HEADS)
         raise RefusedEarly(f"the target branch {name} is a symbolic ref to {branch}; set run.target to {branch}")
     if target in refs:
