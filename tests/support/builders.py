@@ -11,9 +11,12 @@ from msgspec.structs import replace
 from runplan.adapters.configuration.load import Layer, LoadedSettings, merge_layers
 from runplan.adapters.store.sql import Append
 from runplan.adapters.store.sqlite import SqliteStore
-from runplan.domain.run import events as e
-from runplan.domain.run.kinds import GateAnswer, Mode
+from runplan.domain.run import actions as a, events as e
+from runplan.domain.run.decide import decide
+from runplan.domain.run.dispatch import Ending
+from runplan.domain.run.kinds import GateAnswer, Mode, Role
 from runplan.domain.run.rows import RunRow
+from runplan.domain.run.state import RunState, apply
 from runplan.domain.settings.schema import AgentsSettings, CheckSettings, RunSettings, Settings
 from runplan.domain.times import iso
 
@@ -145,6 +148,49 @@ def started(
             tests=CheckSettings(command=test_command),
         ),
     )
+
+
+def fold_on(state: RunState, *events: e.Event) -> RunState:
+    """The state after further events."""
+    for event in events:
+        state = apply(state, event)
+    return state
+
+
+def decided(state: RunState) -> str:
+    """The decision in words: the actions that are due, or what the run waits for."""
+    decision = decide(state)
+    return ", ".join(map(_describe, decision.actions)) or f"waits for {decision.waiting}"
+
+
+def _describe(action: a.Action) -> str:
+    lane = f"{action.lane}: " if action.lane else ""
+    match action:
+        case a.Start(dispatch=dispatch):
+            return f"{lane}{dispatch.role} {dispatch.tree}".strip()
+        case a.Fail(reason=reason, at=step, detail=detail):
+            return f"{lane}fail {reason} at {step}: {detail}"
+        case a.Finish(outcome=outcome, reason=reason):
+            return f"{lane}finish {outcome} {reason}".strip()
+    return f"{lane}{action.step}"
+
+
+def starting(state: RunState) -> e.DispatchStarted:
+    """The only dispatch that is due."""
+    (action,) = decide(state).actions
+    assert isinstance(action, a.Start)
+    return action.dispatch
+
+
+def failing(state: RunState) -> a.Fail:
+    """The only action that is due, a failure."""
+    (action,) = decide(state).actions
+    assert isinstance(action, a.Fail)
+    return action
+
+
+def ended(id_: str, role: str, ending: Ending = Ending.EXITED, code: int | None = 0, **more: Any) -> e.DispatchEnded:
+    return e.DispatchEnded(id=id_, role=Role(role), ending=ending, code=code, **more)
 
 
 #: Events of phase 1, from its choice to its proof.
