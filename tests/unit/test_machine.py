@@ -68,7 +68,7 @@ ASKED = e.ApprovalAsked(tree="t1")
                      id="after which it lands again"),
         pytest.param([BEGUN, LandingRefused(why="hook declined")], "fail protected at land: hook declined",
                      id="a target that refuses the candidate is protected"),
-        pytest.param([ASKED, e.Answered(tree="t1", approved=False)], "fail stopped at approve: the change was rejected",
+        pytest.param([ASKED, e.Answered(tree="t1", approved=False)], "fail stopped at land: the change was rejected",
                      id="a rejected candidate is not landed"),
         pytest.param([ASKED, e.Answered(tree="t0", approved=False, why="no")], "land",
                      id="a rejection of another candidate is ignored"),
