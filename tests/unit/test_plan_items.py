@@ -15,6 +15,51 @@ def items(body: str) -> list[tuple[str, str]]:
     return [(item.id, item.text) for item in phase(body).items]
 
 
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("### Work Items\n- [ ] a\n\n  **Rule:**\n  - why\n\n- [ ] b\n\n   **Note:**\n   text\n", "W1 a, W2 b"),
+        ("### Work Items\n- a\n\n  **Rule:**\n  text\n- b\n", "W1 a, W2 b"),
+        ("### Acceptance Criteria\n- [ ] a\n\n**By hand:**\n\n- [ ] b\n", "C1 a, C2 b"),
+        ("### Work Items\n- [ ] a\n#### Docs\n- [ ] b\n", "W1 a, W2 b"),
+        ("### Work Items\n\n#### 1.1\n\n- a\n\n#### 1.2\n\n- b\n\n### Design\n\n- c\n", "W1 a, W2 b"),
+        ("### Work Items\n\n- a\n\n#### Notes\n\n- b\n", "W1 a"),
+        ("### Work Items\n\n- a\n**Status:** ⬚\n- **Status:** ⬚\n- b\n", "W1 a, W2 b"),
+        ("### Tasks\n- a\n### Design\n**Step C algorithm**:\n1. read\n2. split\n", "W1 a"),
+        ("### Step-by-step guide\n1. read\n", "P Title 1"),
+        ("**Build the writer**\n\n1. open\n2. close\n\n**Risks:**\n1. slow\n", "W1 open, W2 close"),
+        ("1. open\n   - how\n2. close\n### Notes\n1. why\n", "W1 open, W2 close"),
+        ("### Work Items\n**WI 1a.1** a\n- how\n\n**WI 1a.n** b\n", "W1 **WI 1a.1** a, W2 **WI 1a.n** b"),
+        ("**Steps:**\n1. a\n", "W1 a"),
+        ("- **T1.1 — A.** text\n- **T1.2 — B.** text\n- note\n", "W1 **T1.1 — A.** text, W2 **T1.2 — B.** text"),
+        ("### Task list\n- a\n", "W1 a"),
+        ("**Success Criteria:**\n1. fast\n\n**Plans:** 2 plans\nPlans:\n- [ ] 01-01\n", "W1 01-01, C1 fast"),
+        ("- [ ] a\n- [ ] ~gone~ <!-- no -->\n- [ ] ~~gone~~ (see #4)\n- [ ] ~~old~~ new\n", "W1 a, W2 ~~old~~ new"),
+        ("### ✅ A1 — a\n### A2 — b\n### ~~A3~~ — c\n### A4 — d\n", "W1 A2 — b, W2 A4 — d"),
+        ("### ✅ The reader\n- x\n### The writer\n- y\n### Risks\n- z\n", "W1 The writer"),
+        ("### 1.1 a ✅\n- [x] x\n### 1.2 b\ntext\n", "W1 x, W2 1.2 b"),
+        ("### 1.1 a ✅\n- [x] x\n### Notes\ntext\n", "W1 x"),
+        ("### 1.1 a\ntext\n### 1.2 b\n- [ ] x\n### 1.3 c ✅\n", "W1 1.1 a, W2 x"),
+        ("### 1.1 a\n- [ ] x\n### 1.2 b\n- plain\n### ~~1.3~~ c\n### 1.4 Risks\n- z\n", "W1 x, W2 1.2 b"),
+        ("### 1.1 a\ntext\n- [ ] x\n#### 1.1.1 b\ntext\n", "W1 x"),
+    ],
+)
+def test_items_are_what_the_author_lists(body: str, expected: str) -> None:
+    phase = parse_plan(f"## Phase 1 — Title 1\n{body}## Phase 2 — B ✅\ntext\n".encode(), path="p.md").phases[0]
+    assert ", ".join(f"{item.id} {item.text}" for item in phase.items) == expected
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "status"),
+    [(" ", "[x] y", "done"), (" ", "[ ] y", "todo"), ("x", "text", "todo"), ("x", "[x] y", "done")],
+)
+def test_sub_headings_that_say_done_are_done_parts(first: str, second: str, status: str) -> None:
+    text = f"## Phase 1: A\n### 1.1 a ✅\n- [{first}] x\n### 1.2 b\n- {second}\n## Phase 2: B ✅\ntext\n"
+    plan = parse_plan(text.replace("- text", "text").encode(), path="p.md")
+    assert plan.phases[0].status == status
+    assert not any(remark.is_error for remark in plan.remarks)
+
+
 def test_items_are_numbered_in_the_order_of_the_text() -> None:
     body = "### Work Items\n\n- [ ] a\n* [x] b\n\n### Acceptance Criteria (phase 1)\n\n1. c\n2) d\n\n"
     body += "### Work Items — more\n\n+ e\n"
@@ -50,18 +95,6 @@ def test_the_rows_of_a_table_of_tasks_are_items() -> None:
     )
     assert items(body) == [("W1", "T1.1 | a in `x.py`"), ("W2", "**2** | b")]
     assert items(f"- [ ] c\n\n{body}") == [("W1", "c")]
-
-
-def test_a_status_line_is_no_part_of_an_item() -> None:
-    assert items("### Work Items\n\n- a\n**Status:** ⬚\n- **Status:** ⬚\n- b\n") == [("W1", "a"), ("W2", "b")]
-
-
-def test_items_below_sub_headings_count_where_none_stand_above_them() -> None:
-    assert items("### Work Items\n\n#### 1.1\n\n- a\n\n#### 1.2\n\n- b\n\n### Design\n\n- c\n") == [
-        ("W1", "a"),
-        ("W2", "b"),
-    ]
-    assert items("### Work Items\n\n- a\n\n#### Notes\n\n- b\n") == [("W1", "a")]
 
 
 def test_a_plain_label_is_a_heading_and_other_boxes_are_items_too() -> None:
