@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from runplan.domain.run import actions as a, events as e
 from runplan.domain.run.attempt_parts import PlanningChosen, ProposalMade, RevisionRequested, StartQueued, StepJudged
@@ -10,7 +11,7 @@ from runplan.domain.run.decide import decide
 from runplan.domain.run.dispatch import Ending
 from runplan.domain.run.kinds import Mode, PhaseStep, Reason, Role, WaitKind
 from runplan.domain.run.state import RunState, apply, fold, list_running
-from tests.support.builders import keep
+from tests.support.builders import decided, failing, fold_on, keep, starting
 
 STARTED = e.RunStarted(
     plan="plans/x.md",
@@ -23,34 +24,30 @@ STARTED = e.RunStarted(
     slug="x",
     planning=e.Planning(goal="Do X."),
 )
+PHASES = replace(STARTED, mode=Mode.FINISH, planning=None)  #: a run that works phases
 FINDINGS = (("F1", "phase 1: vague"),)
 PROPOSAL = ProposalMade(path="plans/x.md", text="# X\n", sha256="aa", title="X")
+LANDED = e.Landed(id="r.1", phase="", tip="t", code="t")
+CLEAN = e.CleanedUp(phase="")
 
 
 def begun(**options: Any) -> RunState:
-    started = e.RunStarted(**{**_fields(STARTED), "planning": e.Planning(**{"goal": "Do X.", **options})})
-    assert started.planning is not None
-    return fold([started, PlanningChosen(tip="t", title="X", text="Do X.", planning=started.planning)])
+    planning = e.Planning(**{"goal": "Do X.", **options})
+    return fold(
+        [replace(STARTED, planning=planning), PlanningChosen(tip="t", title="X", text="Do X.", planning=planning)]
+    )
 
 
-def _fields(event: e.Event) -> dict[str, Any]:
-    return {name: getattr(event, name) for name in event.__struct_fields__}
-
-
-def due(state: RunState) -> Role | str:
+def due(state: RunState) -> str:
     """The step of an agent that is due, or the action."""
-    (action,) = decide(state).actions
-    return action.dispatch.role if isinstance(action, a.Start) else action.step
+    return decided(state).partition(" ")[0]
 
 
 def ended(state: RunState, **more: Any) -> RunState:
     """The dispatch that is due, started and ended."""
-    (action,) = decide(state).actions
-    assert isinstance(action, a.Start), action
-    id_ = f"r.{state.dispatches + 1}"
-    state = apply(state, e.DispatchStarted(**{**_fields(action.dispatch), "id": id_, "agent": "robot"}))
-    fields = {"id": id_, "role": action.dispatch.role, "ending": Ending.EXITED, "code": 0, "agent": "robot", **more}
-    return apply(state, e.DispatchEnded(**fields))
+    begun = replace(starting(state), id=f"r.{state.dispatches + 1}", agent="robot")
+    fields = {"id": begun.id, "role": begun.role, "ending": Ending.EXITED, "code": 0, "agent": "robot", **more}
+    return fold_on(state, begun, e.DispatchEnded(**fields))
 
 
 def judged(state: RunState, **more: Any) -> RunState:
@@ -106,12 +103,8 @@ def test_a_refused_output_is_tried_again_with_the_problems_and_then_the_plan_is_
     state = begun(quick=True)
     for number in (1, 2):
         state = judged(state, problems=("no path exists",))
-        (action,) = decide(state).actions
-        assert isinstance(action, a.Start)
-        assert (action.dispatch.role, action.dispatch.cycle) == (Role.EXPLORE, number + 1)
-    state = judged(state, problems=("no path exists",))
-    (action,) = decide(state).actions
-    assert isinstance(action, a.Fail)
+        assert (starting(state).role, starting(state).cycle) == (Role.EXPLORE, number + 1)
+    action = failing(judged(state, problems=("no path exists",)))
     assert (action.reason, action.at) == (Reason.PLAN_INVALID, "explore")
 
 
@@ -119,9 +112,7 @@ def test_a_planner_that_writes_twice_has_violated_its_role() -> None:
     state = judged(begun(), problems=("files were changed",), has_written=True)
     assert due(state) == Role.UNDERSTAND
     state = judged(state, problems=("files were changed",), has_written=True)
-    (action,) = decide(state).actions
-    assert isinstance(action, a.Fail)
-    assert action.reason is Reason.READONLY_VIOLATED
+    assert failing(state).reason is Reason.READONLY_VIOLATED
 
 
 def test_a_planner_that_wrote_once_and_then_only_reads_has_all_its_tries() -> None:
@@ -170,41 +161,36 @@ def test_a_lost_step_is_repeated_and_no_other() -> None:
     assert due(ended(state, ending=Ending.LOST, code=None)) == Role.DRAFT
 
 
-def test_only_the_shown_text_is_approved() -> None:
-    state = asked(begun(quick=True))
-    assert decide(state).waiting is WaitKind.APPROVAL
-    assert decide(apply(state, e.Answered(tree="bb", approved=True))).actions != (a.LAND,)
-    assert decide(apply(state, e.Answered(tree="aa", approved=True))).actions == (a.LAND,)
+EDITED = replace(PROPOSAL, sha256="cc", is_edited=True, replaces="aa")
+APPROVED = e.Answered(tree="aa", approved=True)
+REJECTED = e.Answered(tree="aa", approved=False)
 
 
-def test_a_rejection_of_another_change_keeps_the_proposal() -> None:
-    state = apply(asked(begun(quick=True)), e.Answered(tree="bb", approved=False, why="not so"))
-    assert decide(state).waiting is WaitKind.APPROVAL
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        pytest.param([], "waits for approval", id="it waits"),
+        pytest.param([replace(APPROVED, tree="bb")], "waits for approval", id="an approval of another text"),
+        pytest.param([replace(REJECTED, tree="bb", why="no")], "waits for approval", id="a rejection of another text"),
+        pytest.param([e.RunResumed(mode=Mode.PLAN, wanted="", auto=False)], "waits for approval", id="a resumed run"),
+        pytest.param([APPROVED], "land", id="only the shown text is approved"),
+        pytest.param([EDITED], "ask", id="a text that a person edited is asked about anew"),
+        pytest.param([APPROVED, EDITED], "ask", id="also behind an approval"),
+        pytest.param([APPROVED, e.LandingHeld(why="dirty")], "waits for checkout", id="it waits for the checkout"),
+        pytest.param([APPROVED, *[e.LandingMoved(tip="t2")] * 5], "land", id="a target that moves"),
+        pytest.param([APPROVED, *[e.LandingMoved(tip="t2")] * 6], "fail target-moving", id="and moves again"),
+        pytest.param([REJECTED], "fail stopped", id="a rejection without words ends the run"),
+        pytest.param([replace(REJECTED, why="smaller")], "revise", id="one with words revises at once"),
+    ],
+)
+def test_a_proposal_lands_when_a_person_approves_exactly_this_text(facts: list[e.Event], expected: str) -> None:
+    assert decided(fold_on(asked(begun(quick=True)), *facts)).partition(" at ")[0] == expected
 
 
-def test_a_resumed_run_does_not_ask_again() -> None:
-    state = apply(asked(begun(quick=True)), e.RunResumed(mode=Mode.PLAN, wanted="", auto=False))
-    assert decide(state).waiting is WaitKind.APPROVAL
-
-
-def test_a_text_that_a_person_edited_is_asked_about_anew() -> None:
-    edited = ProposalMade(**{**_fields(PROPOSAL), "sha256": "cc", "is_edited": True, "replaces": "aa"})
-    assert decide(apply(asked(begun(quick=True)), edited)).actions == (a.ASK,)
-    answered = apply(asked(begun(quick=True)), e.Answered(tree="aa", approved=True))
-    for state, step in ((answered, PhaseStep.LAND), (apply(answered, edited), PhaseStep.APPROVE)):
-        assert state.attempt is not None
-        assert state.attempt.step is step
-
-
-def test_an_approved_plan_waits_for_the_checkout_and_gives_up_on_a_target_that_keeps_moving() -> None:
-    state = apply(asked(begun(quick=True)), e.Answered(tree="aa", approved=True))
-    assert decide(apply(state, e.LandingHeld(why="it is dirty"))).waiting is WaitKind.CHECKOUT
-    for _ in range(6):
-        assert decide(state).actions == (a.LAND,)
-        state = apply(state, e.LandingMoved(tip="t2"))
-    (action,) = decide(state).actions
-    assert isinstance(action, a.Fail)
-    assert action.reason is Reason.TARGET_MOVING
+def test_an_edited_text_is_at_its_approval_again() -> None:
+    answered = apply(asked(begun(quick=True)), APPROVED)
+    steps = [state.attempt and state.attempt.step for state in (answered, apply(answered, EDITED))]
+    assert steps == [PhaseStep.LAND, PhaseStep.APPROVE]
 
 
 @pytest.mark.parametrize(("is_free", "action"), [(True, a.LAND), (False, a.ASK)])
@@ -212,29 +198,19 @@ def test_no_approval_is_asked_only_for_a_plan_that_grants_nothing(is_free: bool,
     state = begun(quick=True, approval="none")
     while due(state) != a.PROPOSE.step:
         state = judged(state)
-    made = ProposalMade(**{**_fields(PROPOSAL), "is_free": is_free})
-    assert decide(apply(state, made)).actions == (action,)
+    assert decide(apply(state, replace(PROPOSAL, is_free=is_free))).actions == (action,)
 
 
-def test_a_rejection_with_words_revises_at_once_and_without_words_ends_the_run() -> None:
-    state = asked(begun(quick=True))
-    revised = apply(state, e.Answered(tree="aa", approved=False, why="smaller"))
-    assert due(revised) == Role.REVISE
+def test_a_revision_after_a_rejection_is_asked_about_with_the_words_kept() -> None:
+    revised = apply(asked(begun(quick=True)), replace(REJECTED, why="smaller"))
     assert revised.planning.rejections == ("smaller",)
     revised = judged(revised)
     assert due(revised) == "propose"
-    again = apply(revised, ProposalMade(**{**_fields(PROPOSAL), "sha256": "cc"}))
-    assert decide(again).actions == (a.ASK,), "the new text is asked about"
-
-    (action,) = decide(apply(state, e.Answered(tree="aa", approved=False))).actions
-    assert isinstance(action, a.Fail)
-    assert action.reason is Reason.STOPPED
+    assert due(apply(revised, replace(PROPOSAL, sha256="cc"))) == "ask"
 
 
 def test_a_landed_plan_queues_the_run_that_was_asked_for() -> None:
-    state = apply(asked(begun(quick=True, then="{}")), e.Answered(tree="aa", approved=True))
-    landed = e.Landed(id="r.1", phase="", tip="t", code="t")
-    state = apply(apply(state, landed), e.CleanedUp(phase=""))
+    state = fold_on(asked(begun(quick=True, then="{}")), APPROVED, LANDED, CLEAN)
     assert due(state) == "queue-start"
     assert due(apply(state, StartQueued(command=1))) == "finish"
 
@@ -244,8 +220,7 @@ def test_a_landed_plan_queues_the_run_that_was_asked_for() -> None:
 
 def failed_phase(reason: Reason, *, mode: str = "finish", replans: bool = True, step: str = "implement") -> RunState:
     """A run whose phase 1 has failed and is cleaned up."""
-    started = e.RunStarted(**{**_fields(STARTED), "mode": Mode(mode), "planning": None})
-    started = keep(started, replan=replans)
+    started = keep(replace(PHASES, mode=Mode(mode)), replan=replans)
     failed = e.PhaseFailed(phase="1", reason=reason, step=PhaseStep(step), detail="7 files, not 3")
     return fold([started, e.PhaseChosen(tip="t", phase="1"), failed, e.CleanedUp(phase="1")])
 
@@ -272,10 +247,9 @@ def test_a_misfit_of_the_code_has_the_plan_revised(reason: Reason, options: dict
 @pytest.mark.parametrize("mode", ["finish", "next"])
 def test_a_run_continues_with_the_revised_plan(mode: str) -> None:
     state = revised(failed_phase(Reason.DRIFT, mode=mode), reason=Reason.DRIFT)
-    state = apply(asked(state), e.Answered(tree="aa", approved=True))
-    assert decide(state).actions == (a.LAND,)
-    landed = e.Landed(id="r.1", phase="", tip="t", code="t")
-    assert due(apply(apply(state, landed), e.CleanedUp(phase=""))) == "read-plan"
+    state = apply(asked(state), APPROVED)
+    assert due(state) == "land"
+    assert due(fold_on(state, LANDED, CLEAN)) == "read-plan"
 
 
 @pytest.mark.parametrize(
@@ -292,7 +266,7 @@ def test_a_revision_that_fails_ends_the_run_with_the_reason_of_the_phase(
     state: RunState, why: Reason, reason: Reason, outcome: str
 ) -> None:
     failed = e.PhaseFailed(phase="", reason=why, step=PhaseStep.DRAFT, detail="no plan")
-    (action,) = decide(apply(apply(state, failed), e.CleanedUp(phase=""))).actions
+    (action,) = decide(fold_on(state, failed, CLEAN)).actions
     assert isinstance(action, a.Finish)
     assert (action.outcome, action.reason) == (outcome, reason)
     assert (f"the plan was not revised: {why}" in action.detail) is (why is not reason)
@@ -302,54 +276,42 @@ def test_a_plan_is_revised_at_most_twice_by_a_run() -> None:
     state = failed_phase(Reason.DRIFT)
     for _ in range(2):
         assert due(state) == "choose-goal"
-        state = apply(revised(state, reason=Reason.DRIFT), e.Landed(id="r.1", phase="", tip="t", code="t"))
-        state = apply(apply(state, e.CleanedUp(phase="")), e.PhaseChosen(tip="t", phase="1"))
         failed = e.PhaseFailed(phase="1", reason=Reason.DRIFT, step=PhaseStep.IMPLEMENT, detail="")
-        state = apply(apply(state, failed), e.CleanedUp(phase="1"))
+        facts = (LANDED, CLEAN, e.PhaseChosen(tip="t", phase="1"), failed, e.CleanedUp(phase="1"))
+        state = fold_on(revised(state, reason=Reason.DRIFT), *facts)
     assert due(state) == "finish"
 
 
 def test_a_person_has_the_plan_revised_before_the_next_phase() -> None:
-    started = e.RunStarted(**{**_fields(STARTED), "mode": Mode.FINISH, "planning": None})
     request = RevisionRequested(planning=e.Planning(goal="smaller", is_revision=True))
-    state = fold([started, request])
+    state = fold([PHASES, request])
     assert due(state) == "choose-goal"
 
-    asking = fold([started, e.PhaseChosen(tip="t", phase="1"), e.QuestionAsked(id="q", text="which?", phase="1")])
-    (action,) = decide(apply(asking, request)).actions
-    assert isinstance(action, a.Fail), "a phase that waits for a person gives way, and its work is kept"
-    assert action.reason is Reason.STOPPED
+    asking = fold([PHASES, e.PhaseChosen(tip="t", phase="1"), e.QuestionAsked(id="q", text="which?", phase="1")])
+    assert failing(apply(asking, request)).reason is Reason.STOPPED, "it gives way, and its work is kept"
     failed = e.PhaseFailed(phase="1", reason=Reason.STOPPED, step=PhaseStep.IMPLEMENT, detail="")
-    assert due(apply(apply(apply(asking, request), failed), e.CleanedUp(phase="1"))) == "choose-goal"
+    assert due(fold_on(asking, request, failed, e.CleanedUp(phase="1"))) == "choose-goal"
 
 
 def test_two_phases_in_a_row_are_planned_first() -> None:
     """The plan is read again after the revision for the first one, and the second one is the next."""
-    started = e.RunStarted(**{**_fields(STARTED), "mode": Mode.FINISH, "planning": None})
-    state = fold([started])
+    state = fold([PHASES])
     for phase in ("1", "2"):
         assert due(state) == "read-plan"
         planning = e.Planning(goal="Plan it.", is_revision=True, revises=phase)
         state = apply(state, RevisionRequested(planning=planning))
         assert due(state) == "choose-goal"
         state = apply(state, PlanningChosen(tip="t", title="X", text="Plan it.", planning=planning))
-        state = apply(proposed(state), e.Landed(id="r.1", phase="", tip="t", code="t"))
-        state = apply(state, e.CleanedUp(phase=""))
+        state = fold_on(proposed(state), LANDED, CLEAN)
 
 
 def test_words_of_a_person_are_about_the_text_that_the_person_has_edited() -> None:
-    edited = ProposalMade(
-        path="plans/x.md", text="---\ntitle: X\n---\n# Mine\n", sha256="bb", title="X", is_edited=True
-    )
-    state = apply(asked(begun(quick=True)), edited)
-    state = apply(state, e.Answered(tree="bb", approved=False, why="more"))
+    edited = replace(EDITED, text="---\ntitle: X\n---\n# Mine\n")
+    state = fold_on(asked(begun(quick=True)), edited, e.Answered(tree="cc", approved=False, why="more"))
     assert due(state) == Role.REVISE
     assert [step.text for step in state.planning.accepted] == ["explore", "draft", "critique", "# Mine\n"]
 
 
 def test_a_rejected_text_leaves_no_hold_to_the_next_one() -> None:
-    facts = (e.Answered(tree="aa", approved=True), e.LandingHeld(why="in the way"))
-    state = asked(begun(quick=True))
-    for fact in (*facts, e.Answered(tree="aa", approved=False, why="more")):
-        state = apply(state, fact)
-    assert due(apply(judged(state), PROPOSAL)) == a.ASK.step
+    state = fold_on(asked(begun(quick=True)), APPROVED, e.LandingHeld(why="dirty"), replace(REJECTED, why="more"))
+    assert due(apply(judged(state), PROPOSAL)) == "ask"
