@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from runplan.domain.checks.results import (
     Comparison,
@@ -156,8 +157,7 @@ def test_a_suite_that_stopped_early_is_unfinished(name: str, why: str) -> None:
 
 
 def test_the_failures_of_a_quiet_cargo_are_those_that_it_lists() -> None:
-    quiet = re.sub("(?m)^test (?!result).*\n", "", CARGO)
-    results = read(quiet, exit_code=101)
+    results = read(re.sub("(?m)^test (?!result).*\n", "", CARGO), exit_code=101)
     assert (results.failed, results.failures) == (1, frozenset({"wrong"}))
 
 
@@ -323,37 +323,44 @@ def test_junit_files_that_are_missing_or_broken_are_unfinished(texts: list[str],
     assert why in read_results("3 passed in 0.1s\n", exit_code=0, junit=texts).unfinished
 
 
+COVERAGE = "".join(f"src/module_{n}.py     10      0   100%   3-4, 9\n" for n in range(200))
+COLOURED = "\x1b[32m===== \x1b[1m3 passed\x1b[0m\x1b[32m in 0.01s =====\x1b[0m\n"
+SUBTESTS = "=== short test summary info ===\nSUBFAILED(i=0) t.py::a - x\nSUBFAILED(i=2) t.py::a - x\n"
+
+
 @pytest.mark.parametrize(
-    ("output", "passed", "failed", "failures"),
-    [("FAIL: one\nresult: 3 passed, 1 failed\n", 3, 1, {"one"}), ("Passed: 3  Failed: 1\n", 3, 1, set())],
-)
-def test_a_plain_summary_is_read(output: str, passed: int, failed: int, failures: set[str]) -> None:
-    results = read(output, exit_code=1)
-    assert (results.runner, results.passed, results.failed) == ("plain", passed, failed)
-    assert results.failures == failures
+    ("output", "expected"),
+    [
+        ("FAIL: one\nresult: 3 passed, 1 failed\n", "plain: 3 passed, 1 failed (one)"),
+        ("Passed: 3  Failed: 1\n", "plain: 3 passed, 1 failed"),
+        ("3 passed in 0.01s\n", "pytest: 3 passed, 0 failed"),
+        ("3 passed in 0.1s\n" + COVERAGE, "pytest: 3 passed, 0 failed"),
+        ("no tests ran in 0.01s\n", "pytest: 0 passed, 0 failed"),
+        (COLOURED, "pytest: 3 passed, 0 failed"),
+        (SUBTESTS + "2 failed, 1 subtests passed in 0.1s\n",
+         "pytest: 1 passed, 2 failed (SUBFAILED(i=0) t.py::a, SUBFAILED(i=2) t.py::a)"),
+        ("Ran 1 test in 0.001s\n\nOK\nmake: done, OK\nOK\n", "unittest: 1 passed, 0 failed"),
+        ("FAIL: test_x (inner.T.test_x)\nRan 1 test in 0.1s\n\nOK\n", "unittest: 1 passed, 0 failed"),
+        ("OK\nRan 1 test in 0.1s\n", ": passed"),
+        ("ok  \texample.com/m\t0.1s\tcoverage: 80.0% of statements\n", "go: passed"),
+        ("TAP version 13\nok 1 - a\nok 2 - b\n1..2\n", "tap: 2 passed, 0 failed"),
+        ("1..2\nok 1 - a\nok 2 - b\n", "tap: 2 passed, 0 failed"),
+        ("Results: 12/12 passed\n", "plain: 12 passed, 0 failed"),
+        ("all fine\n", ": passed"),
+        ("", ": passed"),
+    ],
+)  # fmt: skip
+def test_output_is_read_by_its_closing_summary_in_one_line(output: str, expected: str) -> None:
+    is_red = "failed" in expected and "0 failed" not in expected
+    results = read(output, exit_code=int(is_red))
+    failures = f" ({', '.join(sorted(results.failures))})" if results.failures else ""
+    assert f"{results.runner}: {results.line}{failures}" == expected
+    assert results.red is is_red
 
 
 def test_the_configured_summary_may_name_the_counts() -> None:
     results = read("ok=3 bad=0\nok=5 bad=1\n1 passed, 0 failed\n", summary=r"ok=(?P<passed>\d+) bad=(?P<failed>\d+)")
     assert (results.runner, results.passed, results.failed, results.red) == ("summary", 5, 1, True)
-
-
-@pytest.mark.parametrize(
-    ("output", "runner", "line"),
-    [
-        ("3 passed in 0.01s\n", "pytest", "3 passed, 0 failed"),
-        ("no tests ran in 0.01s\n", "pytest", "0 passed, 0 failed"),
-        ("\x1b[32m===== \x1b[1m3 passed\x1b[0m\x1b[32m in 0.01s =====\x1b[0m\n", "pytest", "3 passed, 0 failed"),
-        ("Ran 1 test in 0.001s\n\nOK\nmake: done, OK\nOK\n", "unittest", "1 passed, 0 failed"),
-        ("ok  \texample.com/m\t0.1s\tcoverage: 80.0% of statements\n", "go", "passed"),
-        ("Results: 12/12 passed\n", "plain", "12 passed, 0 failed"),
-        ("all fine\n", "", "passed"),
-        ("", "", "passed"),
-    ],
-)
-def test_a_green_run_has_a_one_line_summary(output: str, runner: str, line: str) -> None:
-    results = read(output)
-    assert (results.runner, results.line, results.red) == (runner, line, False)
 
 
 def test_lines_that_say_pass_are_never_counted() -> None:
@@ -363,17 +370,16 @@ def test_lines_that_say_pass_are_never_counted() -> None:
     assert compare_results(read("3313/3313\n"), results).kind is GateKind.REGRESSED
 
 
+BEGUN = "=== test session starts ===\n"
+
+
 @pytest.mark.parametrize(
     ("output", "summary", "why"),
     [
         pytest.param(CUT_OFF, "", "pytest", id="cut off"),
         pytest.param("running 2 tests\ntest a ... ok\n", "", "cargo", id="cargo cut off"),
-        pytest.param(
-            "3 passed in 0.1s\n" + "=== test session starts ===\n" * 2, "", "pytest", id="a second suite begun"
-        ),
-        pytest.param(
-            "=== test session starts ===\n3 passed in 0.1s\n" + "more\n" * 60, "", "pytest", id="an inner summary"
-        ),
+        pytest.param("3 passed in 0.1s\n" + BEGUN * 2, "", "pytest", id="a second suite begun"),
+        pytest.param(f"{BEGUN}3 passed in 0.1s\n" + "more\n" * 60, "", "pytest", id="an inner summary"),
         pytest.param("3 passed in 0.1s\n", "^ALL GREEN$", "tests.summary", id="the configured summary is missing"),
     ],
 )
@@ -381,6 +387,11 @@ def test_output_without_its_closing_summary_is_unfinished(output: str, summary: 
     results = read(output, summary=summary)
     assert why in results.unfinished
     assert compare_results(None, results).kind is GateKind.UNFINISHED
+    assert not read("begin\nALL GREEN\n", summary="^ALL GREEN$").unfinished
+
+
+def test_a_second_test_binary_that_does_not_close_is_unfinished() -> None:
+    assert read(CARGO + "running 3 tests\ntest a ... ok\n", exit_code=1).unfinished
 
 
 @pytest.mark.parametrize("exit_code", [None, -9])
@@ -388,18 +399,9 @@ def test_a_command_that_did_not_end_by_itself_is_unfinished(exit_code: int | Non
     assert read("3 passed in 0.1s\n", exit_code=exit_code).unfinished
 
 
-def test_the_configured_summary_is_enough_to_be_finished() -> None:
-    assert not read("begin\nALL GREEN\n", summary="^ALL GREEN$").unfinished
-
-
 def test_a_summary_that_is_no_regular_expression_names_the_key() -> None:
     with pytest.raises(SettingsError, match=r"\[tests\] summary"):
         read("x", summary="(")
-
-
-def test_a_coverage_table_after_the_summary_does_not_hide_it() -> None:
-    table = "".join(f"src/module_{n}.py     10      0   100%   3-4, 9\n" for n in range(200))
-    assert read("3 passed in 0.1s\n" + table).runner == "pytest"
 
 
 def test_traces_after_the_summary_do_not_hide_it() -> None:
@@ -413,14 +415,6 @@ def test_lines_that_a_test_prints_and_equal_names_do_not_mix_up_the_tree_of_moch
     assert read(printed).passes == {"sums adds", "sums adds (2)"}
 
 
-def test_an_ok_before_the_count_closes_nothing() -> None:
-    assert read("OK\nRan 1 test in 0.1s\n").runner == ""
-
-
-def test_a_second_test_binary_that_does_not_close_is_unfinished() -> None:
-    assert read(CARGO + "running 3 tests\ntest a ... ok\n", exit_code=1).unfinished
-
-
 def test_a_test_that_passes_and_fails_has_failed() -> None:
     """Its teardown raised an error."""
     block = "=== short test summary info ===\nERROR t.py::test_a - x\n"
@@ -428,19 +422,9 @@ def test_a_test_that_passes_and_fails_has_failed() -> None:
     assert (sorted(found.failures), sorted(found.passes)) == (["t.py::test_a"], [])
 
 
-def test_subtests_are_distinguished() -> None:
-    names = "SUBFAILED(i=0) t.py::test_a - x\nSUBFAILED(i=2) t.py::test_a - x\n"
-    output = f"=== short test summary info ===\n{names}2 failed, 1 subtests passed in 0.1s\n"
-    assert read(output, exit_code=1).failures == {"SUBFAILED(i=0) t.py::test_a", "SUBFAILED(i=2) t.py::test_a"}
-
-
 def test_a_line_of_the_console_below_the_tree_of_jest_is_no_test() -> None:
     text = (SAMPLES / "jest/verbose.0.txt").read_text().replace("\n\nPASS", "\n\n  ✓ printed\n\nPASS")
     assert read(text).passes == sample("jest/verbose.0").passes
-
-
-def test_names_printed_by_a_green_run_are_no_failures() -> None:
-    assert read("FAIL: test_x (inner.T.test_x)\nRan 1 test in 0.1s\n\nOK\n").failures == frozenset()
 
 
 # --- against the baseline -----------------------------------------------------------------------------
@@ -450,9 +434,7 @@ def results(
     *failures: str, exit_code: int = 0, passed: int | None = 10, failed: int | None = None, runner: str = "pytest"
 ) -> Results:
     count = len(failures) if failed is None else failed
-    return Results(
-        exit_code=exit_code, runner=runner, passed=passed, failed=count, failures=frozenset(failures), unfinished=""
-    )
+    return Results(exit_code=exit_code, runner=runner, passed=passed, failed=count, failures=frozenset(failures))
 
 
 def unknown(exit_code: int) -> Results:
@@ -460,8 +442,7 @@ def unknown(exit_code: int) -> Results:
     return Results(exit_code=exit_code, runner="", passed=None, failed=None, failures=frozenset())
 
 
-GREEN = results()
-RED = results("a", exit_code=1)
+GREEN, RED = results(), results("a", exit_code=1)
 
 
 @pytest.mark.parametrize(
@@ -518,14 +499,8 @@ def test_fewer_tests_are_left_to_the_proof_where_test_files_changed() -> None:
 
 
 def listed(*passes: str, failures: tuple[str, ...] = ()) -> Results:
-    return Results(
-        exit_code=1 if failures else 0,
-        runner="pytest",
-        passed=len(passes),
-        failed=len(failures),
-        failures=frozenset(failures),
-        passes=frozenset(passes),
-    )
+    count = len(passes)
+    return replace(results(*failures, exit_code=int(bool(failures)), passed=count), passes=frozenset(passes))
 
 
 BEFORE = listed("tests/a.py::test_1", "tests/a.py::test_2", "tests/b.py::test_3[x]", failures=("tests/a.py::test_4",))
@@ -650,12 +625,6 @@ def test_the_judgement_names_what_regressed_and_what_failed_before() -> None:
 )
 def test_a_baseline_is_usable_when_it_finished_and_names_its_failures(baseline: Results, usable: bool) -> None:
     assert (baseline_fault(baseline) == "") is usable
-
-
-@pytest.mark.parametrize("output", ["TAP version 13\nok 1 - a\nok 2 - b\n1..2\n", "1..2\nok 1 - a\nok 2 - b\n"])
-def test_the_plan_of_tap_may_be_its_last_line(output: str) -> None:
-    found = read_results(output, exit_code=0)
-    assert (found.passed, found.unfinished) == (2, "")
 
 
 @pytest.mark.parametrize(
