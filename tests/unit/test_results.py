@@ -338,7 +338,7 @@ SUBTESTS = "=== short test summary info ===\nSUBFAILED(i=0) t.py::a - x\nSUBFAIL
         ("no tests ran in 0.01s\n", "pytest: 0 passed, 0 failed"),
         (COLOURED, "pytest: 3 passed, 0 failed"),
         (SUBTESTS + "2 failed, 1 subtests passed in 0.1s\n",
-         "pytest: 1 passed, 2 failed (SUBFAILED(i=0) t.py::a, SUBFAILED(i=2) t.py::a)"),
+         "pytest: 0 passed, 2 failed (SUBFAILED(i=0) t.py::a, SUBFAILED(i=2) t.py::a)"),
         ("Ran 1 test in 0.001s\n\nOK\nmake: done, OK\nOK\n", "unittest: 1 passed, 0 failed"),
         ("FAIL: test_x (inner.T.test_x)\nRan 1 test in 0.1s\n\nOK\n", "unittest: 1 passed, 0 failed"),
         ("OK\nRan 1 test in 0.1s\n", ": passed"),
