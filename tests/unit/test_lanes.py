@@ -13,12 +13,11 @@ from runplan.domain.plan.model import parse_plan
 from runplan.domain.run import actions as a, events as e
 from runplan.domain.run.attempt_parts import PlanningChosen, RevisionRequested, StepCrashed
 from runplan.domain.run.decide import decide
-from runplan.domain.run.dispatch import Ending
 from runplan.domain.run.kinds import Mode, PhaseStep, ProofKind, Reason, Role, RunOutcome, WaitKind
 from runplan.domain.run.rules.lanes import list_startable, paths_overlap
-from runplan.domain.run.state import RunState, apply, count_busy, failure, find_awaiting, fold, list_running, open_lanes
-from runplan.engine.steps.land import record_move
-from tests.support.builders import BUILT, a_plan, keep, started
+from runplan.domain.run.state import RunState, apply, count_busy, failure, find_awaiting, fold, open_lanes
+from runplan.engine.steps.land import leads_to
+from tests.support.builders import BUILT, LEASED, a_plan, decided, ended, fold_on, keep, started
 
 
 @pytest.mark.parametrize(
@@ -59,35 +58,34 @@ def test_a_path_covered_by_both_patterns_is_an_overlap(one: str, two: str, tail:
     assert not shared or paths_overlap([one + tail], [two + other_tail])
 
 
-def test_ready_phases_without_overlap_begin_in_plan_order() -> None:
-    bodies = {
-        "1": "Touches: a/",
-        "2": "Touches: b/",
-        "3": "Touches: a/x.py",
-        "4": "Touches: c/\n\n### Dependencies\n\nPhase 1.",
-        "5": "Text.",
-        "6": "Touches: d/",
-    }
-    plan = parse_plan(a_plan(dict.fromkeys(bodies, "⬚"), bodies), path="plans/x.md")
-
-    assert [phase.id for phase in list_startable(plan, {}, limit=9)] == ["1", "2", "6"]
-    assert [phase.id for phase in list_startable(plan, {}, limit=2)] == ["1", "2"]
-    assert [phase.id for phase in list_startable(plan, {"1": ("a/",)}, limit=1)] == ["2"]
-    assert [phase.id for phase in list_startable(plan, {"5": ()}, limit=3)] == []
-    assert list_startable(plan, {}, limit=0) == []
+OVERLAPS = {
+    "1": "Touches: a/",
+    "2": "Touches: b/",
+    "3": "Touches: a/x.py",
+    "4": "Touches: c/\n\n### Dependencies\n\nPhase 1.",
+    "5": "Text.",
+    "6": "Touches: d/",
+}
+STATUSES = {"1": "Touches: a/", "2": "Touches: b/", "3": "Touches: c/", "4": "Touches: d/\nExecution: ?"}
 
 
-def test_a_first_phase_that_touches_everything_begins_alone() -> None:
-    plan = parse_plan(a_plan({"1": "⬚", "2": "⬚"}, {"1": "Text.", "2": "Touches: b/"}), path="plans/x.md")
-
-    assert [phase.id for phase in list_startable(plan, {}, limit=2)] == ["1"]
-
-
-def test_neither_done_nor_blocked_nor_unsupported_phases_are_begun() -> None:
-    bodies = {"1": "Touches: a/", "2": "Touches: b/", "3": "Touches: c/", "4": "Touches: d/\nExecution: ?"}
-    plan = parse_plan(a_plan({"1": "✅ Done", "2": "🔴 Blocked", "3": "⬚", "4": "⬚"}, bodies), path="plans/x.md")
-
-    assert [phase.id for phase in list_startable(plan, {}, limit=4)] == ["3"]
+@pytest.mark.parametrize(
+    ("cells", "bodies", "busy", "limit", "expected"),
+    [
+        pytest.param("⬚⬚⬚⬚⬚⬚", OVERLAPS, {}, 9, "1 2 6", id="those without overlap, in plan order"),
+        pytest.param("⬚⬚⬚⬚⬚⬚", OVERLAPS, {}, 2, "1 2", id="as many as may be"),
+        pytest.param("⬚⬚⬚⬚⬚⬚", OVERLAPS, {}, 0, "", id="none"),
+        pytest.param("⬚⬚⬚⬚⬚⬚", OVERLAPS, {"1": ("a/",)}, 1, "2", id="one is at work"),
+        pytest.param("⬚⬚⬚⬚⬚⬚", OVERLAPS, {"5": ()}, 3, "", id="one at work may touch everything"),
+        pytest.param("⬚⬚", {"1": "Text.", "2": "Touches: b/"}, {}, 2, "1", id="the first may touch everything"),
+        pytest.param("✅🔴⬚⬚", STATUSES, {}, 4, "3", id="neither done nor blocked nor unsupported ones"),
+    ],
+)
+def test_phases_begin_side_by_side(
+    cells: str, bodies: dict[str, str], busy: dict[str, tuple[str, ...]], limit: int, expected: str
+) -> None:
+    plan = parse_plan(a_plan(dict(zip(bodies, cells, strict=True)), bodies), path="plans/x.md")
+    assert " ".join(phase.id for phase in list_startable(plan, busy, limit=limit)) == expected
 
 
 # --- the machine --------------------------------------------------------------------------------------------
@@ -114,90 +112,62 @@ def at_work(phase: str, id_: str) -> list[e.Event]:
     return [read(phase), lease, known, e.DispatchStarted(id=id_, role=Role.IMPLEMENT, agent="robot", cycle=1)]
 
 
-def test_each_lane_is_decided_independently() -> None:
-    state = fold([*two_lanes(), *in_lane("1", *at_work("p1", "r_1.1"))])
+LATER = "2030-01-01T00:00:00Z"
+DONE = e.RunEnded(outcome=RunOutcome.DONE)
+SILENT = e.Paused(kind=WaitKind.UNREACHABLE, until=LATER, words="origin")
+STOP = e.StopRequested(by="me")
+OVER = ended("d2", "implement")
+LANE_1, LANE_2 = in_lane("1", *at_work("p1", "d1")), in_lane("2", *at_work("p2", "d2"))
+ENDED_1 = in_lane("1", read("p1"), DONE)
+ENDED_2 = in_lane("2", read("p2"), DONE)
+NEXT = e.RunResumed(mode=Mode.NEXT, wanted="", auto=True)
+BUDGET = e.Paused(kind=WaitKind.BUDGET, until=LATER, words="the rest")
 
-    decision = decide(state)
 
-    assert decision.actions == (replace(a.AWAIT, lane="1"), replace(a.READ_PLAN, lane="2"))
-    assert list_running(state) == ["r_1.1"]
-    assert not decision.waiting
+@pytest.mark.parametrize(
+    ("parallel", "facts", "expected"),
+    [
+        pytest.param(2, LANE_1, "1: await, 2: read-plan", id="each lane is decided independently"),
+        pytest.param(2, [*in_lane("1", read("p1"), SILENT), *LANE_2], "1: sleep, 2: await",
+                     id="a lane with an unreachable remote delays no other"),
+        pytest.param(3, [*ENDED_1, SILENT, *LANE_2], "2: await, sleep",
+                     id="an unreachable target delays no running lane"),
+        pytest.param(3, [*ENDED_1, SILENT, *LANE_2, e.Woke(kind=WaitKind.UNREACHABLE)], "2: await, read-plan",
+                     id="and is read again"),
+        pytest.param(2, [*in_lane("1", read("p1"), BUDGET), *LANE_2, *in_lane("2", OVER)],
+                     "1: lease, 2: take-work",
+                     id="a wait for budget is checked again when another agent ends"),
+        pytest.param(3, [], "1: read-plan, 2: read-plan", id="the plan is read for each lane"),
+        pytest.param(3, ENDED_1, "2: read-plan, read-plan", id="and for a further one when a lane has ended"),
+        pytest.param(3, [*ENDED_1, e.LanesChosen(tip="c1", lanes=())], "2: read-plan", id="once"),
+        pytest.param(3, [*ENDED_1, STOP], "2: finish stopped stopped", id="not after a stop"),
+        pytest.param(3, [*ENDED_1, e.Halted(by="me")], "waits for paused", id="nor a pause"),
+        pytest.param(3, [NEXT, *ENDED_1, *ENDED_2], "finish done", id="a run of the next phase begins nothing more"),
+        pytest.param(2, [*in_lane("1", e.RunEnded(outcome=RunOutcome.NOTHING_TO_DO)), *ENDED_2], "read-plan",
+                     id="a phase completed by another process is no failure"),
+        pytest.param(2, [*LANE_1, *LANE_2, STOP], "1: end, 2: end", id="a stop reaches every lane"),
+        pytest.param(2, [e.Halted(by="me")], "waits for paused", id="a pause too"),
+        pytest.param(2, [e.Halted(by="me"), e.Continued()], "1: read-plan, 2: read-plan", id="until it goes on"),
+    ],
+)  # fmt: skip
+def test_lanes_are_decided_side_by_side(parallel: int, facts: list[e.Event], expected: str) -> None:
+    assert decided(fold([*two_lanes(parallel), *facts])) == expected
 
 
 def test_a_run_waits_until_the_first_of_its_lanes_can_continue() -> None:
     paused = [e.Paused(kind=WaitKind.LIMIT, until=f"2030-01-0{n}T00:00:00Z", agent="claude") for n in (1, 2)]
-    facts = [*two_lanes(), *in_lane("1", *at_work("p1", "d1")), *in_lane("2", read("p2"), paused[1])]
-    one = decide(fold(facts))
-    both = decide(fold([*facts[:2], *in_lane("1", read("p1"), paused[0]), *in_lane("2", read("p2"), paused[1])]))
-
+    one = decide(fold([*two_lanes(), *LANE_1, *in_lane("2", read("p2"), paused[1])]))
+    both = decide(fold([*two_lanes(), *in_lane("1", read("p1"), paused[0]), *in_lane("2", read("p2"), paused[1])]))
     assert (one.waiting, one.wake) == (None, "2030-01-02T00:00:00Z")
     assert (both.waiting, both.wake) == ("limit", "2030-01-01T00:00:00Z")
-
-
-LATER = "2030-01-01T00:00:00Z"
-
-
-def test_a_lane_with_an_unreachable_remote_delays_no_other() -> None:
-    silent = e.Paused(kind=WaitKind.UNREACHABLE, until=LATER, words="origin")
-    facts = [*two_lanes(), *in_lane("1", read("p1"), silent), *in_lane("2", *at_work("p2", "d2"))]
-
-    decision = decide(fold(facts))
-
-    assert decision.actions == (replace(a.SLEEP, lane="1"), replace(a.AWAIT, lane="2"))
-    assert (decision.waiting, decision.wake) == (None, LATER)
-
-
-def test_an_unreachable_target_delays_no_running_lane() -> None:
-    facts = [*two_lanes(parallel=3), *in_lane("1", read("p1"), e.RunEnded(outcome=RunOutcome.DONE))]
-    silent = e.Paused(kind=WaitKind.UNREACHABLE, until=LATER, words="origin")
-
-    decision = decide(fold([*facts, silent, *in_lane("2", *at_work("p2", "d2"))]))
-
-    assert decision.actions == (replace(a.AWAIT, lane="2"), a.SLEEP)
-    assert a.READ_PLAN in decide(fold([*facts, silent, e.Woke(kind=WaitKind.UNREACHABLE)])).actions
-    crashes = [StepCrashed(detail="x", trace="")] * 2  # in the search for phases
-    assert decide(fold([*facts, *crashes, *in_lane("2", *at_work("p2", "d2"))])).actions == decision.actions[:1]
 
 
 @pytest.mark.parametrize("kind", ["unreachable", "limit", "checkout"])
 def test_a_stop_overrides_the_wait_of_a_run(kind: str) -> None:
     pause = e.Paused(kind=WaitKind(kind), until=LATER, words="origin")
-    alone = fold([started(), read("p1"), pause, e.StopRequested(by="me")])
-    side = fold([*two_lanes(), *in_lane("1", read("p1"), pause), e.StopRequested(by="me")])
-    ends = fold([started(), *at_work("p1", "d1"), e.StopRequested(by="me"), pause])
-
-    assert isinstance(decide(alone).actions[0], a.Fail)
-    assert isinstance(decide(side).actions[0], a.Fail)
-    assert decide(ends).actions == (a.END,)
-
-
-def test_a_run_of_the_next_phase_begins_nothing_after_its_lanes() -> None:
-    facts = [*two_lanes(parallel=3), e.RunResumed(mode=Mode.NEXT, wanted="", auto=True)]
-    done = [fact for n in ("1", "2") for fact in in_lane(n, read(f"p{n}"), e.RunEnded(outcome=RunOutcome.DONE))]
-
-    assert a.READ_PLAN not in decide(fold(facts)).actions
-    assert decide(fold([*facts, *done])).actions == (a.Finish(outcome=RunOutcome.DONE),)
-
-
-def test_a_wait_for_budget_is_checked_again_when_another_agent_ends() -> None:
-    waits = e.Paused(kind=WaitKind.BUDGET, until=LATER, words="the rest")
-    facts = [*two_lanes(), *in_lane("1", read("p1"), waits), *in_lane("2", *at_work("p2", "d2"))]
-    ended = e.DispatchEnded(id="d2", role=Role.IMPLEMENT, ending=Ending.EXITED, code=0)
-
-    first = decide(fold([*facts, *in_lane("2", ended)])).actions[0]
-    assert first.lane == "1"
-    assert first.step != "sleep"
-
-
-def test_the_plan_is_checked_for_parallel_phases_once_per_ended_lane() -> None:
-    three = two_lanes(parallel=3)
-    assert a.READ_PLAN not in decide(fold(three)).actions
-
-    ended = [*three, *in_lane("1", read("p1"), e.RunEnded(outcome=RunOutcome.DONE))]
-    assert a.READ_PLAN in decide(fold(ended)).actions
-    assert a.READ_PLAN not in decide(fold([*ended, e.LanesChosen(tip="c1", lanes=())])).actions
-    assert a.READ_PLAN not in decide(fold([*ended, e.StopRequested(by="me")])).actions
-    assert a.READ_PLAN not in decide(fold([*ended, e.Halted(by="me")])).actions
+    assert decided(fold([started(), read("p1"), pause, STOP])).startswith("fail")
+    assert decided(fold([*two_lanes(), *in_lane("1", read("p1"), pause), STOP])).startswith("1: fail")
+    assert decided(fold([started(), *at_work("p1", "d1"), STOP, pause])) == "end"
 
 
 def test_after_a_failure_nothing_begins_and_the_run_fails_when_the_others_have_ended() -> None:
@@ -205,49 +175,24 @@ def test_after_a_failure_nothing_begins_and_the_run_fails_when_the_others_have_e
     lost = e.RunEnded(outcome=RunOutcome.FAILED, reason="agent-failed", detail="x")
     facts = [*two_lanes(), *in_lane("1", read("p1"), failed, lost)]
     alone = fold(facts)
-    over = fold([*facts, *in_lane("2", read("p2"), e.RunEnded(outcome=RunOutcome.DONE))])
+    over = fold([*facts, *in_lane("2", read("p2"), DONE)])
 
     assert a.READ_PLAN not in decide(alone).actions
     assert decide(over).actions == (a.Finish(outcome=RunOutcome.FAILED, reason="agent-failed", detail="x"),)
     assert failure(over) == replace(failed, lane="1")
 
 
-def test_a_phase_completed_by_another_process_is_no_failure() -> None:
-    facts = [
-        *two_lanes(),
-        *in_lane("1", e.RunEnded(outcome=RunOutcome.NOTHING_TO_DO)),
-        *in_lane("2", read("p2"), e.RunEnded(outcome=RunOutcome.DONE)),
-    ]
-
-    assert decide(fold(facts)).actions == (a.READ_PLAN,)
-
-
-def test_a_request_for_the_run_reaches_every_lane() -> None:
-    facts = [*two_lanes(), *in_lane("1", *at_work("p1", "d1")), *in_lane("2", *at_work("p2", "d2"))]
-    stopped = decide(fold([*facts, e.StopRequested(by="me")]))
-    halted = decide(fold([*two_lanes(), e.Halted(by="me")]))
-
-    assert stopped.actions == (replace(a.END, lane="1"), replace(a.END, lane="2"))
-    assert halted.waiting == "paused"
-    assert decide(fold([*two_lanes(), e.Halted(by="me"), e.Continued()])).waiting is None
-
-
 ASKED = e.QuestionAsked(id="q1", text="which port?", phase="p1")
 
 
 def test_a_lane_with_a_question_gives_its_place_to_a_further_phase_and_the_answer_reaches_it_alone() -> None:
-    facts = [*two_lanes(), *in_lane("1", *at_work("p1", "d1")), *in_lane("2", *at_work("p2", "d2"))]
-    facts += in_lane("1", e.DispatchEnded(id="d1", role=Role.IMPLEMENT, ending=Ending.EXITED, code=0, said="blocked"))
-    assert decide(fold(facts)).actions == (replace(a.ASK_QUESTION, lane="1"), replace(a.AWAIT, lane="2"))
+    facts = [*two_lanes(), *LANE_1, *LANE_2, *in_lane("1", ended("d1", "implement", said="blocked"))]
+    assert decided(fold(facts)) == "1: ask-question, 2: await"
     facts += in_lane("1", ASKED)
-    asked = decide(fold(facts))
-    assert asked.actions == (replace(a.AWAIT, lane="2"), a.READ_PLAN)
-    assert asked.waiting is None
-    facts += [e.LanesChosen(tip="c0", lanes=()), *in_lane("2", e.RunEnded(outcome=RunOutcome.DONE))]
-    facts += [e.LanesChosen(tip="c0", lanes=())]
-    assert decide(fold(facts)).waiting == "question"
-    (action,) = decide(fold([*facts, e.QuestionAnswered(id="q1", text="8080")])).actions
-    assert (action.lane, action.step) == ("1", "start")
+    assert decided(fold(facts)) == "2: await, read-plan"
+    facts += [e.LanesChosen(tip="c0", lanes=()), *in_lane("2", DONE), e.LanesChosen(tip="c0", lanes=())]
+    assert decided(fold(facts)) == "waits for question"
+    assert decided(fold([*facts, e.QuestionAnswered(id="q1", text="8080")])) == "1: implement"
 
 
 def test_a_rejection_applies_to_the_lane_of_its_candidate() -> None:
@@ -317,21 +262,19 @@ def test_only_a_chain_of_landings_is_a_move_of_ours(tip: str, *, is_ours: bool) 
 
 def test_independent_phases_go_on_beside_a_phase_of_the_run_that_asks_a_person() -> None:
     """Also with one phase at a time; the phase that asked stays a phase of the run."""
-    ended = e.DispatchEnded(id="d", role=Role.IMPLEMENT, ending=Ending.EXITED, code=0, said="blocked", detail="which?")
-    begun = [keep(started(), parallel=1), e.PhaseChosen(tip="t", phase="1", touches=("a",))]
-    leased = e.Leased(phase="1", branch="b", base="c", base_tree="t", worktree="w", attempt=1)
-    state = fold([*begun, leased, e.DispatchStarted(id="d", role=Role.IMPLEMENT, cycle=1, agent="r"), ended])
+    blocked = ended("d", "implement", said="blocked", detail="which?")
+    begun = [keep(started(), parallel=1), e.PhaseChosen(tip="t", phase="1", touches=("a",)), LEASED]
+    state = fold([*begun, e.DispatchStarted(id="d", role=Role.IMPLEMENT, cycle=1, agent="r"), blocked])
     state = apply(state, e.QuestionAsked(id="q", text="which?", phase="1"))
-    assert [action.step for action in decide(state).actions] == ["read-plan"]
-    assert decide(apply(state, e.LanesChosen(tip="t", lanes=()))).waiting is WaitKind.QUESTION
+    assert decided(state) == "read-plan"
+    assert decided(apply(state, e.LanesChosen(tip="t", lanes=()))) == "waits for question"
 
     state = apply(state, e.LanesChosen(tip="t", lanes=(("1", "2", ("b",)),)))
-    assert [(action.step, action.lane) for action in decide(state).actions] == [("read-plan", "1")]
-    answered = apply(state, e.QuestionAnswered(id="q", text="this"))
-    assert ("start", "") in [(action.step, action.lane) for action in decide(answered).actions]
-    over = apply(state, replace(e.RunEnded(outcome=RunOutcome.DONE), lane="1"))
-    assert [action.step for action in decide(over).actions] == ["read-plan"], "further phases may start"
-    assert decide(apply(over, e.LanesChosen(tip="t", lanes=()))).waiting is WaitKind.QUESTION
+    assert decided(state) == "1: read-plan"
+    assert "baseline t0" in decided(apply(state, e.QuestionAnswered(id="q", text="this"))).split(", ")
+    over = apply(state, replace(DONE, lane="1"))
+    assert decided(over) == "read-plan", "further phases may start"
+    assert decided(apply(over, e.LanesChosen(tip="t", lanes=()))) == "waits for question"
 
 
 @pytest.mark.parametrize(
@@ -342,12 +285,10 @@ def test_independent_phases_go_on_beside_a_phase_of_the_run_that_asks_a_person()
     ],
 )
 def test_a_phase_that_asks_is_kept_while_no_other_phase_can_be_read(event: e.Event) -> None:
-    begun = [started(), e.PhaseChosen(tip="t", phase="1", touches=("a",))]
-    leased = e.Leased(phase="1", branch="b", base="c", base_tree="t", worktree="w", attempt=1)
-    state = fold([*begun, leased, e.QuestionAsked(id="q", text="which?", phase="1"), event])
-    assert decide(state).waiting is WaitKind.QUESTION
-    (action,) = decide(apply(state, e.QuestionAnswered(id="q", text="this"))).actions
-    assert action.step == "start"
+    begun = [started(), e.PhaseChosen(tip="t", phase="1", touches=("a",)), LEASED]
+    state = fold([*begun, e.QuestionAsked(id="q", text="which?", phase="1"), event])
+    assert decided(state) == "waits for question"
+    assert decided(apply(state, e.QuestionAnswered(id="q", text="this"))) == "baseline t0"
 
 
 def lanes_that_end(*endings: e.Event, **options: Any) -> RunState:
@@ -356,9 +297,8 @@ def lanes_that_end(*endings: e.Event, **options: Any) -> RunState:
     assert isinstance(first, e.RunStarted)
     facts: list[e.Event] = [keep(first, **options), *rest]
     for lane in ("1", "2"):
-        ended = e.DispatchEnded(id=f"d{lane}", role=Role.IMPLEMENT, ending=Ending.EXITED, code=0, said="blocked")
         asked = e.QuestionAsked(id=f"q{lane}", text="which?", phase=f"p{lane}")
-        facts += in_lane(lane, *at_work(f"p{lane}", f"d{lane}"), ended, asked)
+        facts += in_lane(lane, *at_work(f"p{lane}", f"d{lane}"), ended(f"d{lane}", "implement", said="blocked"), asked)
     return fold([*facts, e.LanesChosen(tip="c0", lanes=()), *endings])
 
 
@@ -369,21 +309,19 @@ def fails(lane: str, reason: Reason, outcome: RunOutcome) -> list[e.Event]:
 
 def test_a_revision_ends_the_lanes_that_wait_for_a_person_and_the_run_continues_after_it() -> None:
     planning = e.Planning(goal="Better.", is_revision=True)
-    requested = lanes_that_end(RevisionRequested(planning=planning))
-    assert [(action.step, action.lane) for action in decide(requested).actions] == [("fail", "1"), ("fail", "2")]
+    requested = decided(lanes_that_end(RevisionRequested(planning=planning)))
+    assert [action.partition(" stopped ")[0] for action in requested.split(", ") if "fail" in action] == [
+        *("1: fail", "2: fail")
+    ]
     stopped = [*fails("1", Reason.STOPPED, RunOutcome.STOPPED), *fails("2", Reason.STOPPED, RunOutcome.STOPPED)]
     state = lanes_that_end(RevisionRequested(planning=planning), *stopped)
-    assert decide(state).actions == (a.CHOOSE_GOAL,)
+    assert decided(state) == "choose-goal"
     chosen = PlanningChosen(tip="c0", title="X", text="Better.", planning=planning)
     landed = e.Landed(id="l", phase="", tip="c1", code="c1")
-    for event in (chosen, landed, e.CleanedUp(phase="")):
-        state = apply(state, event)
-    assert decide(state).actions == (a.READ_PLAN,)
+    assert decided(fold_on(state, chosen, landed, e.CleanedUp(phase=""))) == "read-plan"
 
 
 def test_a_lane_whose_phase_does_not_fit_the_code_has_the_plan_revised() -> None:
-    endings = [*in_lane("1", e.RunEnded(outcome=RunOutcome.DONE)), *fails("2", Reason.DRIFT, RunOutcome.FAILED)]
-    assert decide(lanes_that_end(*endings, planner="claude")).actions == (a.CHOOSE_GOAL,)
-    assert [action.step for action in decide(lanes_that_end(*endings, planner="claude", replan=False)).actions] == [
-        "finish"
-    ]
+    endings = [*in_lane("1", DONE), *fails("2", Reason.DRIFT, RunOutcome.FAILED)]
+    assert decided(lanes_that_end(*endings, planner="claude")) == "choose-goal"
+    assert decided(lanes_that_end(*endings, planner="claude", replan=False)).startswith("finish")
