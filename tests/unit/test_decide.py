@@ -6,22 +6,19 @@ from msgspec.structs import replace
 from runplan.domain.run import actions as a, events as e
 from runplan.domain.run.attempt_parts import StepCrashed
 from runplan.domain.run.decide import decide, pending_answer
-from runplan.domain.run.dispatch import Ending
 from runplan.domain.run.kinds import Beginning, GateAnswer, Mode, Reason, Role, RunOutcome, WaitKind
 from runplan.domain.run.reasons import beginning_after
 from runplan.domain.run.rules.shared import MAX_QUESTIONS
 from runplan.domain.run.state import RunState, apply, fold
-from tests.support.builders import BUILT, CHOSEN, LEASED, keep, started
+from tests.support.builders import BUILT, CHOSEN, LEASED, decided, ended, failing, fold_on, keep, started, starting
 
 BEGUN: list[e.Event] = [started("next", test_command=""), CHOSEN, LEASED]
 RESUMED = e.RunResumed(mode=Mode.NEXT, wanted="", auto=True)
 
 
 def blocked(role: Role = Role.IMPLEMENT, cycle: int = 1) -> list[e.Event]:
-    return [
-        e.DispatchStarted(id="d", role=role, agent="r", cycle=cycle, tree="t1", complaint="red"),
-        e.DispatchEnded(id="d", role=role, ending=Ending.EXITED, code=0, said="blocked", detail="which port?"),
-    ]
+    begun = e.DispatchStarted(id="d", role=role, agent="r", cycle=cycle, tree="t1", complaint="red")
+    return [begun, ended("d", role, said="blocked", detail="which port?")]
 
 
 def asked(name: str) -> e.Event:
@@ -32,15 +29,10 @@ def answered(name: str) -> e.Event:
     return e.QuestionAnswered(id=name, text="8080")
 
 
-def fold_on(state: RunState, *events: e.Event) -> RunState:
-    for event in events:
-        state = apply(state, event)
-    return state
-
-
 # --- defects of runplan itself ----------------------------------------------------------------------
 
 CRASH = StepCrashed(detail="KeyError: 'x'", trace="…")
+LATER = "2026-03-01T12:00:00Z"
 LANDED = e.Landed(id="l", tip="c2", phase="1", code="c1")
 
 
@@ -54,15 +46,7 @@ LANDED = e.Landed(id="l", tip="c2", phase="1", code="c1")
         ([CRASH, CRASH, RESUMED], False),
         ([CRASH, CRASH, RESUMED, CRASH], False),
         ([CRASH, CRASH, e.StopRequested(by="me")], False),
-        (
-            [
-                CRASH,
-                CRASH,
-                e.Paused(kind=WaitKind.UNREACHABLE, until="2026-03-01T12:00:00Z"),
-                e.Woke(kind=WaitKind.UNREACHABLE),
-            ],
-            True,
-        ),
+        ([CRASH, CRASH, e.Paused(kind=WaitKind.UNREACHABLE, until=LATER), e.Woke(kind=WaitKind.UNREACHABLE)], True),
     ],
 )
 def test_a_crashed_step_is_taken_once_more_and_then_a_person_continues(events: list[e.Event], waits: bool) -> None:
@@ -94,9 +78,8 @@ def test_a_blocked_agent_asks_and_the_answer_starts_the_same_role_in_the_same_cy
     waits = decide(state)
     assert (waits.actions, waits.waiting, waits.wake) == ((), "question", "")
     assert waits.why == "phase 1 asks: which port? (q1)"
-    (action,) = decide(apply(state, answered("q1"))).actions
-    assert isinstance(action, a.Start)
-    assert (action.dispatch.role, action.dispatch.cycle, action.dispatch.again) == (role, cycle, "")
+    begun = starting(apply(state, answered("q1")))
+    assert (begun.role, begun.cycle, begun.again) == (role, cycle, "")
 
 
 def test_only_the_first_answer_to_the_open_question_counts() -> None:
@@ -112,9 +95,7 @@ def test_neither_resume_nor_pause_answers_a_question_and_a_stop_ends_the_wait() 
     assert decide(apply(state, RESUMED)).waiting == "question"
     paused = decide(apply(state, e.Halted(by="me")))
     assert (paused.waiting, "; paused by me: an answer takes effect with" in paused.about) == ("question", True)
-    (action,) = decide(apply(state, e.StopRequested(by="me"))).actions
-    assert isinstance(action, a.Fail)
-    assert action.reason is Reason.STOPPED
+    assert failing(apply(state, e.StopRequested(by="me"))).reason is Reason.STOPPED
 
 
 def test_a_schedule_does_not_continue_a_run_with_an_open_question() -> None:
@@ -136,8 +117,7 @@ def test_an_agent_that_asks_again_and_again_is_blocked() -> None:
     state = fold(BEGUN)
     for number in range(MAX_QUESTIONS):
         state = fold_on(state, *blocked(), asked(f"q{number}"), answered(f"q{number}"))
-    (action,) = decide(fold_on(state, *blocked())).actions
-    assert isinstance(action, a.Fail)
+    action = failing(fold_on(state, *blocked()))
     assert (action.reason, action.detail) == (Reason.BLOCKED, "agents asked 5 questions already, and then: which port?")
 
 
@@ -163,11 +143,9 @@ def asking(*more: e.Event) -> RunState:
 
 
 def fixed(state: RunState) -> RunState:
-    (action,) = decide(state).actions
-    assert isinstance(action, a.Start)
-    assert (action.dispatch.role, action.dispatch.complaint) == (Role.FIX, "a person rejected the change: too short")
-    ended = e.DispatchEnded(id="f", role=Role.FIX, ending=Ending.EXITED, code=0)
-    return fold_on(state, replace(action.dispatch, id="f"), ended)
+    fixer = starting(state)
+    assert (fixer.role, fixer.complaint) == (Role.FIX, "a person rejected the change: too short")
+    return fold_on(state, replace(fixer, id="f"), ended("f", "fix"))
 
 
 def test_words_with_a_rejection_start_a_fixer_and_count_no_fix_cycle() -> None:
@@ -177,18 +155,13 @@ def test_words_with_a_rejection_start_a_fixer_and_count_no_fix_cycle() -> None:
         assert decide(state).actions == (a.ASK,)
     assert state.work.fixes == 0
     failed = replace(proven("t9")[-1], passed=False, why="W1")
-    (action,) = decide(fold_on(state, *proven("t9")[:-1], failed)).actions
-    assert isinstance(action, a.Fail), "the limit of the settings still holds"
+    assert failing(fold_on(state, *proven("t9")[:-1], failed)), "the limit of the settings still holds"
 
 
 def test_a_fixer_that_ignores_the_words_ends_the_phase_without_progress() -> None:
     state = fold_on(fixed(asking(*proven("t1"), *rejected("t1"))), *proven("t1")[:2])
-    (action,) = decide(state).actions
-    assert isinstance(action, a.Fail)
-    assert (action.reason, action.detail) == (
-        Reason.NO_PROGRESS,
-        "the fixer changed nothing; a person rejected the change: too short",
-    )
+    why = "the fixer changed nothing; a person rejected the change: too short"
+    assert decided(state) == f"fail no-progress at fix: {why}"
 
 
 def test_the_fixer_of_a_rejected_candidate_works_on_the_moved_target() -> None:
@@ -212,27 +185,23 @@ def test_an_approval_that_a_moved_target_made_void_is_asked_again_with_the_reaso
     state = asking(*proven("t1"), *approved, landing, e.LandingMoved(tip="c9", ours=ours), *proven("t2", "c9")[1:])
     assert decide(state).actions == (a.ASK,)
     waits = decide(apply(state, e.ApprovalAsked(tree="t2")))
-    assert (
-        waits.why == "phase 1 passed all checks and needs your approval again: the target has moved since the last one"
-    )
+    again = "phase 1 passed all checks and needs your approval again: the target has moved since the last one"
+    assert waits.why == again
 
 
 @pytest.mark.parametrize(
     "chosen", [e.UndoChosen(tip="c0", phase="1"), e.CompletionChosen(tip="c0"), e.MergeChosen(tip="c0", merge="c1")]
 )
 def test_words_end_an_attempt_that_no_agent_can_revise(chosen: e.Chosen) -> None:
-    (action,) = decide(fold([started(auto=False), chosen, BUILT, *rejected("t1")])).actions
-    assert isinstance(action, a.Fail)
+    action = failing(fold([started(auto=False), chosen, BUILT, *rejected("t1")]))
     assert (action.reason, action.detail) == (Reason.STOPPED, "the change was rejected: too short")
 
 
 def test_a_stop_before_the_fixer_leaves_the_words_of_a_rejection_to_the_next_attempt() -> None:
     state = asking(*proven("t1"), *rejected("t1"))
-    (action,) = decide(apply(state, e.StopRequested(by="me"))).actions
-    assert isinstance(action, a.Fail)
-    failed = e.PhaseFailed(
-        phase="1", reason=action.reason, step=action.at, detail=action.detail, rejected="too short", tree="t1"
-    )
+    end = failing(apply(state, e.StopRequested(by="me")))
+    told = {"detail": end.detail, "rejected": "too short", "tree": "t1"}
+    failed = e.PhaseFailed(phase="1", reason=end.reason, step=end.at, **told)
     assert beginning_after(failed, is_changed=False, has_fixers=True) is Beginning.FIX
 
 
