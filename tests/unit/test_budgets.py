@@ -34,19 +34,16 @@ PRICE = {"usd_in": 2.0, "usd_out": 10.0}
 COMMAND = {"type": "item.completed", "item": {"type": "command_execution", "command": "x" * 40_000}}
 
 
-def test_reported_dollars_override_the_price() -> None:
-    reported = Usage(input_tokens=1_000_000, usd=0.5)
-    assert meter_usage(Tally(usage=reported), prompt=0, **PRICE) == reported
-
-
-def test_tokens_without_dollars_are_priced() -> None:
-    reported = Usage(input_tokens=1_000_000, output_tokens=100_000)
-    assert meter_usage(Tally(usage=reported), prompt=0, **PRICE).usd == pytest.approx(3.0)
-
-
-def test_cached_tokens_cost_a_tenth() -> None:
-    reported = Usage(input_tokens=1_000_000, cached_tokens=900_000)
-    assert meter_usage(Tally(usage=reported), prompt=0, **PRICE).usd == pytest.approx(0.38)
+@pytest.mark.parametrize(
+    ("reported", "usd"),
+    [
+        pytest.param(Usage(input_tokens=1_000_000, usd=0.5), 0.5, id="reported dollars override the price"),
+        pytest.param(Usage(input_tokens=1_000_000, output_tokens=100_000), 3.0, id="tokens are priced"),
+        pytest.param(Usage(input_tokens=1_000_000, cached_tokens=900_000), 0.38, id="cached ones cost a tenth"),
+    ],
+)
+def test_tokens_without_dollars_are_priced(reported: Usage, usd: float) -> None:
+    assert meter_usage(Tally(usage=reported), prompt=0, **PRICE).usd == pytest.approx(usd)
 
 
 @pytest.mark.parametrize(
@@ -81,10 +78,8 @@ def test_the_lines_that_mini_prints_show_how_much_it_has_sent() -> None:
 
 def test_files_that_gemini_reads_and_writes_fill_its_context(tmp_path: Path) -> None:
     (tmp_path / "big.txt").write_text("x" * 8_000)
-    used = [
-        ("read_file", {"file_path": "big.txt"}),
-        ("read_file", {"file_path": "big.txt", "start_line": 1, "end_line": 101}),
-    ]
+    part = {"file_path": "big.txt", "start_line": 1, "end_line": 101}
+    used = [("read_file", {"file_path": "big.txt"}), ("read_file", part)]
     used += [("write_file", {"file_path": "new.txt", "content": "y" * 4_000}), ("read_file", {"file_path": "gone"})]
     events = EventCollector(agent_of("gemini").read_line, cwd=str(tmp_path))
     for name, parameters in used:

@@ -200,8 +200,7 @@ def test_words_end_an_attempt_that_no_agent_can_revise(chosen: e.Chosen) -> None
 def test_a_stop_before_the_fixer_leaves_the_words_of_a_rejection_to_the_next_attempt() -> None:
     state = asking(*proven("t1"), *rejected("t1"))
     end = failing(apply(state, e.StopRequested(by="me")))
-    told = {"detail": end.detail, "rejected": "too short", "tree": "t1"}
-    failed = e.PhaseFailed(phase="1", reason=end.reason, step=end.at, **told)
+    failed = e.PhaseFailed(phase="1", reason=end.reason, step=end.at, detail="", rejected="too short", tree="t1")
     assert beginning_after(failed, is_changed=False, has_fixers=True) is Beginning.FIX
 
 

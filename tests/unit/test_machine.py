@@ -282,18 +282,6 @@ def test_the_first_start_of_a_step_counts_only_at_that_step() -> None:
     assert [(row.step, row.began) for row in rows] == [("gate", "12:00"), ("verify", None)]
 
 
-@pytest.mark.parametrize(("passed", "step"), [(True, PhaseStep.LAND), (False, PhaseStep.VERIFY)])
-def test_only_a_verdict_that_passes_leads_to_the_landing(*, passed: bool, step: PhaseStep) -> None:
-    verdict = e.VerdictGiven(tree="t1", patch="p", passed=passed, items=(), agent="robot")
-    assert proven_by(*IMPLEMENTED, *ran("setup", "t1"), replace(GREEN, time=1), verdict).work.step is step
-
-
-def test_the_reason_of_a_gate_is_its_tree_or_the_run_before() -> None:
-    begun = [*IMPLEMENTED, *ran("setup", "t1")]
-    assert decide(proven_by(*begun)).why == "the tests run on the exact tree"
-    assert decide(proven_by(*begun, RED)).why == "the tests run a second time, because the first run failed: x"
-
-
 def test_only_the_run_after_a_fresh_set_up_says_so() -> None:
     twice = [*IMPLEMENTED, REUSED, *AGAIN]
     assert starting(proven_by(*twice[:-1])).why == ""
@@ -591,11 +579,6 @@ CONFLICTED: list[e.Event] = [
     e.CandidateConflicted(onto="c9", paths=("a.txt", "b.txt")),
     e.BranchRebuilt(base="c9", base_tree="t9", parked="refs/kept", complaint=""),
 ]
-
-
-def test_a_conflict_is_solved_in_a_fix_cycle() -> None:
-    fixer = starting(proven_by(*CONFLICTED))
-    assert (fixer.role, fixer.cycle) == (Role.FIX, 2)
 
 
 @pytest.mark.parametrize("code", [0, 1])

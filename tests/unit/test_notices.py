@@ -30,7 +30,7 @@ def test_a_run_that_is_done_says_what_has_landed() -> None:
     )
 
 
-def test_a_failed_run_names_phase_reason_and_command() -> None:
+def test_a_failed_or_refused_run_names_phase_and_reason() -> None:
     failure = e.PhaseFailed(phase="2", reason=Reason.TESTS_FAILED, step=PhaseStep.GATE, detail="3 of 40 tests fail")
     state = replace(ended("failed", "tests-failed", "3 of 40 tests fail"), attempt=replace(PHASE, failure=failure))
     notice = of_ending(state, **WHERE)
@@ -38,48 +38,32 @@ def test_a_failed_run_names_phase_reason_and_command() -> None:
     assert (notice.kind, notice.phase, notice.reason) == ("failed", "2", "tests-failed")
     assert notice.title == "plans/x.md: phase 2 failed (tests-failed)"
     assert notice.text.startswith("3 of 40 tests fail. Read the test output")
+    refused = of_ending(ended("refused", "blocked", "phase 3 needs 2"), **WHERE)
+    assert refused is not None
+    assert (refused.kind, refused.title) == ("failed", "plans/x.md: failed (blocked)")
 
 
-def test_a_run_that_was_refused_is_a_failure_too() -> None:
-    notice = of_ending(ended("refused", "blocked", "phase 3 needs 2"), **WHERE)
-    assert notice is not None
-    assert (notice.kind, notice.title) == ("failed", "plans/x.md: failed (blocked)")
+@pytest.mark.parametrize("state", [ended("stopped"), ended("nothing-to-do"), RunState()])
+def test_an_ending_that_the_user_caused_sends_no_notice(state: RunState) -> None:
+    assert of_ending(state, **WHERE) is None
 
 
-@pytest.mark.parametrize("outcome", ["stopped", "nothing-to-do"])
-def test_an_ending_that_the_user_caused_sends_no_notice(outcome: str) -> None:
-    assert of_ending(ended(outcome), **WHERE) is None
-    assert of_ending(RunState(), **WHERE) is None
-
-
-def test_a_run_that_waits_for_a_person_says_what_to_type() -> None:
-    decision = Decision(actions=(), why="the candidate is proven and waits for a person", waiting=WaitKind.APPROVAL)
+@pytest.mark.parametrize(
+    ("waiting", "about", "command", "text"),
+    [
+        ("approval", "", "diff plans/x.md 2", "Approve: runplan approve plans/x.md 2; Request changes:"),
+        ("question", "which port?", "answer plans/x.md TEXT", "which port?. Answer: runplan answer plans/x.md TEXT."),
+        ("checkout", "a.txt is edited", "explain plans/x.md 2",
+         "a.txt is edited. Explain: runplan explain plans/x.md 2; Continue: runplan retry plans/x.md."),
+    ],
+)  # fmt: skip
+def test_a_run_that_waits_for_a_person_says_what_to_type(waiting: str, about: str, command: str, text: str) -> None:
+    decision = Decision(actions=(), why="it waits", waiting=WaitKind(waiting), about=about)
     notice = of_waiting(RunState(attempt=PHASE), decision, **WHERE)
     assert notice is not None
-    assert (notice.kind, notice.phase, notice.reason) == ("waiting", "2", "approval")
-    assert notice.title == "plans/x.md: phase 2 waits for you (approval)"
-    assert notice.command == "runplan diff plans/x.md 2"
-    assert "runplan approve plans/x.md 2" in notice.text
-    assert "runplan reject plans/x.md 2" in notice.text
-
-
-def test_a_question_is_quoted_with_the_command_that_answers_it() -> None:
-    decision = Decision(actions=(), why="phase 2 asks", waiting=WaitKind.QUESTION, about="which port? (r1.2)")
-    notice = of_waiting(RunState(attempt=PHASE), decision, **WHERE)
-    assert notice is not None
-    assert (notice.title, notice.command) == (
-        "plans/x.md: phase 2 waits for you (question)",
-        "runplan answer plans/x.md TEXT",
-    )
-    assert notice.text == "which port? (r1.2). Answer: runplan answer plans/x.md TEXT."
-
-
-def test_a_run_that_waits_for_the_checkout_is_not_reduced_to_one_phase_by_the_command() -> None:
-    decision = Decision(actions=(), why="the landing waits", waiting=WaitKind.CHECKOUT, about="a.txt is edited")
-    notice = of_waiting(RunState(attempt=PHASE), decision, **WHERE)
-    assert notice is not None
-    see = "Explain: runplan explain plans/x.md 2"
-    assert notice.text == f"a.txt is edited. {see}; Continue: runplan retry plans/x.md."
+    assert (notice.kind, notice.phase, notice.reason) == ("waiting", "2", waiting)
+    assert (notice.title, notice.command) == (f"plans/x.md: phase 2 waits for you ({waiting})", f"runplan {command}")
+    assert text in notice.text
 
 
 def test_a_run_that_lost_its_keys_names_them_and_says_what_to_type() -> None:

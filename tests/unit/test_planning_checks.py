@@ -14,9 +14,8 @@ from runplan.domain.plan.proposal import write_proposal
 from runplan.domain.run.kinds import PLANNING, Role
 
 DOCS = Path(__file__).parents[2] / "docs" / "agents.md"
-FACTS = StepFacts(
-    paths=frozenset({"src/app.py", "src/db.py", "tests/test_app.py", "Makefile"}), test_command="make test"
-)
+PATHS = frozenset({"src/app.py", "src/db.py", "tests/test_app.py", "Makefile"})
+FACTS = StepFacts(paths=PATHS, test_command="make test")
 
 UNDERSTOOD = {
     "status": "done",
@@ -119,11 +118,6 @@ class TestEveryStep:
     @given(st.text(), st.none() | st.text())
     def test_no_text_raises(self, role: Role, message: str, file_text: str | None) -> None:
         judge_output(role, message=message, file_text=file_text, facts=FACTS)
-
-
-def test_a_list_without_entries_has_no_title() -> None:
-    text = judge(Role.UNDERSTAND, UNDERSTOOD).text
-    assert ("Assumptions:\n- " in text, "Questions" in text) == (True, False)
 
 
 def test_the_documented_returns_have_the_shape_of_each_step() -> None:
@@ -237,6 +231,8 @@ def test_understand_keeps_five_questions() -> None:
     result = judge(Role.UNDERSTAND, changed(UNDERSTOOD, questions=[f"{n}?" for n in range(7)]))
     assert result.questions == ("0?", "1?", "2?", "3?", "4?")
     assert result.text.startswith("Problem: Die Suche findet keine Umlaute.\n\nSuccess:\n- `grep` auf")
+    text = judge(Role.UNDERSTAND, UNDERSTOOD).text
+    assert ("Assumptions:\n- " in text, "Questions" in text) == (True, False), "a list without entries has no title"
 
 
 @pytest.mark.parametrize(
@@ -293,8 +289,7 @@ def test_a_plan_in_a_fence_keeps_its_inner_fences(fence: str) -> None:
 
 def test_four_backticks_keep_fences_without_a_word_and_inner_markdown_apart() -> None:
     plan = PLAN.replace("Keine.", "```\nls\n```\n\n```markdown\n# Beispiel\n```")
-    message = f"````markdown\n{plan}````\n"
-    assert judge_output(Role.DRAFT, message=message, file_text=None, facts=FACTS).text == plan
+    assert judge_output(Role.DRAFT, message=f"````markdown\n{plan}````\n", file_text=None, facts=FACTS).text == plan
 
 
 MANY_ITEMS = PLAN.replace("- [ ] Schreibe den Index\n", "- [ ] x\n" * 11)

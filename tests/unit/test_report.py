@@ -127,11 +127,10 @@ def test_every_verifier_gives_its_evidence_and_the_final_verdict_is_listed() -> 
     assert "phase-1" not in section
 
 
-def test_every_check_is_listed_with_its_differences_to_the_base() -> None:
+def test_a_check_is_listed_with_its_differences_to_the_base() -> None:
     differences = (("new", 7, ("a", "b", "c", "d", "e", "f")), ("fixed", 1, ("g",)))
-    section = phase_section(replace(PHASE, proof=replace(PROOF, gates=(replace(GATE, differences=differences), LINT))))
+    section = phase_section(replace(PHASE, proof=replace(PROOF, gates=(replace(GATE, differences=differences),))))
     assert "exit 0, 12 passed, 0 failed; 7 new: a, b, c, d, e, …; 1 fixed: g\n" in section
-    assert f"- Gate lint: `ruff` on tree `{TREE}`: exit 0, passed\n" in section
 
 
 def test_an_approval_is_part_of_the_verification() -> None:
@@ -140,17 +139,21 @@ def test_an_approval_is_part_of_the_verification() -> None:
     assert "Approved" not in phase_section(replace(PHASE, delivery=replace(DELIVERY, approved=OTHER_TREE)))
 
 
-def test_a_verdict_from_another_tree_names_both() -> None:
-    section = phase_section(replace(PHASE, proof=replace(PROOF, verdicts=(replace(VERDICT, tree=OTHER_TREE),))))
-    assert f"on tree `{OTHER_TREE}`, carried over to tree `{TREE}` (the same patch)" in section
-
-
-def test_every_section_of_a_project_without_tests_says_so() -> None:
-    """N8"""
-    skipped = replace(GATE, answer=GateAnswer.SKIPPED, code=None)
-    assert "- Tests: skipped — no test infrastructure\n" in phase_section(
-        replace(PHASE, proof=replace(PROOF, baselines={}, gates=(skipped,)))
-    )
+@pytest.mark.parametrize(
+    ("proof", "line"),
+    [
+        pytest.param(replace(PROOF, verdicts=(replace(VERDICT, tree=OTHER_TREE),)),
+                     f"on tree `{OTHER_TREE}`, carried over to tree `{TREE}` (the same patch)", id="carried over"),
+        pytest.param(replace(PROOF, baselines={}, gates=(replace(GATE, answer=GateAnswer.SKIPPED, code=None),)),
+                     "- Tests: skipped — no test infrastructure\n", id="N8"),
+        pytest.param(replace(PROOF, gates=(replace(GATE, code=None, line="killed"),)),
+                     f"`make test` on tree `{TREE}`: did not finish, killed", id="not ended"),
+        pytest.param(replace(PROOF, gates=(GATE, LINT)),
+                     f"- Gate lint: `ruff` on tree `{TREE}`: exit 0, passed\n", id="every check"),
+    ],
+)  # fmt: skip
+def test_the_verification_names_each_check_its_end_and_its_tree(proof: Proof, line: str) -> None:
+    assert line in phase_section(replace(PHASE, proof=proof))
 
 
 def test_warnings_and_fix_cycles_are_shown() -> None:
@@ -170,11 +173,6 @@ def test_quoted_output_has_a_bounded_length() -> None:
     assert len(failure_section(replace(FAILED, detail=long))) < 30_000
 
 
-def test_a_gate_that_did_not_end_says_so() -> None:
-    section = phase_section(replace(PHASE, proof=replace(PROOF, gates=(replace(GATE, code=None, line="killed"),))))
-    assert f"`make test` on tree `{TREE}`: did not finish, killed" in section
-
-
 def test_a_failure_with_nothing_to_add_is_short() -> None:
     section = failure_section(replace(FAILED, detail="", evidence="", branch=""))
     assert "**Detail:**" not in section
@@ -184,17 +182,11 @@ def test_a_failure_with_nothing_to_add_is_short() -> None:
 # --- the file -----------------------------------------------------------------------------------------
 
 
-def test_the_first_section_makes_the_report() -> None:
-    assert (
-        prepend_sections(None, plan_title="Parser", sections=["## A\n\nx\n"]) == "# Plan Report — Parser\n\n## A\n\nx\n"
-    )
-
-
 def test_newer_sections_stand_above_older_ones() -> None:
-    report = prepend_sections(None, plan_title="P", sections=["## A\n", "## B\n"])
-    assert (
-        prepend_sections(report, plan_title="P", sections=["## C\n"]) == "# Plan Report — P\n\n## C\n\n## B\n\n## A\n"
-    )
+    report = prepend_sections(None, plan_title="P", sections=["## A\n\nx\n", "## B\n"])
+    assert report == "# Plan Report — P\n\n## B\n\n## A\n\nx\n"
+    again = prepend_sections(report, plan_title="P", sections=["## C\n"])
+    assert again == "# Plan Report — P\n\n## C\n\n## B\n\n## A\n\nx\n"
 
 
 @pytest.mark.parametrize(
@@ -211,21 +203,13 @@ def test_existing_text_of_the_report_stays(report: str, expected: str) -> None:
     assert prepend_sections(report, plan_title="T", sections=["## A\n"]) == expected
 
 
-def test_a_section_that_is_there_is_not_added_again() -> None:
+def test_a_section_that_is_there_is_not_added_again_unless_of_another_run_or_attempt() -> None:
     both = [phase_section(PHASE), failure_section(FAILED)]
     once = prepend_sections(None, plan_title="P", sections=both)
     assert prepend_sections(once, plan_title="P", sections=both) == once
-
-
-def test_the_same_phase_of_another_run_is_another_section() -> None:
-    once = prepend_sections(None, plan_title="P", sections=[phase_section(PHASE)])
-    twice = prepend_sections(once, plan_title="P", sections=[phase_section(PHASE, run="r-2")])
-    assert twice.count("## Phase — 4a") == 2
-
-
-def test_two_failures_of_one_minute_have_a_section_each() -> None:
-    both = [failure_section(FAILED), failure_section(replace(FAILED, attempt=2))]
-    assert prepend_sections(None, plan_title="P", sections=both).count("## Run Failed") == 2
+    others = [phase_section(PHASE, run="r-2"), failure_section(replace(FAILED, attempt=2))]
+    twice = prepend_sections(once, plan_title="P", sections=others)
+    assert (twice.count("## Phase — 4a"), twice.count("## Run Failed")) == (2, 2)
 
 
 LINES = st.lists(

@@ -89,19 +89,13 @@ def test_a_value_that_cannot_be_used_is_refused_by_name(values: dict[str, Any], 
 )
 def test_durations_are_read_in_seconds(text: str, expected: float) -> None:
     assert parse_duration(text) == parse_duration(format_duration(expected)) == expected
+    for invalid in ("", " ", "15", "m", "-5m", "1.5h", "30m1h", "1h 30m", "soon"):
+        assert parse_duration(invalid) is None
 
 
-@pytest.mark.parametrize("text", ["", " ", "15", "m", "-5m", "1.5h", "30m1h", "1h 30m", "soon"])
-def test_an_invalid_duration_is_none(text: str) -> None:
-    assert parse_duration(text) is None
-
-
-def test_a_silence_limit_of_zero_means_no_limit() -> None:
-    assert settled(limits={"silence": "0s"}).limits.silence_s == 0
-
-
-def test_a_whole_number_of_dollars_is_money() -> None:
-    assert settled(limits={"usd": 5}).limits.usd == 5.0
+def test_zero_means_no_silence_limit_and_a_whole_number_of_dollars_is_money() -> None:
+    limits = settled(limits={"silence": "0s", "usd": 5}).limits
+    assert (limits.silence_s, limits.usd) == (0, 5.0)
 
 
 @pytest.mark.parametrize(
@@ -127,27 +121,24 @@ def test_text_of_a_variable_becomes_the_type_of_its_key(path: str, text: str, ex
 # --- agents --------------------------------------------------------------------------------------------
 
 
-def test_a_table_makes_an_agent_that_roles_may_name() -> None:
-    agents = settled(
-        agents={
-            "implementer": "local",
-            "local": {"kind": "command", "argv": ["python3", "agent.py"], "env": ["API_KEY"]},
-        }
-    ).agents
-    expected = AgentTable(name="local", kind="command", argv=("python3", "agent.py"), env=("API_KEY",))
-    assert agents.agent("local") == agents.tables["local"] == expected
-
-
-def test_a_built_in_kind_needs_no_table_and_a_table_of_its_name_needs_no_kind() -> None:
-    agents = settled(agents={"claude": {"env": ["ANTHROPIC_MODEL"]}}).agents
-    assert agents.agent("codex") == AgentTable(name="codex", kind="codex")
-    assert agents.agent("claude") == AgentTable(name="claude", kind="claude", env=("ANTHROPIC_MODEL",))
-
-
-def test_a_table_of_a_built_in_kind_says_how_it_is_called() -> None:
-    table = {"kind": "claude", "model": "opus", "args": ["--max-turns", "9"]}
-    expected = AgentTable(name="deep", kind="claude", model="opus", args=("--max-turns", "9"))
-    assert settled(agents={"deep": table, "implementer": "deep"}).agents.agent("deep") == expected
+@pytest.mark.parametrize(
+    ("tables", "expected"),
+    [
+        (
+            {"local": {"kind": "command", "argv": ["python3", "agent.py"], "env": ["API_KEY"]}},
+            AgentTable(name="local", kind="command", argv=("python3", "agent.py"), env=("API_KEY",)),
+        ),
+        ({}, AgentTable(name="codex", kind="codex")),
+        ({"claude": {"env": ["MODEL"]}}, AgentTable(name="claude", kind="claude", env=("MODEL",))),
+        (
+            {"deep": {"kind": "claude", "model": "opus", "args": ["--max-turns", "9"]}},
+            AgentTable(name="deep", kind="claude", model="opus", args=("--max-turns", "9")),
+        ),
+    ],
+    ids=["a command", "a built-in kind needs no table", "a table of its name no kind", "how it is called"],
+)
+def test_a_table_makes_an_agent_that_roles_may_name(tables: dict[str, Any], expected: AgentTable) -> None:
+    assert settled(agents={"implementer": expected.name, **tables}).agents.agent(expected.name) == expected
 
 
 def test_layers_complete_one_agent_together() -> None:

@@ -11,7 +11,6 @@ from runplan.app.views.status import (
     PlanState,
     PlanView,
     RunView,
-    ScheduleView,
     count_plans,
     describe_schedule,
     view_plan,
@@ -78,25 +77,26 @@ def test_a_run_at_work_says_who_does_what_since_when_and_at_what_cost() -> None:
     ]
 
 
-def test_work_that_only_one_host_of_a_fleet_has_is_named() -> None:
-    kept = "only the host alpha has the newest work: a.txt: looks like a secret"
-    assert f"  Not pushed: {kept}" in lines(at_work(busy(kept=kept)))
-
-
 def test_a_run_in_a_fleet_names_its_host_and_needs_no_command_when_that_dies() -> None:
-    owned: dict[str, Any] = {"owner": "alpha/1:2:3", "in_fleet": True}
+    kept = "only the host alpha has the newest work: a.txt: looks like a secret"
+    owned: dict[str, Any] = {"run": busy(kept=kept), "owner": "alpha/1:2:3", "in_fleet": True}
+    assert f"  Not pushed: {kept}" in lines(at_work(**owned))
     assert lines(at_work(**owned))[-1] == "  Run r1a2b3c4 on alpha: claude, 120,345 tokens, $0.42"
     assert lines(at_work(**owned, alive=False))[-1] == "  Run r1a2b3c4: claude, 120,345 tokens, $0.42"
 
 
 @pytest.mark.parametrize(
-    ("usd", "unpriced", "shown"),
-    [(0.421, False, "$0.42"), (0.421, True, "≥ $0.42"), (0.0, True, "cost -")],
-    ids=["all reported", "one left out", "none reported"],
+    ("fields", "shown"),
+    [
+        ({"usd": 0.421}, "120,345 tokens, $0.42"),
+        ({"usd": 0.421, "unpriced": True}, "120,345 tokens, ≥ $0.42"),
+        ({"usd": 0.0, "unpriced": True}, "120,345 tokens, cost -"),
+        ({"tokens": 900, "usd": 0.02, "estimated": True}, "≈ 900 tokens, ≈ $0.02"),
+    ],
+    ids=["all reported", "one left out", "none reported", "an estimate"],
 )
-def test_a_sum_of_costs_says_that_it_leaves_one_out(usd: float, unpriced: bool, shown: str) -> None:
-    seen = at_work(busy(usd=usd, unpriced=unpriced))
-    assert lines(seen)[-1].endswith(f"tokens, {shown}")
+def test_a_sum_of_costs_says_what_it_leaves_out(fields: dict[str, Any], shown: str) -> None:
+    assert lines(at_work(busy(**fields)))[-1].endswith(f" {shown}")
 
 
 def test_colours_and_width_are_those_of_the_terminal() -> None:
@@ -122,13 +122,9 @@ def test_no_line_is_wider_than_the_terminal() -> None:
     ("text", "lines"),
     [
         ("Paused. Resume with: runplan resume X", ["Paused.", "  Resume with: runplan resume X"]),
-        (
-            "Review: runplan diff X; Approve: runplan approve X",
-            ["Review: runplan diff X;", "  Approve: runplan approve X"],
-        ),
+        ("See: runplan diff X; Do: runplan approve X", ["See: runplan diff X;", "  Do: runplan approve X"]),
         ("a long sentence without any command", ["a long sentence without", "  any command"]),
     ],
-    ids=["at the end", "two", "none"],
 )
 def test_lines_break_between_words_and_never_within_a_command(text: str, lines: list[str]) -> None:
     assert Style(width=24).wrap(text, "  ").splitlines() == lines
@@ -202,23 +198,23 @@ def test_a_failed_phase_says_why_and_how_to_retry_it() -> None:
     assert view(at_work(failures=(failure,))).phases[0].failed is None, "it is worked on again"
 
 
+LONG = ["one two three four five six seven"] * 2
+
+
 @pytest.mark.parametrize(
     ("why", "shown"),
     [
         (
-            "No space is left here; to use another disk, set run.worktrees",
-            ["No space is left here; to use", "another disk, set run.worktrees"],
+            "No space is left; to use another, set run.worktrees",
+            ["No space is left; to use another,", "set run.worktrees"],
         ),
-        (
-            "one two three four five six seven " * 5,
-            [*["one two three four five six seven"] * 2, "one two three four five six seven …"],
-        ),
+        ("one two three four five six seven " * 5, [*LONG, "one two three four five six seven …"]),
     ],
     ids=["whole", "cut"],
 )
 def test_the_reason_of_a_failure_has_at_most_three_lines(why: str, shown: list[str]) -> None:
-    failure = FailureRow("1", "setup-failed", why)
-    printed = lines(PlanFacts(run=a_run(state="failed"), failures=(failure,)), Style(width=40))
+    seen = PlanFacts(run=a_run(state="failed"), failures=(FailureRow("1", "setup-failed", why),))
+    printed = lines(seen, Style(width=40))
     end = next(number for number, line in enumerate(printed) if line.startswith("  2  "))
     assert printed[2:end] == [f"     {line}" for line in shown]
 
@@ -278,21 +274,18 @@ def test_a_run_that_plans_is_not_between_phases_while_its_plan_lands() -> None:
 def test_plans_are_listed_by_need_and_name() -> None:
     outlines = {"a": PlanOutline(complete=True), "b": PlanOutline(error="b:1: no phases found", is_page=True)}
     facts = {"a": PlanFacts(), "b": PlanFacts(), **{name: facts for name, (facts, _) in NEEDS.items()}}
+    phases = (PhaseOutline("1", "", "todo", None, ()),)
     views = [
-        view_plan(
-            name,
-            outlines.get(name, PlanOutline(phases=(PhaseOutline("1", "", "todo", "", ()),))),
-            known,
-            landing="direct",
-            now=NOW,
-        )
+        view_plan(name, outlines.get(name, PlanOutline(phases=phases)), known, landing="direct", now=NOW)
         for name, known in sorted(facts.items())
     ]
     watch = replace(views[0], plan="queue:1", answered=None)
     counts = count_plans([*views, watch])
     assert counts == "3 waiting for you, 3 failed, 5 running, 2 scheduled, 2 open, 1 done"
-    needs = sorted((shown.state for shown in views), key=list(PlanState).index)
-    assert needs == [*(need for _, need in NEEDS.values()), "done", "page"]
+    needs = [(shown.state, shown.plan) for shown in sort_plans(views)]
+    assert [need for need, _ in needs] == [*(need for _, need in NEEDS.values()), "done", "page"]
+    failed = [name for need, name in needs if need == "failed"]
+    assert failed == sorted(name for name, (_, need) in NEEDS.items() if need == "failed")
 
 
 LACKS_KEY = a_run(state="waiting", waiting_for="key", about="KEY is missing")
@@ -331,29 +324,17 @@ def test_a_run_that_has_ended_is_one_line() -> None:
     ]
 
 
-def test_an_estimate_is_marked() -> None:
-    seen = PlanFacts(run=a_run(state="failed", outcome="failed", reason="budget", tokens=900, usd=0.02, estimated=True))
-    assert lines(seen)[3].endswith("12m ago, ≈ 900 tokens, ≈ $0.02")
-
-
 def test_a_schedule_says_when_it_fires_or_why_not() -> None:
     paused = replace(SCHEDULE, paused="phase 1 failed (timeout)")
     seen = view(PlanFacts(schedule=paused)).schedule
-    assert seen == ScheduleView(
-        spec="every 4h",
-        next="2026-01-01T14:15:00Z",
-        paused="phase 1 failed (timeout)",
-        due=False,
-        zone="Europe/Berlin",
-        moved="",
-    )
+    assert seen is not None
+    assert (seen.spec, seen.next, seen.due, seen.zone) == ("every 4h", "2026-01-01T14:15:00Z", False, "Europe/Berlin")
     commands = "Resume: runplan resume plans/x.md; Run now: runplan now plans/x.md"
     assert lines(PlanFacts(schedule=paused))[-1] == f"  {commands}"
     unknown = replace(SCHEDULE, spec="full moon")
     delayed = replace(SCHEDULE, spec="day at 14:30", next=None)
-    shown = [
-        describe_schedule(view_schedule(schedule, NOW), now=NOW) for schedule in (SCHEDULE, paused, unknown, delayed)
-    ]
+    views = (view_schedule(schedule, NOW) for schedule in (SCHEDULE, paused, unknown, delayed))
+    shown = [describe_schedule(schedule, now=NOW) for schedule in views]
     assert shown == [
         "every 4h, next 15:15 CET (in 2h 15m)",
         "every 4h, paused: phase 1 failed (timeout); otherwise next 15:15 CET (in 2h 15m)",

@@ -37,26 +37,24 @@ def running(minutes: float, quiet: float, **known: Any) -> Stuck:
 
 #: The level that an answer has by its first word; "fine" by any other.
 LEVELS = {"Slow": "slow", "Needs attention": "look"}
+AT = "phase 2, implement"
+WORKS = f"{AT} for 4m, agent running 4m, last output 30s ago"
 ANSWERS = {
-    "at work": (running(4, 0.5), "Running: phase 2, implement for 4m, agent running 4m, last output 30s ago"),
-    "quiet": (running(29, 10), "Slow: phase 2, implement for 29m, agent running 29m, last output 10m ago"),
-    "silent": (running(29, 20), "Needs attention: phase 2, implement for 29m, agent running 29m, last output 20m ago"),
-    "half an hour": (running(30, 0.5), "Slow: phase 2, implement for 30m, agent running 30m, last output 30s ago"),
-    "two retries": (
-        running(4, 0.5, retries=2),
-        "Slow: phase 2, implement for 4m, agent running 4m, last output 30s ago, 2 retries",
-    ),
+    "at work": (running(4, 0.5), f"Running: {WORKS}"),
+    "quiet": (running(29, 10), f"Slow: {AT} for 29m, agent running 29m, last output 10m ago"),
+    "silent": (running(29, 20), f"Needs attention: {AT} for 29m, agent running 29m, last output 20m ago"),
+    "half an hour": (running(30, 0.5), f"Slow: {AT} for 30m, agent running 30m, last output 30s ago"),
+    "two retries": (running(4, 0.5, retries=2), f"Slow: {WORKS}, 2 retries"),
     "long with retries": (
         running(40, 0.5, retries=2),
-        "Needs attention: phase 2, implement for 40m, agent running 40m, last output 30s ago, 2 retries",
+        f"Needs attention: {AT} for 40m, agent running 40m, last output 30s ago, 2 retries",
     ),
     "just started": (
-        asked(agent="claude", dispatched=ago(3)),
-        "Running: phase 2, implement for 4m, agent running 3m, no output yet",
+        asked(agent="claude", dispatched=ago(3)), f"Running: {AT} for 4m, agent running 3m, no output yet"
     ),
     "never said a word": (
         asked(agent="claude", since=ago(20), dispatched=ago(16)),
-        "Needs attention: phase 2, implement for 20m, agent running 16m, no output yet",
+        f"Needs attention: {AT} for 20m, agent running 16m, no output yet",
     ),
     "checks": (
         running(4, 0.5, agent=None, step="gate", gates=("tests", "lint")),
@@ -66,53 +64,47 @@ ANSWERS = {
     "long without agent": (asked(step="gate", since=ago(31)), "Needs attention: phase 2, gate for 31m"),
     "between phases": (asked(phase=None, step=None), "Running: between phases for 4m"),
     "interrupted": (
-        asked(carried=False),
-        "Needs attention: phase 2, implement for 4m, interrupted; no process is working on it",
+        asked(carried=False), f"Needs attention: {AT} for 4m, interrupted; no process is working on it"
     ),
     "its turn in a fleet": (
         asked(carried=False, owner="", in_fleet=True, waiting_for="slot", about="its turn"),
-        "Waiting: phase 2, implement, waiting 4m: its turn",
+        f"Waiting: {AT}, waiting 4m: its turn",
     ),
     "handed over in a fleet": (
         running(4, 4, carried=False, owner="", in_fleet=True),
-        "Waiting: phase 2, implement for 4m, no host has it in hand; the next free one continues it",
+        f"Waiting: {AT} for 4m, no host has it in hand; the next free one continues it",
     ),
     "dead host": (
         running(4, 4, carried=False, owner="alpha/1:2:3", in_fleet=True),
-        "Needs attention: phase 2, implement for 4m, its host alpha is dead; another one continues it",
+        f"Needs attention: {AT} for 4m, its host alpha is dead; another one continues it",
     ),
-    "approval": (asked(waiting_for="approval"), "Needs attention: phase 2, implement, waiting 4m for approval"),
+    "approval": (asked(waiting_for="approval"), f"Needs attention: {AT}, waiting 4m for approval"),
     "limit": (
         asked(waiting_for="limit", about="claude usage limit", wake=ago(-10)),
-        "Waiting: phase 2, implement, waiting 4m: claude usage limit, resets 12:10 UTC (10m)",
+        f"Waiting: {AT}, waiting 4m: claude usage limit, resets 12:10 UTC (10m)",
     ),
     "long limit": (
         asked(since=ago(200), waiting_for="limit", about="claude usage limit", wake=ago(-10)),
-        "Slow: phase 2, implement, waiting 3h 20m: claude usage limit, resets 12:10 UTC (10m)",
+        f"Slow: {AT}, waiting 3h 20m: claude usage limit, resets 12:10 UTC (10m)",
     ),
     "overslept": (
         asked(waiting_for="limit", wake=ago(6)),
-        "Needs attention: phase 2, implement, waiting 4m for limit, should have continued 6m ago",
+        f"Needs attention: {AT}, waiting 4m for limit, should have continued 6m ago",
     ),
     "foreign claim": (
-        asked(waiting_for="claim", about="a claim of 4711"),
-        "Waiting: phase 2, implement, waiting 4m: a claim of 4711",
+        asked(waiting_for="claim", about="a claim of 4711"), f"Waiting: {AT}, waiting 4m: a claim of 4711"
     ),
     "long paused": (
         asked(since=ago(300), retries=3, waiting_for="paused", about="paused by a person"),
-        "Paused: phase 2, implement, for 5h by a person, 3 retries",
+        f"Paused: {AT}, for 5h by a person, 3 retries",
     ),
-    "pausing": (
-        running(4, 0.5, asked="pause"),
-        "Pausing: phase 2, implement for 4m, agent running 4m, last output 30s ago",
-    ),
-    "stopping": (asked(asked="stop"), "Stopping: phase 2, implement for 4m"),
+    "pausing": (running(4, 0.5, asked="pause"), f"Pausing: {WORKS}"),
+    "stopping": (asked(asked="stop"), f"Stopping: {AT} for 4m"),
     "stopping long": (
-        asked(asked="stop", since=ago(31)),
-        "Needs attention: phase 2, implement for 31m, a stop was requested",
+        asked(asked="stop", since=ago(31)), f"Needs attention: {AT} for 31m, a stop was requested"
     ),
-    "clock set back": (running(-5, -5), "Running: phase 2, implement for 0s, agent running 0s, last output 0s ago"),
-}
+    "clock set back": (running(-5, -5), f"Running: {AT} for 0s, agent running 0s, last output 0s ago"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("found", "sentence"), ANSWERS.values(), ids=list(ANSWERS))

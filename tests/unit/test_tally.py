@@ -139,26 +139,25 @@ MORE = [Message(text="more"), Started(model="m"), Context(tokens=9)]
 UNSURE = [ToolUsed(tool="Bash"), Spent(usage=Usage(input_tokens=1))]
 
 
-@pytest.mark.parametrize("more", MORE, ids=lambda each: type(each).__name__)
-def test_a_good_end_with_work_after_it_was_not_the_end(more: AgentEvent) -> None:
-    assert folded(Finished(ok=True), more).tally.finished is None
-    assert folded(Finished(ok=True), more, Finished(ok=True)).tally.finished == Finished(ok=True)
-    assert folded(Finished(ok=False, words="w"), more).tally.finished == Finished(ok=False, words="w")
+GOOD, SO_FAR = Finished(ok=True), Finished(ok=True, so_far=True)
+IDLE = [Unread(), Retrying(words="busy"), Context(window=9)]
 
 
-@pytest.mark.parametrize("more", UNSURE, ids=lambda each: type(each).__name__)
-def test_work_of_a_possible_sub_agent_keeps_a_good_end_as_preliminary(more: AgentEvent) -> None:
-    assert folded(Finished(ok=True), more).tally.finished == Finished(ok=True, so_far=True)
-
-
-@pytest.mark.parametrize("more", [*MORE, *UNSURE], ids=lambda each: type(each).__name__)
-def test_a_preliminary_end_stays_after_any_event(more: AgentEvent) -> None:
-    assert folded(Finished(ok=True, so_far=True), more).tally.finished == Finished(ok=True, so_far=True)
-
-
-@pytest.mark.parametrize("more", [Unread(), Retrying(words="busy"), Context(window=9)])
-def test_events_without_work_keep_a_good_end(more: AgentEvent) -> None:
-    assert folded(Finished(ok=True), more).tally.finished == Finished(ok=True)
+@pytest.mark.parametrize(
+    ("end", "more", "finished"),
+    [
+        *((GOOD, more, None) for more in MORE),
+        *((GOOD, more, SO_FAR) for more in UNSURE),  # perhaps of a sub-agent
+        *((GOOD, more, GOOD) for more in IDLE),
+        *((SO_FAR, more, SO_FAR) for more in (*MORE, *UNSURE)),
+        *((Finished(ok=False, words="w"), more, Finished(ok=False, words="w")) for more in MORE),
+    ],
+)
+def test_a_good_end_with_work_after_it_was_not_the_end(
+    end: Finished, more: AgentEvent, finished: Finished | None
+) -> None:
+    assert folded(end, more).tally.finished == finished
+    assert folded(end, more, GOOD).tally.finished == GOOD
 
 
 def test_an_incomplete_total_is_at_least_the_sum_so_far() -> None:

@@ -164,14 +164,10 @@ def test_a_phase_may_name_a_test_of_tests_paths(test_paths: tuple[str, ...], cou
     assert len(list(foresee_refusals(plan, ["python checks/a.py"], usual, read=tree.get))) == count
 
 
-def test_a_phase_that_names_a_new_file_of_the_checks_permits_it() -> None:
-    before: dict[str, str] = {}
+@pytest.mark.parametrize(("text", "count"), [("Add fixtures to tests/conftest.py.", 0), ("Add fixtures.", 1)])
+def test_a_phase_that_names_a_new_file_of_the_checks_permits_it(text: str, count: int) -> None:
     after = {"tests/conftest.py": "x\n"}
-    named, other = a_permit("Add fixtures to tests/conftest.py."), a_permit("Add fixtures.")
-    findings = [
-        examine_checks(["pytest"], after, permit, before=before.get, after=after.get) for permit in (named, other)
-    ]
-    assert [len(each) for each in findings] == [0, 1]
+    assert len(examine_checks(["pytest"], after, a_permit(text), before=lambda _: None, after=after.get)) == count
 
 
 @pytest.mark.parametrize(
@@ -211,18 +207,12 @@ def test_touches_permits_the_ci_only_where_it_means_it(touches: tuple[str, ...],
 
 def test_files_outside_touches_are_out_of_scope() -> None:
     permit = a_permit("Work on sums, and on setup.py.", "src/**", "docs/*.md")
-    findings = examine_changes(
-        [changed(p) for p in ("src/a/b.py", "docs/a.md", "docs/a/b.md", "x.py", "setup.py")], permit
-    )
-    assert [(f.path, f.reason) for f in findings] == [
-        ("docs/a/b.md", Reason.OUT_OF_SCOPE),
-        ("x.py", Reason.OUT_OF_SCOPE),
+    files = [changed(path) for path in ("src/a/b.py", "docs/a.md", "docs/a/b.md", "x.py", "setup.py")]
+    findings = examine_changes(files, permit)
+    assert [(found.path, found.reason) for found in findings] == [
+        *((path, Reason.OUT_OF_SCOPE) for path in ("docs/a/b.md", "x.py"))
     ]
     assert str(findings[0]) == "docs/a/b.md: outside Touches: src/**, docs/*.md"
-
-
-def test_a_changed_file_may_be_named_like_a_secret() -> None:
-    assert kinds(changed(".env")) == []
 
 
 # --- new files ----------------------------------------------------------------------------------------
@@ -239,11 +229,9 @@ def test_new_files_that_are_named_like_secrets_are_found(path: str) -> None:
     assert kinds(added(path)) == ["secret"]
 
 
-@pytest.mark.parametrize(
-    "path", [".env.example", "src/credentials.py", "id_rsa.pub", "environment.py", "keys.md", ".npmrc", "key"]
-)
-def test_files_that_only_sound_like_secrets_are_free(path: str) -> None:
-    assert kinds(added(path)) == []
+def test_files_that_only_sound_like_secrets_are_free_and_a_changed_one_is() -> None:
+    free = (".env.example", "src/credentials.py", "id_rsa.pub", "environment.py", "keys.md", ".npmrc", "key")
+    assert kinds(*map(added, free), changed(".env")) == []
 
 
 def test_large_new_files_are_found_unless_the_phase_names_them() -> None:
@@ -295,32 +283,29 @@ def test_a_token_in_the_text_makes_a_secret(text: str, secret: bool) -> None:
     assert bool(found(wrote(text, path=".npmrc"))) is secret
 
 
-def test_added_text_is_searched_for_secrets() -> None:
-    assert found(wrote(f"x\ntoken = {TOKEN}\n", "x\n")) == ["a.txt: seems to contain a GitHub token"]
-    assert found(wrote("x\n", f"{TOKEN}\n")) == []
+GITHUB = "a.txt: seems to contain a GitHub token"
 
 
-def test_a_secret_that_was_there_before_is_not_the_agents() -> None:
-    """Also when its file was moved; a second secret is reported."""
-    assert found(wrote(f"{TOKEN}\nmore\n", f"{TOKEN}\n")) == []
-    assert found(wrote("", TOKEN, "old.txt"), wrote(TOKEN, path="new.txt", added=True)) == []
-    assert found(wrote(f"{TOKEN} {OTHER}", TOKEN)) == ["a.txt: seems to contain a GitHub token"]
-
-
-def test_each_place_and_kind_is_reported_once() -> None:
-    twice = wrote(f"{TOKEN} {OTHER} AKIA{'A1' * 8}")
-    assert found(twice, twice) == ["a.txt: seems to contain an AWS key", "a.txt: seems to contain a GitHub token"]
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        pytest.param([wrote(f"x\ntoken = {TOKEN}\n", "x\n")], [GITHUB], id="added"),
+        pytest.param([wrote("x\n", f"{TOKEN}\n")], [], id="removed"),
+        pytest.param([wrote(f"{TOKEN}\nmore\n", f"{TOKEN}\n")], [], id="there before"),
+        pytest.param([wrote("", TOKEN, "old.txt"), wrote(TOKEN, path="new.txt", added=True)], [], id="moved"),
+        pytest.param([wrote(f"{TOKEN} {OTHER}", TOKEN)], [GITHUB], id="a second one"),
+        pytest.param([wrote(f"{TOKEN} {OTHER} AKIA{'A1' * 8}")] * 2, ["a.txt: seems to contain an AWS key", GITHUB],
+                     id="each place and kind once"),
+    ],
+)  # fmt: skip
+def test_a_secret_that_was_not_there_before_is_found(files: list[FileChange], said: list[str]) -> None:
+    assert found(*files) == said
 
 
 def test_messages_and_new_names_are_searched_and_the_secret_is_not_printed() -> None:
-    leaked = found(
-        wrote("x", path=f"{TOKEN}.txt", added=True),
-        wrote("y", path=f"{OTHER}.txt"),
-        messages=(f"Use {TOKEN}\n", "Fine\n"),
-    )
-    assert leaked == [
-        "[redacted].txt: its name contains a GitHub token",
-        "a commit message: seems to contain a GitHub token",
+    named, other = wrote("x", path=f"{TOKEN}.txt", added=True), wrote("y", path=f"{OTHER}.txt")
+    assert found(named, other, messages=(f"Use {TOKEN}\n", "Fine\n")) == [
+        *("[redacted].txt: its name contains a GitHub token", "a commit message: seems to contain a GitHub token")
     ]
 
 
