@@ -212,7 +212,6 @@ def test_a_wait_is_read_from_the_session_record(record: bytes, waits: bool) -> N
 )
 def test_events_of_a_script_are_validated_like_a_program_s(reported: dict[str, object], event: AgentEvent) -> None:
     line = f"runplan:tell {json.dumps(reported)}".encode()
-
     assert agent_of("script").read_line(line) == (event,)
 
 
@@ -246,14 +245,11 @@ def test_a_refusal_without_an_error_flag_is_a_refusal() -> None:
         pytest.param({"total_cost_usd": 0.5}, (600, 5, 0.5), id="dollars alone"),
         pytest.param({"total_cost_usd": 0.5, "usage": {"input_tokens": 900}}, (900, 5, 0.5), id="no models"),
         pytest.param({"usage": {"input_tokens": 0, "output_tokens": 0}}, (600, 5, 0.0), id="less than was seen"),
-        pytest.param(
-            {"total_cost_usd": 0.5, "modelUsage": {"m": {"inputTokens": 100, "outputTokens": 9}}},
-            (600, 9, 0.5),
-            id="models that used less than was seen",
-        ),
+        pytest.param({"total_cost_usd": 0.5, "modelUsage": {"m": {"inputTokens": 100, "outputTokens": 9}}},
+                     (600, 9, 0.5), id="models that used less than was seen"),
         pytest.param({"modelUsage": {"m": {"inputTokens": 900, "outputTokens": 9}}}, (900, 9, 0.0), id="models"),
     ],
-)
+)  # fmt: skip
 def test_claude_s_usage_is_at_least_its_messages(result: dict[str, object], used: tuple[int, int, float]) -> None:
     usage = claudes(**result).tally.usage
     assert (usage.input_tokens, usage.output_tokens, usage.usd) == used

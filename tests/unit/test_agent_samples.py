@@ -38,7 +38,6 @@ def test_a_captured_stream_is_understood(stream: str) -> None:
     reported, found = expected_of(stream), outcome(stream)
     spent, said = found.tally.usage, reported.get("says", "")
     end = ending(stream.partition("/")[0], found, writes=reported.get("role") != "read")
-
     assert found.message.strip().endswith(said)
     assert bool(said) == bool(found.message.strip())
     assert [spent.input_tokens, spent.output_tokens, spent.cached_tokens] == reported.get("tokens", [0, 0, 0])

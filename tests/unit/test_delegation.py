@@ -69,14 +69,11 @@ ASKED = (LEASE, BASELINE, ALTERED, e.ApprovalAsked(tree="t9"))
         (ASKED, None, WaitKind.SIGN_OFF),
         ((*ASKED, e.Answered(tree="t8", approved=True)), None, WaitKind.SIGN_OFF),
         ((*ASKED, e.Answered(tree="t9", approved=True)), START, None),
-        (
-            (*ASKED, e.Answered(tree="t9", approved=False, why="no")),
-            a.Fail(reason=Reason.STOPPED, at=PhaseStep.DELEGATE, detail="the change was rejected: no"),
-            None,
-        ),
+        ((*ASKED, e.Answered(tree="t9", approved=False, why="no")),
+         a.Fail(reason=Reason.STOPPED, at=PhaseStep.DELEGATE, detail="the change was rejected: no"), None),
     ],
     ids=["changed", "asked", "another answer", "approved", "rejected"],
-)
+)  # fmt: skip
 def test_a_command_whose_files_have_changed_waits_for_a_person_also_with_auto(
     events: tuple[e.Event, ...], action: a.Action | None, waiting: WaitKind | None
 ) -> None:

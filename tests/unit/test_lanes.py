@@ -176,7 +176,6 @@ def test_after_a_failure_nothing_begins_and_the_run_fails_when_the_others_have_e
     facts = [*two_lanes(), *in_lane("1", read("p1"), failed, lost)]
     alone = fold(facts)
     over = fold([*facts, *in_lane("2", read("p2"), DONE)])
-
     assert a.READ_PLAN not in decide(alone).actions
     assert decide(over).actions == (a.Finish(outcome=RunOutcome.FAILED, reason="agent-failed", detail="x"),)
     assert failure(over) == replace(failed, lane="1")
@@ -203,7 +202,6 @@ def test_a_rejection_applies_to_the_lane_of_its_candidate() -> None:
     facts += in_lane("1", read("p1"), built[0], e.LandingHeld(why="w"))
     facts += in_lane("2", read("p2"), built[1], e.LandingHeld(why="w"))
     state = fold([*facts, e.Answered(tree="t2", approved=False)])
-
     phases = {lane.options.wanted: lane.attempt for lane in open_lanes(state)}
     assert phases["p1"] is not None
     assert phases["p1"].refusal is None
@@ -268,7 +266,6 @@ def test_independent_phases_go_on_beside_a_phase_of_the_run_that_asks_a_person()
     state = apply(state, e.QuestionAsked(id="q", text="which?", phase="1"))
     assert decided(state) == "read-plan"
     assert decided(apply(state, e.LanesChosen(tip="t", lanes=()))) == "waits for question"
-
     state = apply(state, e.LanesChosen(tip="t", lanes=(("1", "2", ("b",)),)))
     assert decided(state) == "1: read-plan"
     assert "baseline t0" in decided(apply(state, e.QuestionAnswered(id="q", text="this"))).split(", ")

@@ -553,7 +553,6 @@ def test_an_agent_that_crashed_was_killed_or_fell_silent_is_tried_once_more(role
     tree = "" if role == "implement" else "t1"
     assert (again.role, again.cycle, again.tree) == (role, cycle, tree), "no fix cycle is used up"
     assert "oops" in again.again
-
     failed = failing(fold_on(once, *sent(role, kind, cycle=cycle, again=again.again)))
     assert failed.reason == (Reason.SILENT if kind == "silent" else Reason.AGENT_FAILED)
     assert "tried once more" in failed.detail

@@ -59,7 +59,6 @@ def test_chunks_are_cut_into_lines(chunks: tuple[bytes, ...], lines: list[bytes]
 
 def test_a_line_of_10_megabytes_is_whole_and_a_longer_one_is_cut() -> None:
     chunk = b"x" * (LONGEST_LINE // 10)
-
     assert lines_of(*[chunk] * 10, b"\nafter") == [chunk * 10, b"after"]
     assert lines_of(*[chunk] * 12, b"\nafter\n") == [chunk * 10, b"after"]
 
@@ -69,7 +68,6 @@ def test_the_end_of_the_message_is_kept() -> None:
     for number in range(5 * MESSAGE_TAIL // 1000):
         events.read_line(b"%0999d" % number)
     events.read_line(b"last")
-
     assert len(events.message) == MESSAGE_TAIL - LONGEST
     assert events.message.endswith(f"{number:0999d}\nlast\n")
 
@@ -84,15 +82,12 @@ def test_a_line_that_fails_in_its_reader_counts_as_unread(error: type[Exception]
     events = EventCollector(read)
     for line in (b"a", b"bad", b"b"):
         events.read_line(line)
-
     assert (events.message, events.tally.unread) == ("ab", 1)
 
 
 def test_the_end_of_standard_error_is_bounded(tmp_path: Path) -> None:
     (tmp_path / "err.log").write_bytes(b"x" * 3 * ERROR_TAIL + "the end ä".encode())
-
     error = DispatchFiles(tmp_path).error()
-
     assert error.endswith("xthe end ä")
     assert len(error) <= ERROR_TAIL
 
@@ -133,7 +128,6 @@ def test_no_log_holds_a_secret_or_a_part_of_one(tmp_path: Path, cap: int, size: 
     for at in range(0, len(said), size):
         log.write(said[at : at + size])
     log.close()
-
     kept = (tmp_path / "log").read_text()
     assert not any(half in kept for half in (SECRET[:12], SECRET[-12:]))
     assert "[redacted] in it\n" in kept or cap < 1000
@@ -145,7 +139,6 @@ def test_a_secret_across_the_end_of_the_head_is_in_neither_part(tmp_path: Path) 
         log = CappedLog(tmp_path / "log", cap=1000, secrets=(SECRET,))
         log.write(b"." * before + SECRET.encode() + b"." * 20_000)
         log.close()
-
         kept = (tmp_path / "log").read_text()
         assert not any(SECRET[at : at + 6] in kept for at in range(len(SECRET) - 6)), before
 
@@ -161,7 +154,6 @@ def test_recorded_events_are_redacted() -> None:
     ]
     events = EventCollector(lambda _: tuple(reported), secrets=(SECRET,))
     events.read_line(b"x")
-
     assert events.message == "it is [redacted], you know"
     assert SECRET[-9:] not in repr(events.tally)
     assert events.tally.troubles == (Trouble(kind=EndingKind.AUTH, words="bad key [redacted]", resets=3.0),)
@@ -170,5 +162,4 @@ def test_recorded_events_are_redacted() -> None:
 def test_a_message_that_was_cut_does_not_begin_with_half_a_secret() -> None:
     events = EventCollector(agent_of("command").read_line, secrets=(SECRET,))
     events.read_line(SECRET.encode() + b"." * (MESSAGE_TAIL - 10))
-
     assert SECRET[-9:] not in events.message

@@ -110,9 +110,7 @@ def test_a_phase_begins_on_the_one_that_contains_all_it_waits_for(
     worked: dict[str, tuple[str, ...]], bases: list[str], below: dict[str, str], expected: list[tuple[str, str]]
 ) -> None:
     plan = parse_plan(a_plan(dict.fromkeys(BODIES, "⬚"), BODIES), path="plans/x.md")
-
     chosen = list_ahead(plan, worked, bases, below, limit=1)
-
     assert [(phase.id, after) for phase, after in chosen] == expected
     assert list_ahead(plan, worked, bases, below, limit=0) == []
 
@@ -122,12 +120,10 @@ def test_a_phase_ahead_is_written_and_then_waits_for_the_landing_below() -> None
     assert ("start", "1") in actions_of(begun)
     roles = {action.lane: action.dispatch.role for action in decide(begun).actions if isinstance(action, a.Start)}
     assert roles == {"": Role.SETUP, "1": Role.SETUP}  # no baseline: it is the gate of phase 1
-
     waiting = ahead(WRITTEN)
     assert [lane for _, lane in actions_of(waiting)] == [""]
     lane = open_lanes(waiting)[0]
     assert decide(lane).waiting is WaitKind.PHASE
-
     landed = apply(waiting, LANDED)
     assert ("build-candidate", "1") in actions_of(landed)
 
@@ -155,7 +151,6 @@ def test_a_phase_ahead_takes_over_the_worktrees_and_a_fixer_below_gets_another()
 def test_a_phase_ahead_is_dropped_when_its_base_fails_or_corrects_its_text(fact: e.Event) -> None:
     running = e.DispatchStarted(id="d", role=Role.IMPLEMENT, agent="r", cycle=1, lane="1")
     state = apply(ahead(running), fact)
-
     assert ("end", "1") in actions_of(state)
     over = ahead(running, fact, e.RunEnded(outcome=RunOutcome.STOPPED, reason=Reason.STOPPED, lane="1"))
     assert not open_lanes(over)
@@ -171,9 +166,7 @@ def test_a_failure_ahead_counts_if_the_phase_below_lands_as_it_was(code: str, co
     failed = e.PhaseFailed(phase="2", reason=Reason.AGENT_FAILED, step=PhaseStep.IMPLEMENT, detail="", lane="1")
     ends = [e.CleanedUp(phase="2", lane="1"), e.RunEnded(outcome=RunOutcome.FAILED, lane="1")]
     landed = [e.Landed(id="l", phase="1", tip="c3", code=code), e.CleanedUp(phase="1")]
-
     (action,) = decide(ahead(failed, *ends, *landed)).actions
-
     assert action.step == ("finish" if counts else "read-plan")
 
 
@@ -181,7 +174,5 @@ def test_the_failed_phase_represents_a_run_whose_first_phase_has_landed() -> Non
     failed = e.PhaseFailed(phase="2", reason=Reason.TESTS_FAILED, step=PhaseStep.GATE, detail="red", lane="1")
     ends = [e.CleanedUp(phase="2", lane="1"), e.RunEnded(outcome=RunOutcome.FAILED, lane="1")]
     landed = [LANDED, e.CleanedUp(phase="1")]
-
     state = ahead(WRITTEN, *landed, failed, *ends)
-
     assert project_run(state, run="r", plan="plans/x.md", started="", since="").phase == "2"

@@ -128,26 +128,19 @@ WHEN = "2026-01-01T00:00:00Z"
 @pytest.mark.parametrize(
     ("front", "expected"),
     [
-        pytest.param(
-            "---\r\ntitle: T\r\nstatus: active # x\r\nissue: 1\r\n---\r\n",
-            f"---\r\ntitle: T\r\nstatus: complete # x\r\ncompleted: {WHEN}\r\nissue: 1\r\n---\r\n",
-            id="replaced",
-        ),
+        pytest.param("---\r\ntitle: T\r\nstatus: active # x\r\nissue: 1\r\n---\r\n",
+                     f"---\r\ntitle: T\r\nstatus: complete # x\r\ncompleted: {WHEN}\r\nissue: 1\r\n---\r\n",
+                     id="replaced"),
         pytest.param("---\n---\n", f"---\nstatus: complete\ncompleted: {WHEN}\n---\n", id="added"),
-        pytest.param(
-            "---\nstatus: complete\n---\n", f"---\nstatus: complete\ncompleted: {WHEN}\n---\n", id="half-written"
-        ),
-        pytest.param(
-            "---\nstatus: complete\ncompleted: 2025-01-01T00:00:00Z\n---\n",
-            "---\nstatus: complete\ncompleted: 2025-01-01T00:00:00Z\n---\n",
-            id="already",
-        ),
-        pytest.param(
-            "---\ncompleted: soon\nstatus:\n---\n", f"---\ncompleted: {WHEN}\nstatus: complete\n---\n", id="both-there"
-        ),
+        pytest.param("---\nstatus: complete\n---\n", f"---\nstatus: complete\ncompleted: {WHEN}\n---\n",
+                     id="half-written"),
+        pytest.param("---\nstatus: complete\ncompleted: 2025-01-01T00:00:00Z\n---\n",
+                     "---\nstatus: complete\ncompleted: 2025-01-01T00:00:00Z\n---\n", id="already"),
+        pytest.param("---\ncompleted: soon\nstatus:\n---\n", f"---\ncompleted: {WHEN}\nstatus: complete\n---\n",
+                     id="both-there"),
         pytest.param("", "", id="no-front-matter"),
     ],
-)
+)  # fmt: skip
 def test_completion_is_written_whole(front: str, expected: str) -> None:
     plan = a_plan({"1": "✅"})
     done = set_completed(front.encode() + plan, path="p.md", completed=WHEN)

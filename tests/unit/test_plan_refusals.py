@@ -53,22 +53,16 @@ PLANSMITH = (
         ("## Phase 1 — A\n**Status:** ⬚\n\n## Phase 1 — B\n", 4, TWICE.format(1)),
         ("## Phase 1a — A\n**Status:** ⬚\n## Phase 1A — B\n", 3, "two phases are called '1A'"),
         ("- [ ] Phase 1 — a\n- [ ] Phase 1 — b\n", 2, TWICE.format(1)),
-        (
-            ONE_AND_TWO + "## Phase 1 — A\n\n## Phase 3 — C\n",
-            5,
-            "the tracker lists the phases 1, 2; the '## Phase' headings are 1, 3; make them agree",
-        ),
+        (ONE_AND_TWO + "## Phase 1 — A\n\n## Phase 3 — C\n", 5,
+         "the tracker lists the phases 1, 2; the '## Phase' headings are 1, 3; make them agree"),
         (ONE_AND_TWO, 5, "headings are none"),
-        (
-            "- [ ] Phase 1 — a\n\n## Phase 1 — A\n\n## Phase 2 — B\n",
-            1,
-            "the checklist lists the phases 1; the '## Phase' headings are 1, 2",
-        ),
+        ("- [ ] Phase 1 — a\n\n## Phase 1 — A\n\n## Phase 2 — B\n", 1,
+         "the checklist lists the phases 1; the '## Phase' headings are 1, 2"),
         (tracker("| 1 |") + "## Phase 1\n", 5, "the row of phase 1 has no Status cell"),
         (CYCLE, 24, "the phases wait for each other: 4 → 3 → 2 → 4;"),
         (a_plan({"1": "⬚"}, {"1": "Depends: 1"}), 9, "wait for each other: 1 → 1;"),
     ],
-)
+)  # fmt: skip
 def test_a_plan_with_a_fault_is_refused_with_its_line(text: bytes | str, line: int, said: str) -> None:
     refused = refusal(text)
     assert refused.startswith(f"plans/x.md:{line}: ")

@@ -286,7 +286,6 @@ def test_a_person_has_the_plan_revised_before_the_next_phase() -> None:
     request = RevisionRequested(planning=e.Planning(goal="smaller", is_revision=True))
     state = fold([PHASES, request])
     assert due(state) == "choose-goal"
-
     asking = fold([PHASES, e.PhaseChosen(tip="t", phase="1"), e.QuestionAsked(id="q", text="which?", phase="1")])
     assert failing(apply(asking, request)).reason is Reason.STOPPED, "it gives way, and its work is kept"
     failed = e.PhaseFailed(phase="1", reason=Reason.STOPPED, step=PhaseStep.IMPLEMENT, detail="")

@@ -24,7 +24,6 @@ from tests.support.builders import settle
 )
 def test_the_table_of_an_agent_overrides_the_setting(agents: dict[str, object], modes: tuple[str, str]) -> None:
     settings = settle([Layer(origin="x", values={"agents": agents})]).settings.agents
-
     assert (settings.sandbox_of("claude"), settings.sandbox_of("codex")) == modes
 
 

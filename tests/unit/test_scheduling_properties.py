@@ -225,7 +225,6 @@ def test_slots_that_come_due_are_answered_once_and_no_plan_runs_twice(
     for name, *words in [first, *life]:
         getattr(history, str(name))(*words)
     history.look()
-
     for plan, key in history.owed:
         answers = [key_of(slot) for answered, slot in history.disk.firings if answered == plan]
         assert max(answers, default="") >= key, "a slot has vanished: neither it nor a later one has an answer"

@@ -39,7 +39,6 @@ VALUES = ("hunter2-hunter2", "a pass phrase", 'with "quotes"\nand lines')
 @pytest.mark.parametrize("token", TOKENS.values(), ids=TOKENS.keys())
 def test_tokens_of_known_forms_are_taken_out(token: str) -> None:
     cleaned = redact_text(f"before: {token} after")
-
     assert REDACTED in cleaned
     assert cleaned.startswith("before: ")
     assert cleaned.endswith("after")
@@ -93,17 +92,13 @@ def test_a_signed_token_is_redacted_and_does_not_block_landing() -> None:
 def test_a_long_token_is_redacted_across_any_chunk_border(size: int) -> None:
     redactor = Redactor()
     line = f"a {SIGNED} b\n".encode()
-
     cleaned = b"".join(redactor.feed(line[at : at + size]) for at in range(0, len(line), size)) + redactor.finish()
-
     assert cleaned == b"a [redacted] b\n"
 
 
 def test_values_are_found_in_url_and_json_encoding() -> None:
     value = 'p@ss"w/ör d+1'
-
     values = secret_values({"MY_SECRET": value})
-
     for way in (quote(value), quote(value, safe=""), quote_plus(value), quote(value, safe="").lower()):
         assert redact_text(f"https://u:{way}@h/", values) == "https://u:[redacted]@h/"
     assert redact_text(json.dumps(value).replace("/", r"\/"), values) == '"[redacted]"'
@@ -132,9 +127,7 @@ def test_the_values_of_variables_that_sound_secret_are_known_also_as_json_writes
         "KEYBOARD": "us-international",
         "HOME": "/home/uma",
     }
-
     values = secret_values(environment)
-
     written = {"k" * 8, 'say "ä"!', r"say \"\u00e4\"!", r"say \"ä\"!", "s3cr3t-s3cr3t", "one;two;three"}
     assert written <= set(values)
     assert not any("%" not in value and "+" not in value for value in set(values) - written)
@@ -155,15 +148,12 @@ STREAM = "\n".join(
 def test_chunk_borders_do_not_change_the_redacted_stream(cuts: list[int]) -> None:
     redactor = Redactor(VALUES)
     places = [0, *sorted(cuts), len(STREAM)]
-
     cleaned = b"".join(redactor.feed(STREAM[a:b]) for a, b in pairwise(places)) + redactor.finish()
-
     assert cleaned == redacted_bytes(STREAM, VALUES)
 
 
 def test_whole_lines_are_passed_on_at_once() -> None:
     redactor = Redactor(VALUES)
-
     assert redactor.feed(b"one\ntwo sk-1\n") == b"one\ntwo sk-1\n"
     assert redactor.feed(b"half a l") == b""
     assert redactor.feed(b"ine\n") == b"half a line\n"
@@ -196,10 +186,8 @@ def test_streams_that_resemble_secrets_take_linear_time_and_bounded_memory(hard:
     redactor = Redactor(VALUES)
     chunk = hard * (262_144 // len(hard))
     began = time.process_time()
-
     for _ in range(3):
         redactor.feed(chunk)
-
     assert len(redactor.take_rest()) <= 40_000
     assert time.process_time() - began < 1.5
 

@@ -18,7 +18,6 @@ def unit(*argv: str, **env: str) -> configparser.SectionProxy:
 
 def test_a_unit_notifies_is_watched_and_leaves_agents_alone() -> None:
     made = unit(PATH="/bin", HOME="/h", ANTHROPIC_API_KEY="secret")
-
     assert made["Type"] == "notify"
     assert made["WatchdogSec"] == "180"
     assert float(made["TimeoutStopSec"]) > 2 * DaemonSettings().grace_s
@@ -52,14 +51,12 @@ def test_a_program_means_itself_although_nothing_is_expanded_in_it() -> None:
 
 def test_a_variable_with_blanks_and_percents_means_itself() -> None:
     text = systemd_unit({"PATH": "/my bin:/100%", "XDG_STATE_HOME": '/"q"'}, umask=0)
-
     assert 'Environment="PATH=/my bin:/100%%"\n' in text
     assert 'Environment="XDG_STATE_HOME=/\\"q\\""\n' in text
 
 
 def test_a_property_list_keeps_it_alive_and_leaves_agents_alone() -> None:
     made = plistlib.loads(launchd_list({"PATH": "/bin", "GH_TOKEN": "t", "HOME": "/h"}, umask=0o027).encode())
-
     assert made["ProgramArguments"] == list(DAEMON)
     assert made["KeepAlive"] == {"SuccessfulExit": False}
     assert made["AbandonProcessGroup"] is True

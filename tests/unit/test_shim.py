@@ -26,5 +26,4 @@ HALF_AN_HOUR = 1800.0
 def test_work_is_distinguished_from_polling(seconds: float, cpu_s: float, moved: int, works: bool) -> None:
     earlier = ProcessActivity(at=100.0, cpu_s=3.0, moved=7_000_000)
     later = ProcessActivity(at=100.0 + seconds, cpu_s=3.0 + cpu_s, moved=7_000_000 + moved)
-
     assert later.is_work_since(earlier) is works

@@ -135,7 +135,6 @@ def test_parallel_phases_have_a_line_each_and_the_worst_is_reported() -> None:
     two = Work(dispatch="r.2", dispatched=iso(ago(40)), since=iso(ago(40)), phase="2", step=PhaseStep.GATE)
     lost = Work(phase="3", failed="agent-failed")
     seen = at_work(busy(lanes=(one, two, lost)))
-
     assert [phase.status for phase in view(seen).phases] == ["in-progress", "in-progress"]
     assert lines(seen)[3].startswith("  Needs attention: phase 2, gate for 40m")
     assert lines(seen)[4:7] == [
