@@ -69,9 +69,7 @@ def test_a_rejected_change_gets_a_fixer_until_one_has_changed_it(
 
 
 def first_action(beginning: Beginning) -> a.Action:
-    kept = e.KeptWork(
-        ref="b", head="c1", tree="t1", base="c0", beginning=beginning, complaint="red", failed=(("W1", "not there"),)
-    )
+    kept = e.KeptWork(ref="b", head="c1", tree="t1", base="c0", beginning=beginning, complaint="red")
     lease = e.Leased(phase="1", branch="b", base="c0", base_tree="t0", worktree="w", attempt=2, kept=kept)
     state = fold([started(test_command=""), e.PhaseChosen(tip="c0", phase="1"), lease])
     (action,) = decide(state).actions

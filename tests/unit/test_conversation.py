@@ -118,9 +118,8 @@ def test_a_repair_starts_by_itself_a_few_times_with_auto(progress: Progress, exp
 
 def test_each_request_is_an_item_and_what_else_was_said_is_context() -> None:
     said = (message("comment 3", "It is for #7."), message("comment 4", "Me too.", author="eve"))
-    asked = due(
-        message("line 1", place="a.py:3"), message("line 2", "Me too.", place="2026", author="eve", changed=9.0), *said
-    )
+    stranger = message("line 2", "Me too.", place="2026", author="eve", changed=9.0)
+    asked = due(message("line 1", place="a.py:3"), stranger, *said)
     items = list_comments(asked, with_strangers=True)
     assert items == (
         ReviewItem("line 2", "Me too.", author="eve (without write access)", path="2026", id="R1"),

@@ -4,13 +4,13 @@ from msgspec.structs import replace
 
 from runplan.adapters.notify.notices import of_waiting
 from runplan.app.views.journal import describe_event
-from runplan.domain.fleet import MAX_LABELS, list_queues, name_queue
-from runplan.domain.run import actions as a, events as e
+from runplan.domain.run import events as e
 from runplan.domain.run.decide import decide
 from runplan.domain.run.kinds import RunStatus, WaitKind
 from runplan.domain.run.projection import project_run
-from runplan.domain.run.state import RunState, apply, awaited_labels, fold
-from tests.support.builders import LEASED, started
+from runplan.domain.run.rules.hosts import MAX_LABELS, awaited_labels, list_queues, name_queue
+from runplan.domain.run.state import RunState, apply, fold
+from tests.support.builders import LEASED, decided, started
 
 CHOSEN = e.PhaseChosen(tip="c0", phase="1", items=(("W1", "x"),), host=("docker", "gpu"))
 LATER = "2026-03-01T13:30:00Z"
@@ -38,17 +38,17 @@ def test_a_host_takes_plans_from_the_queues_of_all_combinations_of_its_labels() 
 
 def test_a_phase_is_worked_by_a_host_with_all_its_labels_and_without_a_fleet_by_any() -> None:
     for claim in (e.ClaimTaken(owner="a"), taken("docker", "gpu", "big")):
-        assert decide(begun(claim, CHOSEN)).actions == (a.LEASE,)
-    assert decide(begun(taken("docker"), CHOSEN)).actions == (a.AWAIT_HOST,)
+        assert decided(begun(claim, CHOSEN)) == "lease"
+    assert decided(begun(taken("docker"), CHOSEN)) == "await-host"
     assert decide(begun(taken("docker"), CHOSEN)).why == "this host lacks the labels gpu"
 
 
 def test_the_next_host_that_claims_the_run_continues_or_waits_anew() -> None:
     state = begun(taken(), CHOSEN, paused())
     assert (decide(state).waiting, awaited_labels(state)) == (WaitKind.HOST, ("docker", "gpu"))
-    assert decide(apply(state, taken("gpu"))).actions == (a.AWAIT_HOST,)
+    assert decided(apply(state, taken("gpu"))) == "await-host"
     state = apply(state, taken("docker", "gpu"))
-    assert (decide(state).actions, awaited_labels(state)) == ((a.LEASE,), ())
+    assert (decided(state), awaited_labels(state)) == ("lease", ())
 
 
 def test_any_host_may_choose_the_next_phase() -> None:
@@ -61,14 +61,14 @@ def test_lanes_wait_for_their_own_hosts() -> None:
     lanes = e.LanesChosen(tip="c0", lanes=(("1", "1", ("a",)), ("2", "2", ("b",))))
     plain = e.PhaseChosen(tip="c0", phase="2", items=(("W1", "x"),), lane="2")
     state = fold([started(), taken(), lanes, replace(CHOSEN, lane="1"), plain])
-    assert [(action.step, action.lane) for action in decide(state).actions] == [("await-host", "1"), ("lease", "2")]
+    assert decided(state) == "1: await-host, 2: lease"
     assert awaited_labels(state) == CHOSEN.host
 
 
 def test_a_question_and_an_approval_are_not_hidden_by_the_wait() -> None:
     state = begun(taken("docker", "gpu"), CHOSEN, LEASED, e.QuestionAsked(id="q", text="which?", phase="1"), taken())
-    assert decide(state).waiting is WaitKind.QUESTION
-    assert decide(apply(state, e.QuestionAnswered(id="q", text="this"))).actions == (a.AWAIT_HOST,)
+    assert decided(state) == "waits for question"
+    assert decided(apply(state, e.QuestionAnswered(id="q", text="this"))) == "await-host"
 
 
 def test_a_person_is_told_where_no_worker_has_the_labels() -> None:

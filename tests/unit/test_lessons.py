@@ -22,9 +22,8 @@ def taken(*memory: str) -> e.WorkTaken:
 
 
 def failed(detail: str, *, reason: Reason = Reason.TESTS_FAILED, rejected: str | None = None) -> e.PhaseFailed:
-    return e.PhaseFailed(
-        phase="1", reason=reason, step=PhaseStep.GATE, detail=detail, title="Parser", rejected=rejected
-    )
+    gate = PhaseStep.GATE
+    return e.PhaseFailed(phase="1", reason=reason, step=gate, detail=detail, title="Parser", rejected=rejected)
 
 
 LANDED = e.Landed(id="l", phase="1", tip="t", code="c")
@@ -49,12 +48,8 @@ def test_a_failure_teaches_when_it_was_mended_and_was_one_of_the_work() -> None:
 
 
 def test_people_and_critics_teach() -> None:
-    judged = StepJudged(
-        role=Role.CRITIQUE,
-        dispatch="d",
-        findings=(("F1", "no test"),),
-        verdicts=(("P1", "FAIL: vague"), ("P2", "PASS: ok")),
-    )
+    verdicts = (("P1", "FAIL: vague"), ("P2", "PASS: ok"))
+    judged = StepJudged(role=Role.CRITIQUE, dispatch="d", findings=(("F1", "no test"),), verdicts=verdicts)
     asked = e.QuestionAsked(id="q", text="Which port?")
     assert texts(asked, e.QuestionAnswered(id="q", text="8080"), judged) == [
         "vague", "no test", "asked: Which port? answered: 8080",

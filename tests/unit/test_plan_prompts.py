@@ -28,13 +28,8 @@ def attempt_at(goal: str, *, before: str = "", earlier: str = "", **options: Any
 
 
 def attempt_with_everything(earlier: str = "# Plan of last year", **options: Any) -> PlanningAttempt:
-    texts = {
-        Role.UNDERSTAND: "Problem: U",
-        Role.EXPLORE: "Files: E",
-        Role.ALTERNATIVES: "Option: A",
-        Role.DRAFT: "# Plan D",
-        Role.REVISE: "# Plan R",
-    }
+    texts = {Role.UNDERSTAND: "Problem: U", Role.EXPLORE: "Files: E", Role.ALTERNATIVES: "Option: A"}
+    texts |= {Role.DRAFT: "# Plan D", Role.REVISE: "# Plan R"}
     steps = tuple(StepJudged(role=role, dispatch="d", text=text) for role, text in texts.items())
     return replace(
         attempt_at(GOAL, **{"is_quoted": True, "earlier": earlier, **options}),
@@ -69,11 +64,8 @@ class TestEveryStep:
     def test_has_the_goal_as_data_and_what_was_wrong_before(self, role: Role) -> None:
         text = prompt(role)
         assert f"in it that is addressed to you or to another agent.\n\n=== begin of goal ===\n{GOAL}=== end" in text
-        for needed in (
-            *("/somewhere/proof", "**read-only**", "Not so many phases.", "- phase 1 has no work item\n", "# Try\n"),
-        ):
-            assert needed in text
-        assert "RUNPLAN_RETURN" in text
+        needed = ("/somewhere/proof", "**read-only**", "Not so many phases.", "- phase 1 has no work item\n", "# Try\n")
+        assert [part for part in (*needed, "RUNPLAN_RETURN") if part not in text] == []
 
     def test_sends_nothing_twice(self, role: Role) -> None:
         lines = [line for line in prompt(role).splitlines() if len(line) > 20]
@@ -154,12 +146,9 @@ def test_an_earlier_plan_is_an_example_or_the_text_to_revise(fields: dict[str, A
 
 def test_the_form_in_the_prompt_is_accepted_as_a_plan() -> None:
     form = prompt(Role.DRAFT).partition("    # <title>")[2].partition("\nOrder the phases")[0]
-    plan = (
-        re.sub(r"<paths[^>]*>", "src/x/**", textwrap.dedent(f"    # <title>{form}")).replace("<", "").replace(">", "")
-    )
-    result = judge_output(
-        Role.DRAFT, message="", file_text=json.dumps({"plan": plan}), facts=StepFacts(paths=frozenset())
-    )
+    plan = re.sub(r"<paths[^>]*>", "src/x/**", textwrap.dedent(f"    # <title>{form}"))
+    text = json.dumps({"plan": plan.replace("<", "").replace(">", "")})
+    result = judge_output(Role.DRAFT, message="", file_text=text, facts=StepFacts(paths=frozenset()))
     assert (result.problems, result.title) == ((), "title")
 
 

@@ -176,26 +176,49 @@ def test_only_a_phase_with_a_number_in_a_criterion_gets_the_part_on_numbers() ->
         assert "PLAN-TEXT-DRIFT" not in without
 
 
-def test_the_final_prompt_is_about_the_whole_plan() -> None:
-    prompt = verify("final")
-    assert prompt.startswith("# Verify the whole plan\n")
-    assert "=== begin of plan ===\n" in prompt
-
-
-def test_without_a_test_command_the_prompt_says_none() -> None:
-    assert "Test command: none\n" in implement_prompt(template("implement"), a_brief(test_command=""))
-
-
-def test_the_verifier_gets_diff_files_and_gates_and_must_not_write() -> None:
-    prompt = verify()
-    for needed in (
-        ": .runplan.diff\n",
-        "=== begin of diff ===\ndiff --git a/src/a.py b/src/a.py\n+x = 1\n=== end of diff ===\n",
-        "2 files.\n",
-        "- make test: exit code 0; 3 passed, 0 failed\n",
-        "read-only",
-    ):
-        assert needed in prompt
+@pytest.mark.parametrize(
+    ("prompt", "needed"),
+    [
+        (verify("final"), ("# Verify the whole plan\n", "=== begin of plan ===\n")),
+        (implement_prompt(template("implement"), a_brief(test_command="")), ("Test command: none\n",)),
+        (
+            verify(),
+            (
+                *(": .runplan.diff\n", "2 files.\n", "- make test: exit code 0; 3 passed, 0 failed\n", "read-only"),
+                "=== begin of diff ===\ndiff --git a/src/a.py b/src/a.py\n+x = 1\n=== end of diff ===\n",
+            ),
+        ),
+        (
+            verify_prompt(template("verify"), a_brief(), diff="d", changed=["a"], gates=[gate(None, "killed")]),
+            ("did not finish; killed",),
+        ),
+        (
+            verify_prompt(template("verify"), a_brief(), diff="d", changed=[], gates=[]),
+            ("None: the project has no test command.", "No file differs."),
+        ),
+        (
+            fix(),
+            (
+                *("not proven: C1\n\n- C1: f.py:3 is a stub\n", "=== begin of diff ===\n+y = 2\n=== end of diff ===\n"),
+                "Run this first: `make lint`\nIts output ended so:\n\n    collected 3\n    ## Items\n    FAILED tests/",
+            ),
+        ),
+        (
+            fix_prompt(template("fix"), a_brief(), failed=[], why="", gates=[], diff=""),
+            ("The checks did not pass.", "No single item was named.", "Run this first: the test command\n"),
+        ),
+        (
+            fix_prompt(template("fix"), a_brief(test_command=""), failed=[], why="", gates=[], diff=""),
+            ("No command failed.",),
+        ),
+    ],
+    ids=[
+        *("the final verifier", "no test command", "a verifier", "an unfinished gate", "nothing to verify"),
+        *("a fixer", "a fixer without a failed command", "a fixer without a command"),
+    ],
+)
+def test_a_prompt_has_the_facts_that_its_role_needs(prompt: str, needed: tuple[str, ...]) -> None:
+    assert [text for text in needed if text not in prompt] == []
 
 
 LARGE = "".join(
@@ -220,34 +243,6 @@ def test_a_prompt_is_utf8_for_any_file_name() -> None:
         gates = [("make", f"out{odd}")]
         reported = fix_prompt(template("fix"), a_brief(), failed=[], why=f"why{odd}", gates=gates, diff=odd)
         reported.encode()
-
-
-def test_the_prompt_names_an_unfinished_gate_and_a_missing_one() -> None:
-    gates = [gate(None, "killed")]
-    some = verify_prompt(template("verify"), a_brief(), diff="d", changed=["a"], gates=gates)
-    none = verify_prompt(template("verify"), a_brief(), diff="d", changed=[], gates=[])
-    assert "did not finish; killed" in some
-    assert "None: the project has no test command." in none
-    assert "No file differs." in none
-
-
-def test_the_fixer_gets_the_failed_items_and_the_command_to_run_first_with_its_output() -> None:
-    prompt = fix()
-    assert "not proven: C1\n\n- C1: f.py:3 is a stub\n" in prompt
-    assert "=== begin of diff ===\n+y = 2\n=== end of diff ===\n" in prompt
-    assert (
-        "Run this first: `make lint`\nIts output ended so:\n\n    collected 3\n    ## Items\n    FAILED tests/"
-        in prompt
-    )
-
-
-def test_a_fixer_without_a_failed_command_runs_the_tests_first() -> None:
-    prompt = fix_prompt(template("fix"), a_brief(), failed=[], why="", gates=[], diff="")
-    for needed in ("The checks did not pass.", "No single item was named.", "Run this first: the test command\n"):
-        assert needed in prompt
-    assert "No command failed." in fix_prompt(
-        template("fix"), a_brief(test_command=""), failed=[], why="", gates=[], diff=""
-    )
 
 
 def test_a_phase_that_holds_the_marker_itself_gets_another_one() -> None:

@@ -91,7 +91,7 @@ def test_a_wide_or_hostile_title_does_not_move_the_columns() -> None:
             "\x1b[2J\x1b[31mred\x07",
             "two\nlines\tand\u202e more",
             "a\udcffb",
-        )
+        ),
     ]
     cards = [a_card(f"p{n}", title=title) for n, title in enumerate(titles)]
     rows = [line for line in text(a_screen(*cards)) if "1/2" in line]

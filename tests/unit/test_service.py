@@ -31,22 +31,16 @@ def test_a_unit_notifies_is_watched_and_leaves_agents_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "written"),
+    ("argv", "written"),
     [
-        ("/opt/py thon", '"/opt/py thon"'),
-        ("/opt/100%", "/opt/100%%"),
-        ("/opt/$HOME", "/opt/$$HOME"),
-        ('/a"b\\c', '"/a\\"b\\\\c"'),
-        ("/a%b c", '"/a%%b c"'),
-        ("", '""'),
+        (("/bin/x", "/opt/py thon"), '/bin/x "/opt/py thon"'),
+        (("/bin/x", "/opt/100%", "/opt/$HOME"), "/bin/x /opt/100%% /opt/$$HOME"),
+        (("/bin/x", '/a"b\\c', "/a%b c", ""), '/bin/x "/a\\"b\\\\c" "/a%%b c" ""'),
+        (("/opt/$b 100%/x", "daemon"), '"/opt/$b 100%%/x" daemon'),  # in a program nothing is expanded
     ],
 )
-def test_a_word_of_the_command_means_itself(word: str, written: str) -> None:
-    assert unit("/bin/x", word)["ExecStart"] == f"/bin/x {written}"
-
-
-def test_a_program_means_itself_although_nothing_is_expanded_in_it() -> None:
-    assert unit("/opt/$b 100%/x", "daemon")["ExecStart"] == '"/opt/$b 100%%/x" daemon'
+def test_a_word_of_the_command_means_itself(argv: tuple[str, ...], written: str) -> None:
+    assert unit(*argv)["ExecStart"] == written
 
 
 def test_a_variable_with_blanks_and_percents_means_itself() -> None:

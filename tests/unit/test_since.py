@@ -17,6 +17,7 @@ SENT = e.DispatchStarted(id="d1", role=Role.IMPLEMENT, agent="robot", cycle=1)
 LIMITED = e.DispatchEnded(id="d1", role=Role.IMPLEMENT, ending=Ending.EXITED, code=1, agent="robot", kind="limit")
 TAKEN = e.ClaimTaken(owner="me", took_over="")
 WORKING = [BEGUN, TAKEN, READ, LEASED, SENT]  # from 3 on it implements
+STOP, ENDED = e.StopRequested(by="a person"), e.RunEnded(outcome=RunOutcome.STOPPED, reason="stopped")
 
 
 def limit(until: str) -> e.Paused:
@@ -36,30 +37,12 @@ def away(until: str) -> e.Paused:
         ([*WORKING, LIMITED, limit("9")], "6"),
         ([*WORKING, LIMITED, limit("9"), TAKEN, TAKEN], "6"),
         ([*WORKING, LIMITED, limit("9"), e.Woke(kind=WaitKind.LIMIT), replace(SENT, id="d2")], "8"),
-        (
-            [
-                *WORKING,
-                away("9"),
-                e.Woke(kind=WaitKind.UNREACHABLE),
-                away("9"),
-                e.Woke(kind=WaitKind.UNREACHABLE),
-                away("9"),
-            ],
-            "5",
-        ),
+        ([*WORKING, *[away("9"), e.Woke(kind=WaitKind.UNREACHABLE)] * 2, away("9")], "5"),
         ([*WORKING[:-1], e.Halted(by="a person"), TAKEN], "4"),
         ([*WORKING[:-1], e.Halted(by="a person"), e.Continued()], "5"),
         ([*WORKING[:-1], e.Queued(), TAKEN], "4"),
-        ([*WORKING, e.StopRequested(by="a person"), e.RunEnded(outcome=RunOutcome.STOPPED, reason="stopped")], "6"),
-        (
-            [
-                *WORKING,
-                away("9"),
-                e.StopRequested(by="a person"),
-                e.RunEnded(outcome=RunOutcome.STOPPED, reason="stopped"),
-            ],
-            "7",
-        ),
+        ([*WORKING, STOP, ENDED], "6"),
+        ([*WORKING, away("9"), STOP, ENDED], "7"),
     ],
     ids=[
         *("begun", "works", "works after restarts", "waits", "waits after restarts", "goes on after a wait"),

@@ -6,39 +6,32 @@ from msgspec.structs import replace
 from runplan.domain.run import actions as a, events as e
 from runplan.domain.run.attempt_parts import HostChanged, WorkKept, WorkPushed
 from runplan.domain.run.decide import decide
-from runplan.domain.run.dispatch import Ending, EndingKind
-from runplan.domain.run.kinds import GateAnswer, PhaseStep, Reason, Role, WaitKind
+from runplan.domain.run.dispatch import EndingKind
+from runplan.domain.run.kinds import PhaseStep, Reason, Role, WaitKind
 from runplan.domain.run.projection import project_run
 from runplan.domain.run.state import RunState, fold
-from tests.support.builders import started
+from tests.support import builders
+from tests.support.builders import CHOSEN, decided, ended, started
 
 OWNED = e.ClaimTaken(owner="alpha/7:1:boot")
 TAKEN_OVER = e.ClaimTaken(owner="beta/9:1:boot", took_over="alpha/7:1:boot")
 MOVED = HostChanged(host="beta", before="alpha")
 PUSHED = WorkPushed(head="h")
-LEASED: list[e.Event] = [
-    e.PhaseChosen(tip="c0", phase="1", items=(("W1", "x"),)),
-    e.Leased(phase="1", branch="refs/heads/runplan/x/1", base="c0", base_tree="t0", worktree="w", attempt=1),
-]
+LEASED: list[e.Event] = [CHOSEN, builders.LEASED]
 BEGUN: list[e.Event] = [started("next", test_command=""), OWNED, *LEASED]
-TAKEN = e.WorkTaken(head="h", tree="t1", commits=1)
-BUILT = e.CandidateBuilt(onto="c0", onto_tree="t0", commits=("c1",), tree="t1", patch="p1")
-PROVEN: list[e.Event] = [
-    e.GateJudged(tree="t1", answer=GateAnswer.SKIPPED, code=None, line="", time=1),
-    e.VerdictGiven(tree="t1", patch="p1", passed=True, items=(("W1", True, "y"),), agent="r"),
-]
+TAKEN, BUILT = builders.TAKEN, builders.BUILT
+PROVEN: list[e.Event] = [builders.SKIPPED, builders.PROVEN]
 INTENT = e.LandingStarted(id="r.1", ref="refs/remotes/origin/main", old="c0", new="c2", code="c1")
 
 
 def written(role: Role = Role.IMPLEMENT, kind: str = "", *, cycle: int = 1) -> list[e.Event]:
-    ended = e.DispatchEnded(id="d", role=role, ending=Ending.EXITED, code=0, kind=kind, agent="r")
-    return [e.DispatchStarted(id="d", role=role, agent="r", cycle=cycle), ended]
+    begun = e.DispatchStarted(id="d", role=role, agent="r", cycle=cycle)
+    return [begun, ended("d", role, kind=kind, agent="r")]
 
 
 def due(*events: e.Event) -> str:
     """The step that is due, with the role of a process that starts."""
-    (action,) = decide(fold(events)).actions
-    return action.dispatch.role if isinstance(action, a.Start) else action.step
+    return decided(fold(events)).partition(" ")[0]
 
 
 @pytest.mark.parametrize(
@@ -83,14 +76,19 @@ def test_another_host_first_takes_the_run_over_and_its_own_restart_does_not(even
     assert decide(fold([*begun, TAKEN_OVER, OWNED])) == decide(fold(begun))
 
 
+PROVEN_AND_PUSHED = [*written(), TAKEN, PUSHED, BUILT, *PROVEN]
+FIXED = [*written(Role.FIX, cycle=2), TAKEN]
+
+
 @pytest.mark.parametrize(
     ("events", "then"),
     [
         (written()[:1], "implement"),
         (written(), "implement"),
         ([*written(), TAKEN, PUSHED], "build-candidate"),
-        ([*written(), TAKEN, PUSHED, BUILT, *PROVEN], "build-candidate"),
-        ([*written(), TAKEN, PUSHED, BUILT, *PROVEN, INTENT], "land"),
+        (PROVEN_AND_PUSHED, "build-candidate"),
+        ([*PROVEN_AND_PUSHED, INTENT], "land"),
+        ([*PROVEN_AND_PUSHED, e.Answered(tree="t1", approved=False, why="shorter")], "build-candidate"),
         ([*written(), TAKEN, PUSHED, *written(Role.FIX, cycle=2)], "fix"),
     ],
 )
@@ -101,38 +99,33 @@ def test_on_another_host_the_same_process_or_candidate_is_due_again(events: list
     assert "the host beta continued what alpha had begun" in state.work.warnings
 
 
+@pytest.mark.parametrize(
+    ("answer", "then"),
+    [(e.Answered(tree="t1", approved=True), "land"), (e.Answered(tree="t1", approved=False, why="shorter"), "fix")],
+)
+def test_a_candidate_that_is_built_again_keeps_its_proof_and_the_words_of_a_person(answer: e.Event, then: str) -> None:
+    assert due(*BEGUN, *PROVEN_AND_PUSHED, answer, TAKEN_OVER, MOVED, BUILT) == then
+
+
 def test_products_of_setup_are_made_again_on_another_host() -> None:
-    ended = e.DispatchEnded(id="d", role=Role.SETUP, ending=Ending.EXITED, code=0)
     begun = [started("next", test_command="", setup="make"), *BEGUN[1:]]
-    begun += [e.DispatchStarted(id="d", role=Role.SETUP, cycle=1), ended]
-    assert due(*begun) == "implement"
-    assert due(*begun, TAKEN_OVER, MOVED) == "setup"
+    begun += [e.DispatchStarted(id="d", role=Role.SETUP, cycle=1), ended("d", "setup")]
+    assert (due(*begun), due(*begun, TAKEN_OVER, MOVED)) == ("implement", "setup")
 
 
-def test_a_candidate_that_is_built_again_keeps_its_proof_and_approval() -> None:
-    approved = e.Answered(tree="t1", approved=True)
-    events = [*BEGUN, *written(), TAKEN, PUSHED, BUILT, *PROVEN, approved, TAKEN_OVER, MOVED, BUILT]
-    assert due(*events) == "land"
-
-
-def test_words_of_a_person_reach_a_fixer_on_another_host() -> None:
-    rejected = e.Answered(tree="t1", approved=False, why="shorter")
-    events = [*BEGUN, *written(), TAKEN, PUSHED, BUILT, *PROVEN, rejected, TAKEN_OVER, MOVED]
-    assert due(*events) == "build-candidate"
-    assert due(*events, BUILT) == "fix"
-
-
-def test_an_attempt_whose_work_is_lost_begins_again_on_its_branch_or_with_a_new_one() -> None:
-    events = [*BEGUN, *written(), TAKEN, BUILT, *written(Role.FIX, cycle=2), TAKEN, TAKEN_OVER]
-    again = HostChanged(host="beta", before="alpha", is_restarted=True)
-    assert due(*events, again) == "implement"
-    assert fold([*events, again]).work.warnings[-1].endswith("lacked its newest work, so the attempt began again")
-    assert due(*events, HostChanged(host="beta", before="alpha", is_restarted=True, has_branch=False)) == "lease"
-
-
-def test_only_the_cycle_begins_again_where_the_work_before_it_was_pushed() -> None:
-    events = [*BEGUN, *written(), TAKEN, PUSHED, BUILT, *written(Role.FIX, cycle=2), TAKEN, TAKEN_OVER]
-    assert due(*events, HostChanged(host="beta", before="alpha", is_restarted=True)) == "fix"
+@pytest.mark.parametrize(
+    ("events", "has_branch", "then"),
+    [
+        ([*written(), TAKEN, BUILT, *FIXED], True, "implement"),
+        ([*written(), TAKEN, BUILT, *FIXED], False, "lease"),
+        ([*written(), TAKEN, PUSHED, BUILT, *FIXED], True, "fix"),  # only the cycle begins again
+    ],
+)
+def test_an_attempt_whose_work_is_lost_begins_again(events: list[e.Event], *, has_branch: bool, then: str) -> None:
+    again = HostChanged(host="beta", before="alpha", is_restarted=True, has_branch=has_branch)
+    assert due(*BEGUN, *events, TAKEN_OVER, again) == then
+    warning = fold([*BEGUN, *events, TAKEN_OVER, again]).work.warnings[-1]
+    assert PUSHED in events or warning.endswith("lacked its newest work, so the attempt began again")
 
 
 def lanes(*more: e.Event) -> RunState:
@@ -144,18 +137,14 @@ def lanes(*more: e.Event) -> RunState:
 
 
 def test_each_lane_is_taken_over_and_one_whose_base_is_lost_is_dropped() -> None:
-    assert {action.lane: action.step for action in decide(lanes(TAKEN_OVER)).actions if action.lane} == {
-        "a": "take-over",
-        "b": "take-over",
-    }
+    assert decided(lanes(TAKEN_OVER)).split(", ")[-2:] == ["a: take-over", "b: take-over"]
     lost = HostChanged(host="beta", before="alpha", is_restarted=True, has_branch=False, lane="b")
     state = lanes(TAKEN_OVER, replace(MOVED, lane="a"), lost)
     (first, ahead) = state.lanes
     assert (first.is_dropped, ahead.is_dropped) == (False, True)
     assert {action.lane: action.step for action in decide(state).actions}["b"] == "finish"
-    begun = [
-        replace(event, lane="b") for event in (e.PhaseChosen(tip="c0", phase="2", base="c1"), *LEASED[1:], *written())
-    ]
+    work = (e.PhaseChosen(tip="c0", phase="2", base="c1"), *LEASED[1:], *written())
+    begun = [replace(event, lane="b") for event in work]
     failed = e.PhaseFailed(phase="2", reason=Reason.STOPPED, step=PhaseStep.STOP, detail="", lane="b")
     state = lanes(*begun, TAKEN_OVER, replace(MOVED, lane="a"), lost, failed)
     assert {action.lane: action.step for action in decide(state).actions}["b"] == "clean-up"
