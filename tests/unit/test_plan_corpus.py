@@ -203,24 +203,6 @@ def test_the_front_matter_chooses_between_two_words_for_headings() -> None:
     assert read(b"---\nformat: chunk headings\n---\n" + raw).read_as == "Chunk headings"
 
 
-def test_the_boxes_of_a_board_are_its_phases() -> None:
-    plan = read("## ✅ Completed\n\n- [x] Sow\n- [x] Weed\n\n## In Progress\n\n## To do\n\n- [ ] Reap\n".encode())
-    found = [(phase.title, str(phase.status)) for phase in plan.phases]
-    assert found == [("Sow", "done"), ("Weed", "done"), ("Reap", "todo")]
-
-
-def test_boxes_that_say_phase_are_the_phases_also_under_several_headings() -> None:
-    plan = read("## Early\n\n- [x] Phase 1 — a\n\n## Late\n\n- [ ] Phase 2 — b\n".encode())
-    assert [(phase.id, phase.title, str(phase.status)) for phase in plan.phases] == [
-        ("1", "a", "done"),
-        ("2", "b", "todo"),
-    ]
-
-
-def test_the_boxes_of_a_checklist_are_phases_where_there_are_no_others() -> None:
-    assert read(b"# Plan\n## Goal\nText.\n## Checklist\n- [x] Sow\n- [x] Reap\n").complete
-
-
 def test_more_than_forty_phases_from_boxes_alone_are_a_warning() -> None:
     remarks = [read(b"- [ ] do it\n" * count).remarks for count in (40, 41)]
     assert [[remark.line for remark in found] for found in remarks] == [[], [1]]

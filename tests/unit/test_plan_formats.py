@@ -15,22 +15,16 @@ def read(name: str) -> Plan:
     return parse_plan((PLANS / name).read_bytes(), path=f"plans/{name}")
 
 
-def test_front_matter_gives_title_status_and_issues() -> None:
+def test_a_tracker_plan_has_title_issues_landing_and_sections() -> None:
     plan = read("basics/tracker.md")
     assert (plan.title, plan.status, plan.complete) == ("Search index rebuild", "active", False)
     assert plan.issues == (42, 57)
-
-
-def test_a_landing_mode_is_a_remark() -> None:
-    landing, *_ = read("basics/tracker.md").remarks
+    landing, *_ = plan.remarks
     assert (landing.line, landing.landing, landing.is_error) == (11, "pr", False)
     assert landing.text.endswith("to use it, add the word: runplan start plans/basics/tracker.md pr")
-
-
-def test_a_section_ends_at_the_next_heading_of_its_level_and_not_inside_a_fence() -> None:
-    reader = read("basics/tracker.md").phase("3")
+    reader = plan.phase("3")
     assert reader is not None
-    assert "## Phase 9 — An example that is no phase" in reader.text
+    assert "## Phase 9 — An example that is no phase" in reader.text, "a section does not end inside a fence"
     assert "Non-Goals" not in reader.text
 
 
@@ -55,10 +49,7 @@ def test_one_heading_of_level_one_is_the_title() -> None:
 
 
 def test_the_status_lines_of_sub_sections_are_theirs() -> None:
-    parts = "### 1.1 Lexer\n**Status:** Done\n- [x] a\n### 1.2 Parser\n**Status:** Open\n- [ ] b\n"
-    plan = parse_plan(f"## Phase 1 - A\n{parts}## Phase 2 - B\n- [ ] b\n".encode(), path="p.md")
-    assert [phase.status for phase in plan.phases] == ["todo", "todo"]
-    one = f"## Phase 1 - A\n{parts}".encode()
+    one = b"## Phase 1 - A\n### 1.1 Lexer\n**Status:** Done\n- [x] a\n### 1.2 Parser\n**Status:** Open\n- [ ] b\n"
     assert set_status(one, path="p.md", phase="1", status=Status.DONE) == one.replace(b"[ ]", b"[x]")
 
 

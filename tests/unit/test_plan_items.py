@@ -178,18 +178,10 @@ UNKNOWN = "runplan does not know {}:, which has no effect; did you mean {}:?"
         ("Depend on: 1", UNKNOWN.format("Depend on", "Depends on")),
         ("Goal: x\n\nExecution mode: direct", UNKNOWN.format("Execution mode", "Execution")),
         ("Verifer: `codex`", UNKNOWN.format("Verifer", "Verifier")),
-        *(
-            (body, "")
-            for body in ("Tests: cover the edge cases", "Tests: `a.py` passes", "Effort: 2 days", "Agent: `codex`")
-        ),
-        *(
-            (body, "")
-            for body in (
-                *("Pull-request: `x`", "Note: `x`", "Cost: low", "Owner: Anna", "Ex: src"),
-                *("File: `src/a.py`", "Touches: a"),
-            )
-        ),
-        *((body, "") for body in ("### Design\n\nTouch: the wire", "```\nTouch: x\n```", "Touch the wire: twice")),
+        *((body, "") for body in ("Tests: cover the edge cases", "Tests: `a.py` passes", "Effort: 2 days", "Ex: src")),
+        *((body, "") for body in ("Agent: `codex`", "Pull-request: `x`", "Note: `x`", "Cost: low", "Owner: Anna")),
+        *((body, "") for body in ("File: `src/a.py`", "Touches: a", "### Design\n\nTouch: the wire")),
+        *((body, "") for body in ("```\nTouch: x\n```", "Touch the wire: twice")),
     ],
 )
 def test_an_unknown_key_at_the_head_of_a_phase_is_named(body: str, said: str) -> None:
@@ -227,34 +219,25 @@ def test_an_unknown_execution_is_an_error_that_names_its_line() -> None:
     assert (text.splitlines()[remark.line - 1], remark.is_error) == (b"Execution: on the moon", True)
 
 
-@pytest.mark.parametrize(
-    "file",
-    [
-        *("src/x.py", "x.py", "setup.py", "main.c", "App.tsx", "app.js", "README.md", "docs/new.bin", "a/b-c/d_e.x1"),
-        *(".github/workflows/ci.yml", ".gitlab-ci.yml", "lib/2.0/data.json", "src/mod.test.ts"),
-    ],
+FILES = (
+    *("src/x.py", "x.py", "setup.py", "main.c", "App.tsx", "app.js", "README.md", "docs/new.bin", "a/b-c/d_e.x1"),
+    *(".github/workflows/ci.yml", ".gitlab-ci.yml", "lib/2.0/data.json", "src/mod.test.ts"),
 )
+NO_FILES = (
+    *("os.path", "foo.bar()", "Writer.add(page)", "response.json", "self.cfg", "v1.2", "1.2.3", ".py", "e.g."),
+    *("https://example.com/x.py", "example.com/x.html", "--config=x.toml", "-x.py", "Vue.js", "Node.js", "socket.io"),
+    *("src/*.py", "src/**", "app/[id]/page.tsx", "{a,b}.py", "<name>.py", "$HOME/x.py", "~/x.py", "/etc/x.ini"),
+    *("../x.py", "src/../x.py", "src/", "src/app", "bin/deploy", "and/or", "application/json", "origin/main"),
+    *("python tools/x.py", "pytest -q tests/test_x.py", "src/.../x.py", "@scope/pkg.js", "a=b.py", "x.py, y.py"),
+)
+
+
+@pytest.mark.parametrize("file", FILES)
 def test_a_path_in_backticks_is_a_file_that_the_item_names(file: str) -> None:
     for place in ("", ":12", ":3-9", "#L4", "::test_y[1]"):
         assert named_paths(f"Change `./{file}{place}` and `{file}`.") == (file,)
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        *("os.path", "foo.bar()", "Writer.add(page)", "response.json", "self.cfg", "v1.2", "1.2.3", ".py", "e.g."),
-        *(
-            *("https://example.com/x.py", "example.com/x.html", "--config=x.toml", "-x.py", "Vue.js"),
-            *("Node.js", "socket.io"),
-        ),
-        *("src/*.py", "src/**", "app/[id]/page.tsx", "{a,b}.py", "<name>.py", "$HOME/x.py", "~/x.py", "/etc/x.ini"),
-        *("../x.py", "src/../x.py", "src/", "src/app", "bin/deploy", "and/or", "application/json", "origin/main"),
-        *("python tools/x.py", "pytest -q tests/test_x.py", "src/.../x.py", "@scope/pkg.js", "a=b.py", "x.py, y.py"),
-    ],
-)
-def test_other_code_is_no_file(code: str) -> None:
-    assert named_paths(f"Change `{code}`.") == ()
-
-
-def test_a_file_outside_of_backticks_is_not_read() -> None:
+def test_other_code_is_no_file_nor_is_a_path_outside_of_backticks() -> None:
+    assert [code for code in NO_FILES if named_paths(f"Change `{code}`.")] == []
     assert named_paths("Change src/x.py") == ()

@@ -22,29 +22,24 @@ def chosen(plan: Plan, wanted: str | None = None) -> str:
 
 
 @pytest.mark.parametrize(
-    ("cells", "target"),
+    ("found", "target"),
     [
-        pytest.param("1✅ 2⬚ 3⬚", "2", id="E1"),
-        pytest.param("1✅ 2🟡 3⬚", "3", id="E2-in-progress-is-passed-over"),
-        pytest.param("1✅ 2⬜ 3⬜", "2", id="E7"),
-        pytest.param("1✅ 2🔴 3⬚", "3", id="blocked-is-passed-over"),
-        pytest.param("3⬚ 1⬚", "3", id="tracker-order"),
+        pytest.param(plan("1✅ 2⬚ 3⬚"), "2", id="E1"),
+        pytest.param(plan("1✅ 2🟡 3⬚"), "3", id="E2-in-progress-is-passed-over"),
+        pytest.param(plan("1✅ 2⬜ 3⬜"), "2", id="E7"),
+        pytest.param(plan("1✅ 2🔴 3⬚"), "3", id="blocked-is-passed-over"),
+        pytest.param(plan("3⬚ 1⬚"), "3", id="tracker-order"),
+        pytest.param(plan("1⬚ 2⬚ 3⬚", p1="Depends: 3"), "2", id="one that waits is passed over"),
+        pytest.param(plan("1⬚ 2⬚ 3⬚", p1="Execution: on the moon", p2="Depends: 1"), "3", id="unknown execution"),
+        pytest.param(plan("1⬚ 2⬚", p1="### Dependencies\n\nPhase 2 should be complete."), "1", id="soft dependency"),
+        *(
+            pytest.param(plan("1✅ 2⬚", front=f"---\nstatus: {said}\n---\n"), "2", id=f"status: {said}")
+            for said in ("", "Active", "'active'", "ready", "in progress", "in-progress")
+        ),
     ],
 )
-def test_the_first_phase_that_can_be_worked_is_next(cells: str, target: str) -> None:
-    assert chosen(plan(cells)) == target
-
-
-def test_a_phase_that_waits_is_passed_over() -> None:
-    assert chosen(plan("1⬚ 2⬚ 3⬚", p1="Depends: 3")) == "2"
-
-
-def test_a_phase_of_an_unknown_execution_is_passed_over() -> None:
-    assert chosen(plan("1⬚ 2⬚ 3⬚", p1="Execution: on the moon", p2="Depends: 1")) == "3"
-
-
-def test_a_soft_dependency_does_not_delay_a_phase() -> None:
-    assert chosen(plan("1⬚ 2⬚", p1="### Dependencies\n\nPhase 2 should be complete.")) == "1"
+def test_the_first_phase_that_can_be_worked_is_next(found: Plan, target: str) -> None:
+    assert chosen(found) == target
 
 
 COMPLETE = "---\nstatus: complete\n---\n"
@@ -110,11 +105,6 @@ def test_a_plan_that_is_not_active_has_no_phase_to_work(said: str, status: str, 
         NoWorkKind.INACTIVE, f"the plan says status: {status}; {remedy}"
     )
     assert list_startable(found, {}, limit=2) == []
-
-
-@pytest.mark.parametrize("said", ["", "Active", "'active'", "ready", "in progress", "in-progress"])
-def test_a_plan_is_active_unless_it_says_otherwise(said: str) -> None:
-    assert chosen(plan("1✅ 2⬚", front=f"---\nstatus: {said}\n---\n")) == "2"
 
 
 @pytest.mark.parametrize("mark", ["🔴", "🟡"])
