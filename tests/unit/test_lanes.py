@@ -132,6 +132,8 @@ BUDGET = e.Paused(kind=WaitKind.BUDGET, until=LATER, words="the rest")
                      id="a lane with an unreachable remote delays no other"),
         pytest.param(3, [*ENDED_1, SILENT, *LANE_2], "2: await, sleep",
                      id="an unreachable target delays no running lane"),
+        pytest.param(3, [*ENDED_1, SILENT, *[StepCrashed(detail="x", trace="")] * 2, *LANE_2], "2: await",
+                     id="nor does a crash in the search for phases"),
         pytest.param(3, [*ENDED_1, SILENT, *LANE_2, e.Woke(kind=WaitKind.UNREACHABLE)], "2: await, read-plan",
                      id="and is read again"),
         pytest.param(2, [*in_lane("1", read("p1"), BUDGET), *LANE_2, *in_lane("2", OVER)],

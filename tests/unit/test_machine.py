@@ -596,6 +596,16 @@ def test_a_fixer_that_crashes_twice_over_a_conflict_leaves_the_conflict() -> Non
     assert "a.txt, b.txt: r (fix) exited with code 1: oops; it was tried once more" in action.detail
 
 
+def test_limits_and_overloaded_providers_in_a_row_are_counted() -> None:
+    begun, over = sent("implement", "crashed")
+    assert isinstance(over, e.DispatchEnded)
+    kinds = ("limit", "overloaded", "limit", "overloaded", "overloaded")
+    ends = [event for kind in kinds for event in (begun, replace(over, kind=kind))]
+    state = fold_on(proven_by(*BEFORE["implement"][0]), *ends)
+    assert state.attempt is not None
+    assert (state.attempt.dispatches.limited, state.attempt.dispatches.busy) == (2, 3)
+
+
 def test_a_role_is_retried_once_per_fix_cycle() -> None:
     first = [*sent("implement", "crashed"), *sent("implement", "crashed", again="x")[:1], *ran("implement")[1:]]
     worked = proven_by(*BEFORE["implement"][0], *first, *IMPLEMENTED[-2:], *FAILED_GATES)

@@ -494,7 +494,7 @@ READINGS = [
     ("## Phase 1 — A\na\n## Phase 2 — B\nb\n## Implementation Order\n1. ✅ Login\n2. Docs\n", "1⬚ 2⬚ | 1!"),
     ("## Phase 1 — A\na\n## Phase 2 — B\nb\n## Success Criteria\n- ✅ Fast\n", "1⬚ 2⬚"),
     # The boxes of a board are its phases, also under several headings, and those of a checklist if there are no others.
-    ("## ✅ Completed\n- [x] Sow\n- [x] Weed\n\n## In Progress\n\n## To do\n- [ ] Reap\n", "1 Sow ✅ 2 Weed ✅ 3 Reap ⬚"),
+    ("## ✅ Completed\n- [x] Sow\n- [x] Weed\n## In Progress\n## To do\n- [ ] Reap\n", "1 Sow ✅ 2 Weed ✅ 3 Reap ⬚"),
     ("## Early\n\n- [x] Phase 1 — a\n\n## Late\n\n- [ ] Phase 2 — b\n", "1 a ✅ 2 b ⬚"),
     ("# Plan\n## Goal\nText.\n## Checklist\n- [x] Sow\n- [x] Reap\n", "1✅ 2✅"),
     # The status lines of sub-sections are theirs.
