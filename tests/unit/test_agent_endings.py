@@ -193,33 +193,23 @@ def test_an_aider_error_after_an_answer_is_an_error() -> None:
     assert ending("aider", outcome_of("aider", lines)).kind == "overloaded"
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        b"Tokens: 9999999M sent, 1 received.",
-        b"Tokens: 2.1k sent, 23 received. That is what it prints.",
-        b"Tokens: lots sent, 1 received.",
-    ],
-)
-def test_prose_that_looks_like_aiders_count_is_prose(line: bytes) -> None:
-    found = outcome_of("aider", [line])
-    assert found.tally.usage == Usage()
-    assert found.tally.finished is None
-    assert line.decode() in found.message
+CACHED = b"Tokens: 12k sent, 1.5k cache write, 10k cache hit, 1.2k received. Cost: $0.0300 message, $1.50 session."
 
 
 @pytest.mark.parametrize(
     ("line", "used"),
     [
         (b"Tokens: 2.1k sent, 23 received.", Usage(input_tokens=2_100, output_tokens=23)),
-        (
-            b"Tokens: 12k sent, 1.5k cache write, 10k cache hit, 1.2k received. Cost: $0.0300 message, $1.50 session.",
-            Usage(input_tokens=12_000, output_tokens=1_200, usd=0.03),
-        ),
+        (CACHED, Usage(input_tokens=12_000, output_tokens=1_200, usd=0.03)),
+        (b"Tokens: 9999999M sent, 1 received.", Usage()),  # prose
+        (b"Tokens: 2.1k sent, 23 received. That is what it prints.", Usage()),
+        (b"Tokens: lots sent, 1 received.", Usage()),
     ],
 )
-def test_aiders_count_is_read_in_all_its_forms(line: bytes, used: Usage) -> None:
-    assert outcome_of("aider", [line]).tally.usage == used
+def test_aiders_count_is_read_in_all_its_forms_and_prose_that_looks_like_it_is_prose(line: bytes, used: Usage) -> None:
+    found = outcome_of("aider", [line])
+    assert found.tally.usage == used
+    assert (line.decode() in found.message, found.tally.finished is None) == (used == Usage(), used == Usage())
 
 
 @pytest.mark.parametrize("cli", ["claude", "qwen"])
@@ -274,19 +264,15 @@ def test_the_reset_time_of_a_limit_is_read(cli: str, lines: list[bytes], resets:
     assert (found.kind, found.resets) == ("limit", resets)
 
 
-def test_a_structured_reset_time_overrides_the_message() -> None:
-    info = {"status": "rejected", "resetsAt": THEN + 7_000}
-    lines = stream({"type": "rate_limit_event", "rate_limit_info": info})
-    lines += claude_error(429, "You've hit your limit · resets 1:27am (UTC)")
-    assert ending("claude", outcome_of("claude", lines, code=1)).resets == THEN + 7_000
-
-
-@pytest.mark.parametrize("resets", [THEN - 60, THEN + 9 * 86_400])
-def test_an_impossible_structured_reset_time_is_ignored(resets: float) -> None:
+@pytest.mark.parametrize(
+    ("resets", "read"), [(THEN + 7_000, THEN + 7_000), (THEN - 60, None), (THEN + 9 * 86_400, None)]
+)
+def test_a_structured_reset_time_overrides_the_message_unless_it_is_impossible(resets: float, read: float) -> None:
     info = {"status": "rejected", "resetsAt": resets}
-    lines = stream({"type": "rate_limit_event", "rate_limit_info": info}, claude_result(is_error=True, result="x"))
-    found = ending("claude", outcome_of("claude", lines, code=1))
-    assert (found.kind, found.resets) == ("limit", None)
+    lines = stream({"type": "rate_limit_event", "rate_limit_info": info})
+    words = "You've hit your limit · resets 1:27am (UTC)" if read else "x"
+    found = ending("claude", outcome_of("claude", [*lines, *claude_error(429 if read else None, words)], code=1))
+    assert (found.kind, found.resets) == ("limit", read)
 
 
 REJECTED = {"type": "rate_limit_event", "rate_limit_info": {"status": "rejected", "resetsAt": THEN + 7_000}}
@@ -307,15 +293,11 @@ def test_a_limit_with_a_reset_time_overrides_later_errors(after: list[bytes], ki
     assert (found.kind, found.resets) == (kind, resets)
 
 
-def test_an_overload_overrides_a_limit_without_a_reset_time() -> None:
+def test_a_limit_without_a_reset_time_gives_way_to_what_follows() -> None:
     lines = stream({"type": "rate_limit_event", "rate_limit_info": {"status": "rejected"}})
-    found = ending("claude", outcome_of("claude", [*lines, *claude_error(529, "Overloaded")], code=1))
-    assert (found.kind, found.resets) == ("overloaded", None)
-
-
-def test_a_limit_followed_by_success_is_ignored() -> None:
-    lines = stream({"type": "rate_limit_event", "rate_limit_info": {"status": "rejected"}}, claude_result())
-    assert ending("claude", outcome_of("claude", lines)).kind == "success"
+    busy = ending("claude", outcome_of("claude", [*lines, *claude_error(529, "Overloaded")], code=1))
+    assert (busy.kind, busy.resets) == ("overloaded", None)
+    assert ending("claude", outcome_of("claude", [*lines, *stream(claude_result())])).kind == "success"
 
 
 # --- processes -----------------------------------------------------------------------------------------
@@ -348,14 +330,14 @@ def test_a_wait_between_retries_has_the_reason_of_the_last_error() -> None:
     assert ending("aider", outcome_of("aider", lines, code=None, ending=Ending.TIMEOUT)).kind == "overloaded"
 
 
+BACKOFF = "Attempt {} failed with status {}. Retrying with backoff... _ApiError: busy\n"
+
+
 @pytest.mark.parametrize(
     ("error", "ends"),
     [
-        (
-            "Attempt 3 failed with status 503. Retrying with backoff... _ApiError: busy\n    at f (x.js:1:2) {",
-            "overloaded",
-        ),
-        ("Attempt 1 failed with status 401. Retrying with backoff... _ApiError: no\n", "auth"),
+        (f"{BACKOFF.format(3, 503)}    at f (x.js:1:2) {{", "overloaded"),
+        (BACKOFF.format(1, 401), "auth"),
         ("Warning: Basic terminal detected (TERM=dumb).\n", "silent"),
         ("could not read the cache, retrying\n", "silent"),
     ],

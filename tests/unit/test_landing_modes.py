@@ -46,19 +46,9 @@ def test_the_mode_decides_which_ref_shows_the_target(mode: str, ref: str, is_rem
     assert (run.target_ref, uses_remote(mode)) == (ref, is_remote)
 
 
-@pytest.mark.parametrize(
-    ("mode", "protected", "said"),
-    [
-        ("cherry-pick", True, ""),
-        ("direct", False, ""),
-        ("direct", True, "protected: main does not accept pushes (run.main_protected); land by pr"),
-        ("pr", True, ""),
-    ],
-)
-def test_an_unusable_landing_mode_is_refused_before_any_work(mode: str, protected: bool, said: str) -> None:
-    run = run_settings(main_protected=protected)
-    if not said:
-        return modes.require_allowed(mode, run)
+@pytest.mark.parametrize(("mode", "protected"), [("cherry-pick", True), ("direct", False), ("pr", True)])
+def test_a_direct_landing_on_a_protected_target_alone_is_refused_before_any_work(mode: str, *, protected: bool) -> None:
+    modes.require_allowed(mode, run_settings(main_protected=protected))
+    said = "protected: main does not accept pushes (run.main_protected); land by pr"
     with pytest.raises(RefusedEarly, match=re.escape(said)):
-        modes.require_allowed(mode, run)
-    return None
+        modes.require_allowed("direct", run_settings(main_protected=True))

@@ -143,41 +143,9 @@ def test_a_tracker_is_added_above_the_phases(name: str, before: bytes, eol: byte
     assert [(phase.id, phase.status) for phase in plan.phases] == [("1", Status.TODO), ("2", Status.TODO)]
 
 
-TICKED = """\
-## Phase 1 — Ticked
-### Work Items
-- [x] one
-  1. [X] more of it
-```
-- [ ] an example
-```
-## Phase 2 — Half
-- [x] one
-- [ ] two
-- [x] three
-## Phase 3 — Open
-- [ ] one
-## Phase 4 — Parser ✅
-## Phase 5 — Reader (done in 4a6075d)
-## Phase 6 — Writer (complete rewrite)
-## Phase 7 — Lexer — Merged
-"""
-
-
-def test_finished_work_stays_finished_without_a_status_line() -> None:
-    plan = parse_plan(TICKED.encode(), path="p.md")
-    assert [phase.id for phase in plan.phases if phase.status is Status.DONE] == ["1", "4", "5", "7"]
-
-
 def test_a_new_tracker_of_a_complete_plan_is_all_done() -> None:
     fixed = add_tracker(b"---\nstatus: complete\n---\n## Phase 1\n## Phase 2\n", path="p.md")
     assert all(phase.status is Status.DONE for phase in parse_plan(fixed, path="p.md").phases)
-
-
-def test_a_section_without_a_status_line_whose_boxes_are_ticked_is_done() -> None:
-    plan = parse_plan(b"## Phase 1\n**Status:** Completed\n## Phase 2\n- [x] a\n## Phase 3\n- [ ] a\n", path="p.md")
-    assert [phase.status for phase in plan.phases] == [Status.DONE, Status.DONE, Status.TODO]
-    assert plan.remarks == ()
 
 
 @pytest.mark.parametrize("said", ["Complete", "completed", "done", "Shipped"])

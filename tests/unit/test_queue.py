@@ -23,6 +23,10 @@ def a_run(state: RunStatus, **fields: Any) -> RunRow:
     return RunRow(id="r1", plan="a", started="2026-11-18T00:00:00Z", landing="pr", state=state, **fields)
 
 
+def waits(kind: str, **more: Any) -> PlanFacts:
+    return PlanFacts(run=a_run(RunStatus.WAITING, waiting_for=WaitKind(kind), **more))
+
+
 def test_plans_are_in_the_order_of_their_priority_then_age_then_name() -> None:
     plans = {
         "d": outline(),
@@ -68,18 +72,15 @@ SCHEDULE = ScheduleRow(plan="a", spec="4h", zone="UTC", misfire="skip", request=
         ({"after": ("plans/done.md",)}, PlanFacts(), ""),
         ({"after": ("gone",)}, PlanFacts(), "after gone, which names 0 plans on the target"),
         ({}, PlanFacts(run=a_run(RunStatus.RUNNING)), "is worked on"),
-        ({}, PlanFacts(run=a_run(RunStatus.WAITING, waiting_for=WaitKind.APPROVAL)), "waits for you: approval"),
-        ({}, PlanFacts(run=a_run(RunStatus.WAITING, waiting_for=WaitKind.REVIEW, about="review of #1", wake=LATER)),
-         f"waits for you: review of #1, looks again {LATER}"),
-        ({},
-         PlanFacts(run=a_run(RunStatus.WAITING, waiting_for=WaitKind.LIMIT, about="claude usage limit", wake=LATER)),
-         f"waits: claude usage limit, resets {LATER}"),
+        ({}, waits("approval"), "waits for you: approval"),
+        ({}, waits("review", about="review of #1", wake=LATER), f"waits for you: review of #1, looks again {LATER}"),
+        ({}, waits("limit", about="claude usage limit", wake=LATER), f"waits: claude usage limit, resets {LATER}"),
         ({}, PlanFacts(run=a_run(RunStatus.FAILED)), "its last run failed"),
         ({}, PlanFacts(queued="start"), "queued: start"),
         ({}, PlanFacts(refused=("2026-11-18T01:00:00Z", "start", "no")), "its last start was refused: no"),
         ({"phases": (PhaseOutline("1", "", "blocked", None, (), "is blocked"),)}, PlanFacts(), "phase 1 is blocked"),
     ],
-)  # fmt: skip
+)
 def test_a_plan_is_ready_or_says_why_not(own: dict[str, Any], facts: PlanFacts, why: str) -> None:
     plans = {"a": outline(**own), "plans/b.md": outline(), "plans/done.md": outline(complete=True)}
     assert {entry.plan: entry.why for entry in order_queue(plans, {"a": facts}, {})}["a"] == why

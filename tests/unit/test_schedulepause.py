@@ -17,46 +17,37 @@ GONE = e.NoWork(tip="c1", detail="it is gone", kind=NoWorkKind.UNREADABLE)
 FAILED = e.PhaseFailed(phase="2", reason=Reason.AGENT_FAILED, step=PhaseStep.IMPLEMENT, detail="x")
 
 
+def ended(outcome: str, reason: str = "", detail: str = "") -> e.RunEnded:
+    return e.RunEnded(outcome=RunOutcome(outcome), reason=reason, detail=detail)
+
+
+REJECTED = [BUILT, e.Answered(tree="t1", approved=False), replace(FAILED, reason=Reason.STOPPED), ended("stopped")]
+
+
 @pytest.mark.parametrize(
     ("facts", "why"),
     [
-        ([READ, FAILED, e.RunEnded(outcome=RunOutcome.FAILED, reason="agent-failed")], "phase 2 failed (agent-failed)"),
-        (
-            [READ, FAILED, e.RunEnded(outcome=RunOutcome.REFUSED, reason="baseline-red")],
-            "phase 2 failed (baseline-red)",
-        ),
-        ([READ, e.RunEnded(outcome=RunOutcome.FAILED, reason="crashed")], "the run failed (crashed)"),
+        ([READ, FAILED, ended("failed", "agent-failed")], "phase 2 failed (agent-failed)"),
+        ([READ, FAILED, ended("refused", "baseline-red")], "phase 2 failed (baseline-red)"),
+        ([READ, ended("failed", "crashed")], "the run failed (crashed)"),
         ([READ, FAILED], ""),
-        ([READ, FAILED, e.RunEnded(outcome=RunOutcome.STOPPED, reason="stopped")], ""),
-        ([READ, e.RunEnded(outcome=RunOutcome.DONE)], ""),
-        ([e.RunEnded(outcome=RunOutcome.REFUSED, reason="blocked")], ""),
-        ([BLOCKED, e.RunEnded(outcome=RunOutcome.REFUSED, reason="blocked", detail="phase 2 waits for 1")], ""),
-        ([GONE, e.RunEnded(outcome=RunOutcome.REFUSED, reason="blocked", detail="it is gone")], "it is gone"),
-        ([DRAFT, e.RunEnded(outcome=RunOutcome.REFUSED, reason="blocked", detail=DRAFT.detail)], DRAFT.detail),
+        ([READ, FAILED, ended("stopped", "stopped")], ""),
+        ([READ, ended("done")], ""),
+        ([ended("refused", "blocked")], ""),
+        ([BLOCKED, ended("refused", "blocked", "phase 2 waits for 1")], ""),
+        ([GONE, ended("refused", "blocked", "it is gone")], "it is gone"),
+        ([DRAFT, ended("refused", "blocked", DRAFT.detail)], DRAFT.detail),
+        ([READ, *REJECTED], "phase 2 was rejected"),
     ],
-    ids=["failed", "refused", "crashed", "not-ended", "stopped", "done", "no-phase", "waits", "gone", "draft"],
+    ids=[
+        *("failed", "refused", "crashed", "not-ended", "stopped", "done", "no-phase", "waits", "gone", "draft"),
+        "rejected",
+    ],
 )
 def test_a_failure_pauses_the_schedule_until_it_is_resumed(facts: list[e.Event], why: str) -> None:
-    begun = replace(started("next"), daemon=True)
-    state = fold([begun, *facts])
-    assert pause_reason(state) == why
-
-
-@pytest.mark.parametrize("daemon", [True, False])
-def test_a_rejection_pauses_the_schedule_of_any_run(*, daemon: bool) -> None:
-    no: list[e.Event] = [
-        BUILT,
-        e.Answered(tree="t1", approved=False),
-        replace(FAILED, reason=Reason.STOPPED),
-        e.RunEnded(outcome=RunOutcome.STOPPED),
-    ]
-    state = fold([replace(started("next"), daemon=daemon), READ, *no])
-    assert pause_reason(state) == "phase 2 was rejected"
-
-
-def test_a_manual_run_pauses_no_schedule() -> None:
-    state = fold([started("next"), READ, FAILED, e.RunEnded(outcome=RunOutcome.FAILED, reason="agent-failed")])
-    assert pause_reason(state) == ""
+    assert pause_reason(fold([replace(started("next"), daemon=True), *facts])) == why
+    by_hand = why if "rejected" in why else ""
+    assert pause_reason(fold([started("next"), *facts])) == by_hand, "a manual run pauses none, unless rejected"
 
 
 OPEN = "a run of plans/x.md without `auto` has not ended: {}; see: runplan status plans/x.md"
