@@ -59,7 +59,7 @@ def a_view(*phases: PhaseOutline, **facts: Any) -> PlanView:
 
 
 def a_page(view: PlanView, **fields: Any) -> PlanPage:
-    empty: dict[str, Any] = dict.fromkeys(("dispatches", "checks", "logs", "failures", "questions"), ())
+    empty: dict[str, Any] = dict.fromkeys(("dispatches", "logs", "failures", "questions"), ())
     empty |= {"phases": {}, "selected": "3", "attempt": None}
     return PlanPage(card=Card(repo="0" * 16, view=view), **empty | fields)
 
@@ -166,14 +166,22 @@ def test_the_page_of_a_long_plan_stays_small() -> None:
     """At most 100 kB, with everything that a page can show."""
     phases = [a_phase(str(number), "done", (str(number - 1),)) for number in range(120)]
     started = e.DispatchStarted(id="d", role=Role.IMPLEMENT, agent="claude", cycle=1, at=AT)
-    used: dict[str, Any] = {"input_tokens": 9**7, "usd": 1.5, "seconds": 99}
-    ended = replace(ENDED, role=Role.IMPLEMENT, code=0, agent="claude", **used)
-    runs = (replace(started, phase=str(number // 3)) for number in range(MOST_DISPATCHES))
-    dispatches = tuple(Dispatch(started=run, run="r1", ended=ended) for run in runs)
-    name = "tests/unit/test_some_module.py::TestClass::test_that_something_holds"
-    tests = tuple(NamedTest(f"{name}_{number}", number > 5) for number in range(MOST_TESTS))
-    gate = e.GateJudged(name="tests", answer=GateAnswer.FAILED, line="it fails", tree="0" * 40, code=1, time=1)
-    check = CheckResult(gate=gate, tests=tests, failed=5, passed=900)
+    ended = e.DispatchEnded(
+        id="d",
+        role=Role.IMPLEMENT,
+        ending=Ending.EXITED,
+        code=0,
+        agent="claude",
+        input_tokens=9**7,
+        usd=1.5,
+        seconds=99,
+    )
+    dispatches = tuple(
+        Dispatch(started=replace(started, phase=str(number // 3)), run="r1", ended=ended)
+        for number in range(MOST_DISPATCHES)
+    )
+    names = tuple(f"tests/unit/test_some_module.py::test_that_something_holds_{number}" for number in range(20))
+    gate = e.GateJudged(answer=GateAnswer.FAILED, line="it fails", tree="0" * 40, code=1, time=1, failures=names)
     items = tuple((f"W{number}", True, "src/file.py:12") for number in range(20))
     verdict = e.VerdictGiven(tree="t", patch="p", passed=True, agent="v", items=items)
     spent = PhaseSpending(seconds=100, test_seconds=50, wall_seconds=200, tokens=123_456, usd=1.2)
