@@ -179,11 +179,8 @@ def test_a_phase_is_shown_with_evidence_tests_and_cost_before_its_landing_is_rec
     trial = TrialJudged(tree="t", patch="p", agent="robot", dispatch="d", files=(shot,), summary="Used it.")
     proofs = records(LEASED, BASE, ROBOT, taken, GATE, verdict, trial)
     shown = describe_plan(PLAN, TEXT, lambda *kinds, **_: repairs if e.RepairChosen in kinds else proofs)
-    assert (shown.changes, shown.doubts, shown.is_tested) == (
-        ("Made it fast.",),
-        ("phase 1: Problem: it is slow",),
-        True,
-    )
+    doubts = ("phase 1: Problem: it is slow",)
+    assert (shown.changes, shown.doubts, shown.is_tested) == (("Made it fast.",), doubts, True)
     tried = ("Trial by robot: passed; Used it.", "File: trial-01-a.png: a &lt;b>")
     assert shown.phases[0].remarks == (*tried, "To remember: use make")
     assert shown.repairs == ("Handle the review: abc1234",)

@@ -6,14 +6,14 @@ import pytest
 from msgspec.structs import replace
 
 from runplan.domain.plan.model import parse_plan
-from runplan.domain.run import actions as a, events as e
+from runplan.domain.run import events as e
 from runplan.domain.run.decide import decide
 from runplan.domain.run.dispatch import Ending
-from runplan.domain.run.kinds import GateAnswer, Mode, PhaseStep, Reason, Role, RunOutcome, WaitKind
+from runplan.domain.run.kinds import GateAnswer, Mode, PhaseStep, Reason, Role, RunOutcome
 from runplan.domain.run.projection import project_run
 from runplan.domain.run.rules.lanes import list_ahead, list_bases, may_begin_ahead
 from runplan.domain.run.state import RunState, apply, fold, list_places, open_lanes
-from tests.support.builders import a_plan, keep, started
+from tests.support.builders import a_plan, decided, fold_on, keep, started
 
 BEGUN = e.LanesChosen(tip="c0", lanes=(("1", "2", ()),), ahead=(("1", "1", "c1"),))
 BUILT = e.CandidateBuilt(onto="c0", onto_tree="t0", commits=("c1",), tree="t1", patch="p1")
@@ -43,15 +43,16 @@ LANDED = e.Landed(id="l", phase="1", tip="c3", code="c1")
 WRITTEN = e.WorkTaken(head="w2", tree="t2", commits=1, lane="1")
 
 
-def actions_of(state: RunState) -> list[tuple[str, str]]:
-    return [(action.step, action.lane) for action in decide(state).actions]
-
-
 def test_the_plan_is_searched_when_a_phase_is_to_be_proven_and_once() -> None:
     state = fold(proven())
-    assert [step for step, _ in actions_of(state)] == ["start", "read-plan"]
-    assert [step for step, _ in actions_of(apply(state, e.LanesChosen(tip="c0", lanes=())))] == ["start"]
+    assert decided(state) == "setup t0, read-plan"
+    assert decided(apply(state, e.LanesChosen(tip="c0", lanes=()))) == "setup t0"
     assert list_bases(state) == {"1": "c1"}
+
+
+def changed(kind: type[e.Event], **fields: Any) -> list[e.Event]:
+    """The same events, of which one has other fields."""
+    return [replace(fact, **fields) if isinstance(fact, kind) else fact for fact in proven()]
 
 
 @pytest.mark.parametrize(
@@ -69,15 +70,15 @@ def test_the_plan_is_searched_when_a_phase_is_to_be_proven_and_once() -> None:
         [*proven(), e.CandidateConflicted(onto="c9", paths=("a",))],
         [*proven(), e.DispatchStarted(role=Role.FIX, cycle=2, agent="r")],
         [*proven()[:-1]],
-        [fact if not isinstance(fact, e.PhaseChosen) else replace(fact, sign_off=("look",)) for fact in proven()],
-        [fact if not isinstance(fact, e.PhaseChosen) else replace(fact, direct=True) for fact in proven()],
-        [fact if not isinstance(fact, e.CandidateBuilt) else replace(fact, rejected="no") for fact in proven()],
+        changed(e.PhaseChosen, sign_off=("look",)),
+        changed(e.PhaseChosen, direct=True),
+        changed(e.CandidateBuilt, rejected="no"),
     ],
 )
 def test_no_phase_begins_on_one_that_may_change_or_that_a_person_has_to_see(facts: list[e.Event]) -> None:
     assert may_begin_ahead(fold(proven()))
     assert not may_begin_ahead(fold(facts))
-    assert "read-plan" not in [step for step, _ in actions_of(fold(facts))]
+    assert "read-plan" not in decided(fold(facts))
 
 
 BODIES = {
@@ -116,16 +117,11 @@ def test_a_phase_begins_on_the_one_that_contains_all_it_waits_for(
 
 
 def test_a_phase_ahead_is_written_and_then_waits_for_the_landing_below() -> None:
-    begun = ahead()
-    assert ("start", "1") in actions_of(begun)
-    roles = {action.lane: action.dispatch.role for action in decide(begun).actions if isinstance(action, a.Start)}
-    assert roles == {"": Role.SETUP, "1": Role.SETUP}  # no baseline: it is the gate of phase 1
+    assert decided(ahead()) == "1: setup, setup t0", "no baseline: it is the gate of phase 1"
     waiting = ahead(WRITTEN)
-    assert [lane for _, lane in actions_of(waiting)] == [""]
-    lane = open_lanes(waiting)[0]
-    assert decide(lane).waiting is WaitKind.PHASE
-    landed = apply(waiting, LANDED)
-    assert ("build-candidate", "1") in actions_of(landed)
+    assert decided(waiting) == "setup t0"
+    assert decided(open_lanes(waiting)[0]) == "waits for phase"
+    assert "1: build-candidate" in decided(apply(waiting, LANDED))
 
 
 def test_a_phase_ahead_takes_over_the_worktrees_and_a_fixer_below_gets_another() -> None:
@@ -135,10 +131,7 @@ def test_a_phase_ahead_takes_over_the_worktrees_and_a_fixer_below_gets_another()
     assert list_places(state) == ["", "1"]
     failed = e.GateJudged(tree="t1", answer=GateAnswer.FAILED, code=1, line="red", time=2)
     known = e.BaselineKnown(key="k", tree="t0", results="")
-    for fact in (known, failed):
-        state = apply(state, fact)
-    (action,) = (action for action in decide(state).actions if isinstance(action, a.Start) and not action.lane)
-    assert (action.dispatch.role, action.dispatch.tree) == (Role.SETUP, "")
+    assert decided(fold_on(state, known, failed)) == "1: setup, setup"
 
 
 @pytest.mark.parametrize(
@@ -151,14 +144,13 @@ def test_a_phase_ahead_takes_over_the_worktrees_and_a_fixer_below_gets_another()
 def test_a_phase_ahead_is_dropped_when_its_base_fails_or_corrects_its_text(fact: e.Event) -> None:
     running = e.DispatchStarted(id="d", role=Role.IMPLEMENT, agent="r", cycle=1, lane="1")
     state = apply(ahead(running), fact)
-    assert ("end", "1") in actions_of(state)
+    assert "1: end" in decided(state)
     over = ahead(running, fact, e.RunEnded(outcome=RunOutcome.STOPPED, reason=Reason.STOPPED, lane="1"))
     assert not open_lanes(over)
     if isinstance(fact, e.PhaseFailed):
-        finished = decide(apply(over, e.CleanedUp(phase="1"))).actions
-        assert finished == (a.Finish(outcome=RunOutcome.FAILED, reason=Reason.TESTS_FAILED, detail="red"),)
+        assert decided(apply(over, e.CleanedUp(phase="1"))) == "finish failed tests-failed"
     else:
-        assert "finish" not in [step for step, _ in actions_of(over)]
+        assert "finish" not in decided(over)
 
 
 @pytest.mark.parametrize(("code", "counts"), [("c1", True), ("c2", False)], ids=["as-it-was", "fixed"])

@@ -4,6 +4,7 @@ import json
 
 import pytest
 from hypothesis import given, settings, strategies as st
+from msgspec.structs import replace
 
 from runplan.domain.run.dispatch import Ending
 from runplan.domain.run.events import DispatchEnded, GuardFound, HandedOver, VerdictGiven, WorkRefused, WorkTaken
@@ -89,16 +90,13 @@ def test_the_text_of_every_event_is_sanitized() -> None:
     assert isinstance(cleaned, DispatchEnded)
     assert set(cleaned.detail) <= set("red […]")
     assert len(cleaned.detail) <= LONGEST
-    assert sanitize_event(WorkRefused(reason=Reason.TAMPERED, detail=bad)) == WorkRefused(
-        reason=Reason.TAMPERED, detail=good
-    )
+    refused = WorkRefused(reason=Reason.TAMPERED, detail=bad)
+    assert sanitize_event(refused) == replace(refused, detail=good)
     assert sanitize_event(GuardFound(violated=True, lines=(bad, "b"))) == GuardFound(violated=True, lines=(good, "b"))
     over = HandedOver(number=1, tree="t", note=bad * 2000, why=bad)
     assert sanitize_event(over) == HandedOver(number=1, tree="t", note=good * 2000, why=good), "a note is whole"
     verdict = VerdictGiven(tree="t", patch="p", passed=False, items=((bad, False, bad),), agent="a", why=bad)
-    assert sanitize_event(verdict) == VerdictGiven(
-        tree="t", patch="p", passed=False, items=((good, False, good),), agent="a", why=good
-    )
+    assert sanitize_event(verdict) == replace(verdict, items=((good, False, good),), why=good)
 
 
 def test_file_names_stay_unchanged() -> None:

@@ -1,32 +1,14 @@
 """Plans as people write them: which phases are read, what is left out, and what only the author can settle."""
 
 import re
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from runplan.domain.errors import PlanUnreadable
 from runplan.domain.plan.model import Plan, parse_plan
+from tests.support.readings import load_readings
 
-READINGS = Path(__file__).parents[1] / "plans/readings.txt"  #: it begins with the notation
 SIGNS = {"done": "✅", "todo": "⬚", "in-progress": "🟡", "blocked": "🔴"}
-
-
-def load_readings() -> Iterator[tuple[str, str, str]]:
-    """Each plan of the file, with what is read of it and the sentence that it stands for."""
-    for section in READINGS.read_text(encoding="utf-8").split("\n=== ")[1:]:
-        sentence, *lines = section.rstrip("\n").split("\n")
-        plan: list[str] = []
-        for line in lines:
-            if line.startswith("=> "):
-                yield "\n".join([*plan, ""]), line.removeprefix("=> "), sentence
-                plan = []
-            else:
-                plan.append(line)
-
-
-ROWS = [(f"{number} {row[2]}", *row[:2]) for number, row in enumerate(load_readings(), 1)]
 
 
 def outline(plan: Plan, like: str = "") -> str:
@@ -41,7 +23,7 @@ def outline(plan: Plan, like: str = "") -> str:
     return " ".join(rows)
 
 
-@pytest.mark.parametrize(("text", "expected"), [pytest.param(*row, id=id_) for id_, *row in ROWS])
+@pytest.mark.parametrize(("text", "expected"), load_readings("readings.txt"))
 def test_a_plan_is_read_as_its_author_meant_it_or_asks(text: str, expected: str) -> None:
     phases, *remarks = expected.split(" | ")
     if phases.startswith("refused: "):
@@ -57,8 +39,8 @@ def test_a_plan_is_read_as_its_author_meant_it_or_asks(text: str, expected: str)
         assert any(line == place and words in text for place, text in found), plan.remarks
 
 
-@pytest.mark.parametrize("text", [pytest.param(text, id=id_) for id_, text, expected in ROWS if "! " in expected])
-def test_a_line_of_the_front_matter_settles_which_sections_are_the_phases(text: str) -> None:
+@pytest.mark.parametrize(("text", "expected"), load_readings("readings.txt", only="! "))
+def test_a_line_of_the_front_matter_settles_which_sections_are_the_phases(text: str, expected: str) -> None:
     plan = parse_plan(text.encode(), path="plans/p.md")
     said = plan.refusals(strict=False)[0].text
     choice = re.search(r"write (format: [^`]+?) into", said)

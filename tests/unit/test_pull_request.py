@@ -23,18 +23,12 @@ def pull(**fields: Any) -> PullRequest:
     usual: dict[str, Any] = {
         "number": 1,
         "url": "https://github.test/1",
-        "is_open": True,
-        "is_merged": False,
         "head": "a" * 40,
         "base": "main",
         "title": "X",
-        "body": "",
-        "draft": False,
-        "state": MergeState.READY,
-        "merge_commit": "",
-        "auto_merge": False,
     }
-    return PullRequest(**usual | fields)
+    usual |= {"is_open": True, "is_merged": False, "draft": False, "auto_merge": False, "body": "", "merge_commit": ""}
+    return PullRequest(**usual | {"state": MergeState.READY} | fields)
 
 
 def progress(**fields: Any) -> Progress:
@@ -65,14 +59,13 @@ def test_what_hinders_a_merge(
 ) -> None:
     match next_step(pull, checks, progress, RedTarget()):
         case None:
-            found = None
+            assert expected is None
         case NeedsRepair(merge=merge):
-            found = "merge" if merge else "fix"
+            assert expected == ("merge" if merge else "fix")
         case Failed(reason=reason):
-            found = str(reason)
+            assert expected == reason
         case Waiting(kind=kind):
-            found = "wait" if kind == "merge" else kind
-    assert found == expected
+            assert expected == ("wait" if kind == "merge" else kind)
 
 
 def issue(text: str = "a", title: str = "t", closed: str = "") -> e.IssueRead:

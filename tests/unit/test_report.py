@@ -21,31 +21,20 @@ TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 OTHER_TREE = "d8329fc1cc938780ffdd9f94e0d364e0ea74f579"
 COMMITS = {f"abc1234{'0' * 33}": "Read rows", f"def5678{'0' * 33}": "Read cells"}
 
-VERDICT = e.VerdictGiven(
-    tree=TREE,
-    patch="p",
-    passed=True,
-    items=(("W1", True, "tests/test_rows.py::test_row"), ("C1", True, "see `x|y`")),
-    agent="codex",
-)
+ITEMS = (("W1", True, "tests/test_rows.py::test_row"), ("C1", True, "see `x|y`"))
+VERDICT = e.VerdictGiven(tree=TREE, patch="p", passed=True, items=ITEMS, agent="codex")
 GATE = e.GateJudged(tree=TREE, answer=GateAnswer.PASSED, code=0, line="12 passed, 0 failed", time=1)
 LINT = e.GateJudged(tree=TREE, answer=GateAnswer.PASSED, code=0, line="passed", time=1, name="lint")
 RESULTS = json.dumps({"passed": 10, "failed": None, "exit_code": 0})
-PROOF = Proof(
-    baselines={"tests": e.BaselineKnown(key="k", tree=OTHER_TREE, results=RESULTS)}, gates=(GATE,), verdicts=(VERDICT,)
+KNOWN = e.BaselineKnown(key="k", tree=OTHER_TREE, results=RESULTS)
+PROOF = Proof(baselines={"tests": KNOWN}, gates=(GATE,), verdicts=(VERDICT,))
+BUILT = e.CandidateBuilt(onto="c", onto_tree=OTHER_TREE, commits=tuple(COMMITS), tree=TREE, patch="p")
+DELIVERY = Delivery(candidate=BUILT)
+CHOSEN = e.PhaseChosen(
+    tip="c", phase="4a", title="Read tables", items=(("W1", "Read rows"), ("C1", "Pipes `a|b`\nare kept"))
 )
-DELIVERY = Delivery(
-    candidate=e.CandidateBuilt(onto="c", onto_tree=OTHER_TREE, commits=tuple(COMMITS), tree=TREE, patch="p")
-)
-PHASE = WorkAttempt(
-    chosen=e.PhaseChosen(
-        tip="c", phase="4a", title="Read tables", items=(("W1", "Read rows"), ("C1", "Pipes `a|b`\nare kept"))
-    ),
-    lease=e.Leased(phase="4a", branch="refs/heads/runplan/parser/4a", base="c", base_tree="t", worktree="w", attempt=1),
-    proof=PROOF,
-    delivery=DELIVERY,
-)
-
+LEASE = e.Leased(phase="4a", branch="refs/heads/runplan/parser/4a", base="c", base_tree="t", worktree="w", attempt=1)
+PHASE = WorkAttempt(chosen=CHOSEN, lease=LEASE, proof=PROOF, delivery=DELIVERY)
 FAILED = e.PhaseFailed(
     phase="4b",
     title="Write tables",
@@ -72,45 +61,52 @@ def failure_section(failed: e.PhaseFailed, **given: Any) -> str:
     return sections.failure_section(recorded, plan="plans/parser.md", **given)
 
 
+LANDED = f"""\
+## Phase — 4a Read tables
+
+<!-- runplan: run r-1, phase 4a -->
+
+**Status:** Completed (verified, landed)
+
+**Plan:** `plans/parser.md`
+
+**Branch:** `runplan/parser/4a`
+
+**Commits:**
+
+- `abc1234` Read rows
+- `def5678` Read cells
+
+### Work Items
+
+| # | Item | Status | Evidence |
+|---|---|---|---|
+| W1 | Read rows | pass | tests/test_rows.py::test_row |
+| C1 | Pipes `a\\|b` are kept | pass | see `x\\|y` |
+
+### Verification
+
+- Baseline: `make test` on tree `{OTHER_TREE}`: exit 0, 10 passed, 0 failed
+- Gate: `make test` on tree `{TREE}`: exit 0, 12 passed, 0 failed
+- Verdict: pass by `codex` on tree `{TREE}`
+"""
+
+
 def test_the_section_of_a_landed_phase() -> None:
-    assert phase_section(PHASE) == (
-        "## Phase — 4a Read tables\n\n"
-        "<!-- runplan: run r-1, phase 4a -->\n\n"
-        "**Status:** Completed (verified, landed)\n\n"
-        "**Plan:** `plans/parser.md`\n\n"
-        "**Branch:** `runplan/parser/4a`\n\n"
-        "**Commits:**\n\n"
-        "- `abc1234` Read rows\n"
-        "- `def5678` Read cells\n\n"
-        "### Work Items\n\n"
-        "| # | Item | Status | Evidence |\n"
-        "|---|---|---|---|\n"
-        "| W1 | Read rows | pass | tests/test_rows.py::test_row |\n"
-        "| C1 | Pipes `a\\|b` are kept | pass | see `x\\|y` |\n\n"
-        "### Verification\n\n"
-        f"- Baseline: `make test` on tree `{OTHER_TREE}`: exit 0, 10 passed, 0 failed\n"
-        f"- Gate: `make test` on tree `{TREE}`: exit 0, 12 passed, 0 failed\n"
-        f"- Verdict: pass by `codex` on tree `{TREE}`\n"
-    )
+    assert phase_section(PHASE) == LANDED
 
 
 def test_the_section_of_a_failure() -> None:
     assert failure_section(FAILED, parked="refs/x", notes=["issue #3 is shared"]) == (
         "## Run Failed — 2026-01-02 03:04\n\n"
         "<!-- runplan: run r-1, phase 4b, attempt 1 -->\n\n"
-        "**Plan:** `plans/parser.md`\n\n"
-        "**Phase:** 4b Write tables\n\n"
-        "**Failed at:** gate\n\n"
+        "**Plan:** `plans/parser.md`\n\n**Phase:** 4b Write tables\n\n**Failed at:** gate\n\n"
         "**Time:** 2026-01-02 03:04:05 UTC\n\n"
         f"**Reason:** `tests-failed`. {Reason.TESTS_FAILED.advice}\n\n"
-        "**Detail:**\n\n"
-        "    FAILED tests/test_rows.py::test_row\n\n"
-        "    1 failed, 11 passed\n\n"
-        "**State:**\n\n"
-        "- Nothing of the phase landed\n"
+        "**Detail:**\n\n    FAILED tests/test_rows.py::test_row\n\n    1 failed, 11 passed\n\n"
+        "**State:**\n\n- Nothing of the phase landed\n"
         "- The work is kept on the branch `runplan/parser/4b`; the next attempt continues from it\n"
-        "- Work that is on no branch is kept at `refs/x`\n"
-        "- issue #3 is shared\n\n"
+        "- Work that is on no branch is kept at `refs/x`\n- issue #3 is shared\n\n"
         "**To resume:** `runplan retry plans/parser.md`\n"
     )
 

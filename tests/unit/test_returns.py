@@ -18,21 +18,18 @@ from runplan.domain.checks.returns import (
 )
 from runplan.domain.run.dispatch import ItemAnswer, ItemResult, Reference, ReferenceKind, Return, ReturnStatus, Usage
 
+EVIDENCE = [
+    {"kind": "test", "ref": "tests/test_x.py::test_y"},
+    {"kind": "file", "ref": "src/x.py", "line": 12},
+    {"kind": "file", "ref": "src/y.py", "gone": True},
+    {"kind": "file", "ref": "src/y.py", "absent": True, "unchanged": True},
+    {"kind": "witness", "ref": "seen"},
+]
 WHOLE = {
     "status": "done",
     "summary": "one paragraph",
     "items": [
-        {
-            "item": "W1",
-            "result": "pass",
-            "evidence": [
-                {"kind": "test", "ref": "tests/test_x.py::test_y"},
-                {"kind": "file", "ref": "src/x.py", "line": 12},
-                {"kind": "file", "ref": "src/y.py", "gone": True},
-                {"kind": "file", "ref": "src/y.py", "absent": True, "unchanged": True},
-                {"kind": "witness", "ref": "seen"},
-            ],
-        },
+        {"item": "W1", "result": "pass", "evidence": EVIDENCE},
         {"item": "C1", "result": "fail", "evidence": "…"},
         {"item": "C2", "result": "partial"},
         {"item": "T1", "result": "pass", "evidence": "…", "demanded_by": "W1"},
@@ -56,27 +53,22 @@ def summary_of(file_text: str | None, message: str) -> str:
 
 
 def test_a_whole_return_is_read_field_by_field() -> None:
-    assert parse_return(json.dumps(WHOLE), "") == Return(
-        status=ReturnStatus.DONE,
-        summary="one paragraph",
-        items=(
-            ItemResult(
-                item="W1",
-                answer=ItemAnswer.PASSED,
-                evidence=(
-                    Reference(kind=ReferenceKind.TEST, ref="tests/test_x.py::test_y"),
-                    Reference(kind=ReferenceKind.FILE, ref="src/x.py:12"),
-                    Reference(kind=ReferenceKind.FILE, ref="src/y.py", gone=True),
-                    Reference(kind=ReferenceKind.FILE, ref="src/y.py", absent=True, unchanged=True),
-                    Reference(ref="seen"),
-                ),
-            ),
-            ItemResult(item="C1", answer=ItemAnswer.FAILED, evidence=(Reference(ref="…"),)),
-            ItemResult(item="C2", answer=ItemAnswer.PARTIAL),
-            ItemResult(item="T1", answer=ItemAnswer.PASSED, evidence=(Reference(ref="…"),), demanded_by="W1"),
-        ),
-        usage=Usage(input_tokens=1, output_tokens=2, usd=0.5),
+    evidence = (
+        Reference(kind=ReferenceKind.TEST, ref="tests/test_x.py::test_y"),
+        Reference(kind=ReferenceKind.FILE, ref="src/x.py:12"),
+        Reference(kind=ReferenceKind.FILE, ref="src/y.py", gone=True),
+        Reference(kind=ReferenceKind.FILE, ref="src/y.py", absent=True, unchanged=True),
+        Reference(ref="seen"),
     )
+    items = (
+        ItemResult(item="W1", answer=ItemAnswer.PASSED, evidence=evidence),
+        ItemResult(item="C1", answer=ItemAnswer.FAILED, evidence=(Reference(ref="…"),)),
+        ItemResult(item="C2", answer=ItemAnswer.PARTIAL),
+        ItemResult(item="T1", answer=ItemAnswer.PASSED, evidence=(Reference(ref="…"),), demanded_by="W1"),
+    )
+    usage = Usage(input_tokens=1, output_tokens=2, usd=0.5)
+    expected = Return(status=ReturnStatus.DONE, summary="one paragraph", items=items, usage=usage)
+    assert parse_return(json.dumps(WHOLE), "") == expected
 
 
 @pytest.mark.parametrize("status", list(ReturnStatus))

@@ -89,11 +89,8 @@ def test_any_status_but_done_fails_though_every_item_passes(status: ReturnStatus
     assert "scope creep" in verdict.why
 
 
-def test_a_pass_for_an_unknown_id_is_ignored() -> None:
+def test_a_pass_for_an_unknown_id_is_ignored_and_the_name_of_one_that_fails_is_bounded() -> None:
     assert [item.item for item in judged(stated("W1"), stated("W9"), wanted="W1").items] == ["W1"]
-
-
-def test_the_name_of_an_unknown_id_is_bounded() -> None:
     assert failed_items(judged(stated("W1"), stated("X" * 9_999, answer="fail"), wanted="W1")) == ["X" * 80]
 
 
