@@ -4,12 +4,12 @@ from msgspec.structs import replace
 
 from runplan.adapters.notify.notices import of_waiting
 from runplan.app.views.journal import describe_event
+from runplan.domain.fleet import MAX_LABELS, list_queues, name_queue
 from runplan.domain.run import events as e
 from runplan.domain.run.decide import decide
 from runplan.domain.run.kinds import RunStatus, WaitKind
 from runplan.domain.run.projection import project_run
-from runplan.domain.run.rules.hosts import MAX_LABELS, awaited_labels, list_queues, name_queue
-from runplan.domain.run.state import RunState, apply, fold
+from runplan.domain.run.state import RunState, apply, awaited_labels, fold
 from tests.support.builders import LEASED, decided, started
 
 CHOSEN = e.PhaseChosen(tip="c0", phase="1", items=(("W1", "x"),), host=("docker", "gpu"))
