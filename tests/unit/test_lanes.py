@@ -16,7 +16,7 @@ from runplan.domain.run.decide import decide
 from runplan.domain.run.kinds import Mode, PhaseStep, ProofKind, Reason, Role, RunOutcome, WaitKind
 from runplan.domain.run.rules.lanes import list_startable, paths_overlap
 from runplan.domain.run.state import RunState, apply, count_busy, failure, find_awaiting, fold, open_lanes
-from runplan.engine.steps.land import leads_to
+from runplan.engine.steps.land import record_move
 from tests.support.builders import BUILT, LEASED, a_plan, decided, ended, fold_on, keep, started
 
 
