@@ -19,10 +19,8 @@ from tests.support.daemons import (
     kill_daemon,
     run_of,
     schedules,
-    shell_agent,
     states,
     until_runs_are,
-    waits,
 )
 from tests.support.tools import write_script
 
@@ -150,8 +148,8 @@ def test_with_broken_settings_status_and_stop_still_work(project: Project, meanw
 # --- a daemon that does not answer --------------------------------------------------------------------
 
 
-def test_a_stop_ends_a_frozen_daemon_s_agents_and_waits(project: Project, meanwhile: Meanwhile, tmp_path: Path) -> None:
-    shell_agent(project, tmp_path, waits(tmp_path, "agent"))
+def test_a_stop_ends_a_frozen_daemon_s_agents_and_waits(project: Project, meanwhile: Meanwhile) -> None:
+    project.agent(work(*meanwhile.pause("agent")))
     assert project.runplan("start", "X", "auto", "every", "4h", "now").code == 0
     meanwhile.reached("agent")
     frozen = freeze_daemon(project)
@@ -164,7 +162,7 @@ def test_a_stop_ends_a_frozen_daemon_s_agents_and_waits(project: Project, meanwh
             f"runplan: the request is queued and takes effect when the daemon responds; {silence}",
         ],
     )
-    assert int((tmp_path / "agent.here").read_text()) not in processes_of(project.home)
+    until(lambda: processes_of(project.home) == [frozen])
     os.kill(frozen, signal.SIGCONT)
     until_runs_are(project, "stopped")
     until(lambda: project.rows("SELECT 1 FROM commands WHERE answer IS NULL") == [])

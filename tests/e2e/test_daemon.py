@@ -4,7 +4,6 @@ import os
 import signal
 import sqlite3
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
@@ -17,11 +16,9 @@ from tests.support.daemons import (
     log_of,
     run_of,
     several_plans,
-    shell_agent,
     states,
     until_runs_are,
     user_settings,
-    waits,
 )
 
 
@@ -218,8 +215,8 @@ def change_journal(project: Project, statement: str) -> None:
         journal.execute(statement)
 
 
-def test_status_says_why_the_daemon_cannot_record(project: Project, meanwhile: Meanwhile, tmp_path: Path) -> None:
-    shell_agent(project, tmp_path, waits(tmp_path, "agent"))
+def test_status_says_why_the_daemon_cannot_record(project: Project, meanwhile: Meanwhile) -> None:
+    project.agent(work(*meanwhile.pause("agent")))
     assert project.runplan("start", "X", "1", "auto").code == 0
     meanwhile.reached("agent")
     change_journal(project, "CREATE TRIGGER full BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'no room'); END")

@@ -9,15 +9,13 @@ from pathlib import Path
 import pytest
 
 from runplan.domain.times import iso
-from tests.support.cli import Meanwhile, Project, until
+from tests.support.cli import Meanwhile, Project, set_up, until, verify, work
 from tests.support.daemons import (
     in_foreground,
     kill_daemon,
     run_of,
-    shell_agent,
     states,
     until_runs_are,
-    waits,
 )
 
 
@@ -52,25 +50,26 @@ def found_in_files(*places: Path) -> list[Path]:
     return [path for path in files if KEY.encode() in path.read_bytes()]
 
 
-def start_with_key(project: Project, meanwhile: Meanwhile, place: Path) -> None:
+def start_with_key(project: Project, meanwhile: Meanwhile) -> None:
     """Start an agent that is allowed to see ROBOT_KEY, and does not work without it."""
     knows = f"test ${{#ROBOT_KEY}} = {len(KEY)}"
-    shell_agent(project, place, f"{knows}\n{waits(place, 'agent')}", knows, env='"ROBOT_KEY"')
+    agent = work(f'run = "{knows}"', *meanwhile.pause("agent")) + verify(f'run = "{knows}"', "pass_all = true")
+    set_up(project, agent=agent, settings='env = ["ROBOT_KEY"]\n')
     assert project.runplan("start", "X", "1", "auto", ROBOT_KEY=KEY).code == 0
     meanwhile.reached("agent")
 
 
 @pytest.mark.promise
-def test_a_key_of_the_caller_reaches_agents_and_no_file(project: Project, meanwhile: Meanwhile, tmp_path: Path) -> None:
-    start_with_key(project, meanwhile, tmp_path)
+def test_a_key_of_the_caller_reaches_agents_and_no_file(project: Project, meanwhile: Meanwhile) -> None:
+    start_with_key(project, meanwhile)
     assert found_in_files(project.home, project.path) == []
     meanwhile.let_on("agent")
     until_runs_are(project, "done")
     assert found_in_files(project.home, project.path) == []
 
 
-def test_a_run_that_lost_its_key_waits_and_names_it(project: Project, meanwhile: Meanwhile, tmp_path: Path) -> None:
-    start_with_key(project, meanwhile, tmp_path)
+def test_a_run_that_lost_its_key_waits_and_names_it(project: Project, meanwhile: Meanwhile) -> None:
+    start_with_key(project, meanwhile)
     kill_daemon(project)
     with in_foreground(project):
         meanwhile.let_on("agent")
@@ -106,7 +105,7 @@ def test_processes_of_an_agent_cannot_start_approve_or_stop_runs(project: Projec
     calls = f"{shlex.quote(sys.executable)} -c {shlex.quote(CALLS)} {shlex.quote(json.dumps(VERBS))} >{printed} 2>&1"
     project.plan((project.path / "plans/X.md").read_text(), name="plans/Y.md")
     detached = f"(cd {project.path} && setsid sh -c {shlex.quote(f'{calls}; touch {tmp_path}/over')} </dev/null &)"
-    shell_agent(project, tmp_path, f"{detached}\nwhile [ ! -e {tmp_path}/over ]; do sleep 0.02; done")
+    project.agent(work(f"run = '''{detached}'''", f'wait_for = "{tmp_path}/over"'))
     assert project.runplan("start", "X", "1", "auto").code == 0
     until_runs_are(project, "done")
     answers = printed.read_text()

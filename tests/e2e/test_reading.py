@@ -19,8 +19,7 @@ from runplan.domain.run.rows import ScheduleRow
 from runplan.domain.run.state import fold
 from runplan.domain.times import iso
 from runplan.hosts.daemon.state import hold_lock
-from tests.support.cli import RUNPLAN, Meanwhile, Project, a_plan, a_project, ended, set_up, until, work, writes
-from tests.support.daemons import shell_agent, waits
+from tests.support.cli import RUNPLAN, Meanwhile, Project, a_plan, a_project, ended, set_up, until, verify, work, writes
 from tests.support.fake_daemon import a_door
 
 pytestmark = pytest.mark.promise
@@ -327,10 +326,10 @@ def test_metrics_come_from_a_running_daemon_also_outside_of_a_repository(project
 
 
 def test_logs_agent_waits_and_follows_every_successor(project: Project, meanwhile: Meanwhile, tmp_path: Path) -> None:
-    shell_agent(project, tmp_path, f"echo begun; {waits(tmp_path, 'agent')}; echo written", "echo seen")
-    wait = waits(tmp_path, "setup")
-    setup = f"[run]\nsetup = '{wait}'\n"
-    project.commit_file("runplan.toml", (project.path / "runplan.toml").read_text() + setup)
+    agent = work('say = "begun"', *meanwhile.pause("agent"), 'say = "written"')
+    agent += verify('say = "seen"', "pass_all = true")
+    wait = f"touch {tmp_path}/setup.here; until test -e {tmp_path}/setup.on; do sleep 0.02; done"
+    set_up(project, agent=agent, settings=f"[run]\nsetup = '{wait}'\n")
     assert project.runplan("start", "X", "1", "auto").code == 0
     meanwhile.reached("setup")
     words = [str(RUNPLAN), "logs", "X", "--agent", "-f"]

@@ -33,8 +33,8 @@ from runplan.hosts.daemon.state import Known
 from runplan.hosts.foreground import ForegroundHost, Interruption
 from runplan.hosts.owner import RunOwner
 from tests.support.builders import record, started
-from tests.support.cli import Meanwhile, Project, a_project, until
-from tests.support.daemons import kill_daemon, none_left, run_of, shell_agent, until_runs_are, waits
+from tests.support.cli import Meanwhile, Project, a_project, steps, until
+from tests.support.daemons import kill_daemon, none_left, run_of, until_runs_are
 
 
 class Timers:
@@ -117,7 +117,7 @@ def a_worker(
 def orphaned(project: Project, place: Path) -> Meanwhile:
     """The agent of phase 1, which waits to be let on; its daemon is dead."""
     meanwhile = Meanwhile(place)
-    shell_agent(project, place, waits(place, "agent"))
+    project.agent(steps(*meanwhile.pause("agent"), 'write = "1.txt"'))
     assert project.runplan("start", "X", "1", "auto").code == 0
     meanwhile.reached("agent")
     kill_daemon(project)

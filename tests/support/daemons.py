@@ -22,7 +22,7 @@ from runplan.domain.run.rows import ScheduleRow
 from runplan.hosts.daemon.client import Client
 from runplan.hosts.daemon.state import read_holder
 from tests.support.calls import FILE as MEASURED
-from tests.support.cli import SETTINGS, Project, a_plan, end_processes_of, processes_of, until
+from tests.support.cli import Project, a_plan, end_processes_of, processes_of, until
 from tests.support.forks import Process
 
 
@@ -162,36 +162,6 @@ def user_settings(project: Project, text: str) -> None:
     place = project.home / ".config/runplan/runplan.toml"
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_text(text)
-
-
-AGENT = """\
-case "$RUNPLAN_ROLE" in
-implement)
-    {implement}
-    echo "$RUNPLAN_PHASE" >"$RUNPLAN_PHASE.txt" ;;
-verify)
-    {verify}
-    printf '{{"status":"done","summary":"seen","items":[{{"item":"W1","result":"pass","evidence":"%s"}}]}}' \
-        "$RUNPLAN_PHASE.txt" \
-        >"$RUNPLAN_RETURN" ;;
-esac
-"""
-
-
-def shell_agent(project: Project, place: Path, implement: str = ":", verify: str = ":", *, env: str = "") -> None:
-    """An agent that is a shell script: it runs the lines, and writes `<id>.txt`."""
-    script = place / "agent.sh"
-    script.write_text("set -e\n" + AGENT.format(implement=implement, verify=verify))
-    settings = SETTINGS.partition("[agents.robot]")[0]
-    table = f'[agents.robot]\nkind = "command"\nargv = ["sh", "{script}"]\nenv = [{env}]\n'
-    project.commit_file("runplan.toml", settings + table)
-
-
-def waits(place: Path, name: str) -> str:
-    """Shell: say which process is here, and wait to be let on."""
-    here, go = f"{place}/{name}.here", f'while [ ! -e "{place}/{name}.on" ]; do sleep 0.02; done'
-    announce = f'{{ cat "{here}" 2>/dev/null || :; echo $$; }} >"{here}.new"; mv "{here}.new" "{here}"'
-    return f"{announce}; {go}"
 
 
 #: The C library returns a time that is as many seconds ahead as the file says.
