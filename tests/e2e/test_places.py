@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli import Project, a_plan, a_project
+from tests.support.cli import Project, a_plan, a_project, steps
 from tests.support.landings import Snapshot, snapshot
 from tests.support.repos import Repo
 
@@ -54,21 +54,10 @@ def test_a_run_ends_well_although_it_removes_the_directory_of_its_start(project:
 
 
 #: Changes, adds and deletes, next to what the landing itself writes: the plan's row and the report.
-AGENT = """\
-[[phase."1".implement]]
-write = "a.txt"
-text = "landed\\n"
-[[phase."1".implement]]
-write = "new.txt"
-text = "new\\n"
-[[phase."1".implement]]
-delete = "gone.txt"
-[[phase."1".implement]]
-git = ["add", "--force", "new.txt"]
-[[phase."1".implement]]
-commit = "Do it"
-all = true
-"""
+AGENT = steps(
+    *('write = "a.txt"\ntext = "landed\\n"', 'write = "new.txt"\ntext = "new\\n"', 'delete = "gone.txt"'),
+    *('git = ["add", "--force", "new.txt"]', 'commit = "Do it"\nall = true'),
+)
 ARRIVES = {"a.txt": b"landed\n", "new.txt": b"new\n"}
 WRITTEN = {*ARRIVES, "gone.txt", "plans/X.md", "reports/plan-x.md", "reports/README.md"}
 #: Reflog words of commands that must never run in a user's checkout.
