@@ -148,8 +148,8 @@ def test_with_broken_settings_status_and_stop_still_work(project: Project, meanw
 # --- a daemon that does not answer --------------------------------------------------------------------
 
 
-def test_a_stop_ends_a_frozen_daemon_s_agents_and_waits(project: Project, meanwhile: Meanwhile) -> None:
-    project.agent(work(*meanwhile.pause("agent")))
+def test_a_stop_ends_a_frozen_daemon_s_agents_and_waits(project: Project, meanwhile: Meanwhile, tmp_path: Path) -> None:
+    project.agent(work(f'run = "echo $PPID >{tmp_path}/agent"', *meanwhile.pause("agent")))
     assert project.runplan("start", "X", "auto", "every", "4h", "now").code == 0
     meanwhile.reached("agent")
     frozen = freeze_daemon(project)
@@ -162,7 +162,7 @@ def test_a_stop_ends_a_frozen_daemon_s_agents_and_waits(project: Project, meanwh
             f"runplan: the request is queued and takes effect when the daemon responds; {silence}",
         ],
     )
-    until(lambda: processes_of(project.home) == [frozen])
+    assert int((tmp_path / "agent").read_text()) not in processes_of(project.home)
     os.kill(frozen, signal.SIGCONT)
     until_runs_are(project, "stopped")
     until(lambda: project.rows("SELECT 1 FROM commands WHERE answer IS NULL") == [])
