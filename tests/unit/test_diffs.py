@@ -2,7 +2,7 @@
 
 import pytest
 
-from runplan.app.views.diffs import FileDiff, Hunk, Line, choose_inline, cut_lines, parse_diff
+from runplan.app.views.diffs import FileDiff, Hunk, Line, choose_inline, parse_diff
 
 CHANGED = """\
  a.py | 3 ++-
@@ -86,9 +86,3 @@ def test_the_page_takes_small_files_until_it_is_full() -> None:
     assert choose_inline([a_file(1000), a_file(20_000), a_file(400), a_file(200), a_file(100)]) == [
         *(True, False, True, False, True)
     ]
-
-
-def test_a_part_of_a_file_keeps_its_hunks() -> None:
-    part = cut_lines(a_file(10), 4, 3)
-    assert [len(hunk.lines) for hunk in part.hunks] == [1, 2]
-    assert cut_lines(a_file(10), 10, 3).hunks == ()

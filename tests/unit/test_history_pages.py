@@ -7,7 +7,6 @@ from runplan.domain.run import events as e
 from runplan.domain.run.dispatch import Ending
 from runplan.domain.run.kinds import GateAnswer, Role
 from runplan.domain.run.recorded import Recorded
-from runplan.interfaces.web.pages.plan import group_lines
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -24,13 +23,12 @@ def test_the_newest_event_comes_first_with_its_sentence() -> None:
     assert len(lines[1].text) == LONGEST
 
 
-def test_events_are_grouped_by_phase_and_step() -> None:
+def test_an_event_belongs_to_a_phase_and_to_its_step() -> None:
     gate = e.DispatchStarted(id="d", role=Role.GATE, cycle=1, phase="2")
     ended = e.DispatchEnded(id="d", role=Role.GATE, ending=Ending.EXITED, code=0, seconds=1)
     judged = e.GateJudged(name="tests", answer=GateAnswer.PASSED, line="", tree="t", code=0, time=1)
     chosen = e.PhaseChosen(tip="0", phase="2", title="Two")
-    groups = group_lines(describe_records(recorded(e.Queued(), chosen, gate, ended, judged), now=NOW))
-    assert [(phase, [(step, [line.seq for line in lines]) for step, lines in steps]) for phase, steps in groups] == [
-        ("2", [("gate", [5, 4, 3]), ("lease", [2])]),
-        ("", [("", [1])]),
+    lines = describe_records(recorded(e.Queued(), chosen, gate, ended, judged), now=NOW)
+    assert [(line.seq, line.phase, line.step) for line in lines] == [
+        *((5, "2", "gate"), (4, "2", "gate"), (3, "2", "gate"), (2, "2", "lease"), (1, "", "")),
     ]

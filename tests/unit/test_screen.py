@@ -13,6 +13,7 @@ from runplan.domain.standing.phases import PhaseOutline, PlanOutline
 from runplan.domain.standing.usage import AgentUsage
 from runplan.domain.text import count_cells, fit_cells
 from runplan.interfaces.cli.show.screen import (
+    KEY,
     KEYS,
     KeyTask,
     Screen,
@@ -20,7 +21,6 @@ from runplan.interfaces.cli.show.screen import (
     press_key,
     replace_cards,
     row_of,
-    split_keys,
 )
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -111,7 +111,7 @@ def test_cells_are_cut_between_wide_characters() -> None:
 def test_keys_move_the_selection_within_the_board() -> None:
     screen = a_screen()
     seen = []
-    for key in split_keys("k\x1b[Bj\x1bOBk\x1b[A"):
+    for key in KEY.findall("k\x1b[Bj\x1bOBk\x1b[A"):
         screen, task = press_key(screen, key)
         assert task is None
         seen.append(screen.selected)
@@ -165,5 +165,5 @@ def test_the_selected_plan_stays_selected_in_another_group_and_a_neighbour_repla
 
 
 def test_an_unknown_sequence_is_one_key_without_meaning() -> None:
-    assert split_keys("\x1b[15~q") == ["\x1b[15~", "q"]
+    assert KEY.findall("\x1b[15~q") == ["\x1b[15~", "q"]
     assert press_key(a_screen(), "\x1b[15~") == (a_screen(), None)

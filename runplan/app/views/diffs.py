@@ -132,13 +132,3 @@ def choose_inline(files: list[FileDiff]) -> list[bool]:
         left -= file.line_count if is_inline else 0
         chosen.append(is_inline)
     return chosen
-
-
-def cut_lines(file: FileDiff, start: int, most: int) -> FileDiff:
-    hunks = []
-    passed = 0
-    for hunk in file.hunks:
-        if lines := hunk.lines[max(start - passed, 0) : max(start + most - passed, 0)]:
-            hunks.append(replace(hunk, lines=lines))
-        passed += len(hunk.lines)
-    return replace(file, hunks=tuple(hunks))

@@ -402,7 +402,17 @@ def assess_progress(work: Work, facts: PlanFacts, *, now: datetime, zone: tzinfo
         elif work.waiting_for or span != in_words(_seconds_ago(work.since, now)):
             parts.append(f"{', '.join(work.gates) or work.step or 'command'} running {span}")
         parts.append(f"last output {in_words(_seconds_ago(work.output, now))} ago" if work.output else "no output yet")
-    parts += _describe_wait(work, now, zone)
+    waited = in_words(_seconds_ago(work.since, now))
+    if work.waiting_for == WaitKind.PAUSED:
+        parts.append(f"for {waited}{(work.about or '').removeprefix('paused')}")
+    elif work.waiting_for:
+        parts.append(f"waiting {waited}: {work.about}" if work.about else f"waiting {waited} for {work.waiting_for}")
+        if (late_s := _seconds_ago(work.wake, now)) >= OVERSLEPT_S:
+            parts.append(f"should have continued {in_words(late_s)} ago")
+        elif work.wake:
+            wake = parse_iso(work.wake)
+            until = f"{wait_of(work.waiting_for).until} {clock(wake, zone, now=now)}"
+            parts.append(f"{until} ({in_words((wake - now).total_seconds())})")
     if work.retries:
         parts.append(counted(work.retries, "retry", "retries"))
     asked = facts.run.asked if facts.run else None
@@ -434,22 +444,6 @@ def _stuck_level(work: Work, now: datetime) -> Level:
 
 def _seconds_ago(moment: str | None, now: datetime) -> float:
     return max((now - parse_iso(moment)).total_seconds(), 0.0) if moment else 0.0
-
-
-def _describe_wait(work: Work, now: datetime, zone: tzinfo | None) -> list[str]:
-    if not work.waiting_for:
-        return []
-    span = in_words(_seconds_ago(work.since, now))
-    if work.waiting_for == WaitKind.PAUSED:
-        return [f"for {span}{(work.about or '').removeprefix('paused')}"]
-    parts = [f"waiting {span}: {work.about}" if work.about else f"waiting {span} for {work.waiting_for}"]
-    if (late_s := _seconds_ago(work.wake, now)) >= OVERSLEPT_S:
-        parts.append(f"should have continued {in_words(late_s)} ago")
-    elif work.wake:
-        wake = parse_iso(work.wake)
-        until = f"{wait_of(work.waiting_for).until} {clock(wake, zone, now=now)}"
-        parts.append(f"{until} ({in_words((wake - now).total_seconds())})")
-    return parts
 
 
 def view_schedule(row: ScheduleRow, now: datetime) -> ScheduleView:

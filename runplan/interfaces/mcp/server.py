@@ -30,8 +30,8 @@ from runplan.app.views.journal import follow_run
 from runplan.app.views.plans import read_plans
 from runplan.app.views.reports import read_report
 from runplan.app.views.repositories import read_all_inboxes
-from runplan.domain.decoding import as_json
-from runplan.domain.errors import Exit, NotFound, RunplanError, Unreachable
+from runplan.domain.decoding import as_json, convert
+from runplan.domain.errors import Exit, NotFound, RunplanError, Unreachable, UsageError
 from runplan.domain.text import plain
 from runplan.interfaces.mcp import tools as mcp_tools
 
@@ -112,6 +112,7 @@ def _follow(plan: str, caller: Caller, is_over: Callable[[], bool]) -> mcp_tools
     return {**mcp_tools.list_plan(view), "log": lines[-mcp_tools.LINES_SHOWN :]}
 
 
+LONGEST = 100_000  #: bytes of an argument; Linux takes 131,071
 GRACE_S = 5.0  #: for a call that is at its time limit
 QUIET_S = 10.0  #: between two signs of life; clients give up a call that is silent, opencode after 30 s
 Report: TypeAlias = Callable[[str], Coroutine[Any, Any, None]]
@@ -148,8 +149,10 @@ async def _list_tools(
 
 
 async def _call_tool(ctx: ServerRequestContext[Any], params: types.CallToolRequestParams) -> types.CallToolResult:
-    if params.name not in mcp_tools.TOOLS:
-        raise MCPError(types.INVALID_PARAMS, f"{params.name}: no such tool; there are: {', '.join(mcp_tools.TOOLS)}")
+    name = params.name
+    tool = mcp_tools.TOOLS.get(name)
+    if tool is None:
+        raise MCPError(types.INVALID_PARAMS, f"{name}: no such tool; there are: {', '.join(mcp_tools.TOOLS)}")
     count = 0
 
     async def report(line: str) -> None:
@@ -159,11 +162,24 @@ async def _call_tool(ctx: ServerRequestContext[Any], params: types.CallToolReque
 
     try:
         Caller().refuse_to_agents("mcp")  # an agent may have taken the place of the client since
-        request, repository = mcp_tools.parse_arguments(params.name, params.arguments or {})
+        arguments = params.arguments or {}
+        known = (*tool.required, *tool.optional, "repository")
+        if unknown := [word for word in arguments if word not in known]:
+            raise UsageError(f"{name}: unknown argument {', '.join(unknown)}; there are: {', '.join(known)}")
+        if missing := [word for word in tool.required if not arguments.get(word)]:
+            raise UsageError(f"{name}: {', '.join(missing)} is missing")
+        words = [word for value in arguments.values() for word in (value if isinstance(value, list) else [value])]
+        texts = [word for word in words if isinstance(word, str)]
+        if any("\0" in text for text in texts):
+            raise UsageError("an argument holds a null character")
+        if any(len(text.encode("utf-8", "replace")) > LONGEST for text in texts):
+            raise UsageError(f"an argument is longer than {LONGEST} bytes; write it into a file, and name that")
+        request = convert(arguments, tool.kind)
+        repository = convert(arguments.get("repository", ""), str)
         directory = Path(os.path.expanduser(repository or ".")).absolute()  # noqa: PTH111 - a user that is not there is a path that is not there
         if not directory.is_dir():
             raise NotFound(f"repository {repository}: {os.strerror(errno.ENOENT)}")
-        result = await _run_tool(params.name, request, directory, report)
+        result = await _run_tool(name, request, directory, report)
     except (RunplanError, ValidationError) as error:
         result = mcp_tools.make_result({"error": str(error)}, is_error=True)
     text = types.TextContent(text=result.text)

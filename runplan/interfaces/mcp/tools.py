@@ -5,7 +5,6 @@ Results are structured content and readable text, bounded. Pure.
 
 import json
 import re
-from collections.abc import Mapping
 from inspect import cleandoc
 from typing import Annotated, Any, TypeAlias, get_args, get_type_hints
 
@@ -15,13 +14,11 @@ from msgspec.json import schema
 from runplan.app.operations import requests
 from runplan.app.operations.requests import Help, NamedPlan
 from runplan.app.views.status import PlanView
-from runplan.domain.decoding import convert
-from runplan.domain.errors import NotFound, UsageError
+from runplan.domain.errors import NotFound
 from runplan.domain.standing.phases import PhaseState
 from runplan.domain.text import visible
 
 FOLLOWED_S = 50.0  #: default of `follow`; Codex ends a call after 60 s
-LONGEST = 100_000  #: bytes of an argument; Linux takes 131,071
 COMMAND_S = 120.0  #: for a tool that reads, or hands its work to the daemon
 
 
@@ -77,23 +74,6 @@ TOOLS = {
 }
 
 
-def parse_arguments(name: str, arguments: Mapping[str, object]) -> tuple[Any, str]:
-    """The request, and the repository; refused when the tool does not take an argument, or lacks one."""
-    tool = TOOLS[name]
-    known = (*tool.required, *tool.optional, "repository")
-    if unknown := [word for word in arguments if word not in known]:
-        raise UsageError(f"{name}: unknown argument {', '.join(unknown)}; there are: {', '.join(known)}")
-    if missing := [word for word in tool.required if not arguments.get(word)]:
-        raise UsageError(f"{name}: {', '.join(missing)} is missing")
-    words = [word for value in arguments.values() for word in (value if isinstance(value, list) else [value])]
-    texts = [word for word in words if isinstance(word, str)]
-    if any("\0" in text for text in texts):
-        raise UsageError("an argument holds a null character")
-    if any(len(text.encode("utf-8", "replace")) > LONGEST for text in texts):
-        raise UsageError(f"an argument is longer than {LONGEST} bytes; write it into a file, and name that")
-    return convert(arguments, tool.kind), convert(arguments.get("repository", ""), str)
-
-
 def schema_of(tool: McpTool) -> dict[str, object]:
     hints = {**get_type_hints(tool.kind, include_extras=True), "repository": Annotated[str, Help("default: here")]}
     names = (*tool.required, *tool.optional, "repository")
@@ -102,7 +82,7 @@ def schema_of(tool: McpTool) -> dict[str, object]:
         for about in get_args(hints[name]):
             properties[name] |= {"description": about.text} if isinstance(about, Help) else {}
     required = {"required": [*tool.required]} if tool.required else {}
-    return {"type": "object", "properties": properties, **required}  # `parse_arguments` refuses any other
+    return {"type": "object", "properties": properties, **required}  # a call with any other is refused
 
 
 LARGEST_TEXT = 20_000  #: characters of one text of a result

@@ -125,7 +125,7 @@ class AccessControl:
         cookie = request.cookies.get(self._site.cookie, "")
         request.state.began_ns = time.time_ns()
         request.state.session = cookie if access.is_session(self._site, cookie, time.time()) else ""
-        answer: ASGIApp = self._refuse(request) or self._enter(request) or self.app
+        answer: ASGIApp = self._intercept(request) or self.app
 
         # A browser asks whether a static file has changed.
         headers = {**HEADERS, "cache-control": "no-cache" if scope["path"].startswith(STATIC) else "no-store"}
@@ -138,20 +138,17 @@ class AccessControl:
 
         await answer(scope, receive, send_with_headers)
 
-    def _refuse(self, request: Request) -> Response | None:
-        """The page that refuses a request of another site; None when it is allowed."""
+    def _intercept(self, request: Request) -> Response | None:
+        """The answer to a request of another site or of a browser that is not signed in; None for the pages."""
+        site = self._site
         headers = request.headers
-        if headers.get("host", "").lower() not in self._site.hosts:  # it may resolve to this machine (DNS rebinding)
+        if headers.get("host", "").lower() not in site.hosts:  # it may resolve to this machine (DNS rebinding)
             return _plain_page(request, 400, "Unknown host", "These pages are not served under this name.")
-        if request.method in ("GET", "HEAD"):
-            return None
-        if self._site.is_read_only:
+        is_reading = request.method in ("GET", "HEAD")
+        if site.is_read_only and not is_reading:
             return _plain_page(request, 403, "Read-only", "These pages were started to show only.")
-        is_own = access.is_own_origin(self._site, headers.get("origin"), headers.get("sec-fetch-site"))
-        return None if is_own else _plain_page(request, 403, "Refused", "The form was sent by another site.")
-
-    def _enter(self, request: Request) -> Response | None:
-        """Sign in with the printed address, and refuse pages to a browser that is not signed in; None to go on."""
+        if not is_reading and not access.is_own_origin(site, headers.get("origin"), headers.get("sec-fetch-site")):
+            return _plain_page(request, 403, "Refused", "The form was sent by another site.")
         path: str = request.scope["path"]  # not of request.url, which is made with the text of the Host
         is_shown = request.method == "GET"
         is_entry = path == ENTER
@@ -159,8 +156,8 @@ class AccessControl:
             return RedirectResponse("/", 303)
         if is_entry and is_shown and self._entry.use(request.query_params.get("token", ""), time.monotonic()):
             response = RedirectResponse("/", 303)
-            session = access.make_session(self._site, time.time())
-            cookie = partial(response.set_cookie, self._site.cookie, session, secure=self._site.is_secure)
+            session = access.make_session(site, time.time())
+            cookie = partial(response.set_cookie, site.cookie, session, secure=site.is_secure)
             cookie(max_age=access.SESSION_S, httponly=True, samesite="strict")
             return response
         if path.startswith((STATIC, *OPEN)) or (request.state.session and not is_entry):

@@ -71,18 +71,16 @@ def _select(screen: Screen, place: int) -> Screen:
     return replace(screen, selected=row_of(rows[max(0, min(place, len(rows) - 1))]) if rows else None)
 
 
+KEY = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1bO.|.", re.DOTALL)  #: as a terminal sends it
 _SEQUENCES = {"\x1b[A": "up", "\x1bOA": "up", "\x1b[B": "down", "\x1bOB": "down", "\r": "enter", "\n": "enter"}
 _MOVES = {"j": 1, "down": 1, "k": -1, "up": -1, "g": -1_000_000, "G": 1_000_000}
 TASKS = dict(zip(("d", "a", "r", "l", "s", "enter", "?", "q"), KeyTask, strict=True))
 _CHANGES = {KeyTask.DIFF: ("diff", "retry"), KeyTask.APPROVE: ("diff", "answer"), KeyTask.REJECT: ("diff",)}
 
 
-def split_keys(text: str) -> list[str]:
-    return [_SEQUENCES.get(key, key) for key in re.findall(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1bO.|.", text, re.DOTALL)]
-
-
 def press_key(screen: Screen, key: str) -> tuple[Screen, KeyTask | None]:
     """The screen after a key, and what the caller does for the selected plan."""
+    key = _SEQUENCES.get(key, key)
     task = TASKS.get(key)
     screen = replace(screen, message="")
     if screen.is_help or task is KeyTask.HELP:

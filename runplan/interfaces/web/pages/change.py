@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from runplan.app.operations.commands import open_link
 from runplan.app.views.changes import ChangeView, ProposalView, find_change, list_questions, view_change
-from runplan.app.views.diffs import MOST_OPEN, choose_inline, cut_lines, parse_diff
+from runplan.app.views.diffs import MOST_OPEN, choose_inline, parse_diff
 from runplan.app.views.plan_page import read_trial_file, require_plan
 from runplan.app.views.repositories import open_by_key
 from runplan.domain.checks.returns import find_image_type
@@ -19,7 +19,7 @@ from runplan.interfaces.web.actions import Form, carry_out, read_form, show_outc
 from runplan.interfaces.web.render import link, read_number, render, route, site_of
 
 MOST_FILES = 300  #: that are listed
-MOST_LINES = 2_000  #: of a file at once
+MOST_LINES = 50_000  #: of a file; a longer one is shown in a terminal
 
 
 @route("/change")
@@ -73,20 +73,8 @@ def show_file(request: Request) -> Response:
     number = read_number(query.get("file", ""))
     if number >= len(files):
         raise NotFound("the change has no such file; load the page of the change again")
-    start = read_number(query.get("from", ""))
-    file = files[number]
-    following = start + MOST_LINES
-    address = {"repo": repo, "plan": plan, "phase": phase, "tree": shown, "file": str(number)}
-    return render(
-        request,
-        "change_file.html",
-        file=cut_lines(file, start, MOST_LINES),
-        line_count=file.line_count,
-        start=start,
-        most=MOST_LINES,
-        back=link("/change", repo=repo, plan=plan, phase=phase),
-        following=link("/change/file", **address, **{"from": str(following)}) if following < file.line_count else "",
-    )
+    back = link("/change", repo=repo, plan=plan, phase=phase)
+    return render(request, "change_file.html", file=files[number], most=MOST_LINES, back=back)
 
 
 @route("/a/{token}", "POST")

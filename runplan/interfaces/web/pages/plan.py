@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
-from runplan.app.views.plan_page import EventLine, read_journal, read_log, read_plan_page
+from runplan.app.views.plan_page import read_journal, read_log, read_plan_page
 from runplan.app.views.repositories import find_known, open_by_key, open_known
 from runplan.app.views.status import PhaseView
 from runplan.domain.standing.actions import EFFECTS
@@ -71,11 +71,8 @@ def show_journal(request: Request) -> Response:
         journal = read_journal(context, plan, run, now=datetime.now(UTC))
     asked = read_number(page)
     number = asked if asked * MOST_EVENTS < len(journal.lines) else 0  # the first page for anything else
-    groups = group_lines(journal.lines[number * MOST_EVENTS :][:MOST_EVENTS])
+    phases = groupby(journal.lines[number * MOST_EVENTS :][:MOST_EVENTS], attrgetter("phase"))
+    groups = [
+        (phase, [(step, list(some)) for step, some in groupby(rows, attrgetter("step"))]) for phase, rows in phases
+    ]
     return render(request, "journal.html", live=True, journal=journal, page=number, most=MOST_EVENTS, groups=groups)
-
-
-def group_lines(lines: Sequence[EventLine]) -> list[tuple[str, list[tuple[str, list[EventLine]]]]]:
-    """The phases with their steps, each as often as the work came back to it."""
-    phases = groupby(lines, key=attrgetter("phase"))
-    return [(phase, [(step, list(some)) for step, some in groupby(rows, attrgetter("step"))]) for phase, rows in phases]
