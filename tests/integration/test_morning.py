@@ -1,5 +1,6 @@
 """The report over all repositories: landings, failures and waits since a moment."""
 
+import os
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,8 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from runplan.adapters.store.sqlite import SqliteStore
-from runplan.app.views.reports import moment_of
+from runplan.app.operations.model import Caller
+from runplan.app.views.reports import read_news
 from runplan.domain.errors import UsageError
 from runplan.domain.run import events as e
 from runplan.domain.run.events import Event
@@ -99,9 +101,12 @@ def test_a_journal_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         ("1d12h", datetime(2026, 11, 13, 21, 30)),
     ],
 )
-def test_the_words_of_since_mean_a_local_moment_and_others_are_an_error(word: str, moment: datetime) -> None:
+def test_the_words_of_since_mean_a_local_moment_and_others_are_an_error(
+    word: str, moment: datetime, tmp_path: Path
+) -> None:
+    caller = Caller(env={"HOME": str(tmp_path), "PATH": os.environ["PATH"]})
     now = datetime(2026, 11, 15, 9, 30).astimezone()
-    assert moment_of(word, now=now) == moment.astimezone()
+    assert read_news(caller, word, now=now).since == iso(moment.astimezone())
     for wrong in ("soon", "", "2026-13-45", "8 hours", "1", "99999999d"):
         with pytest.raises(UsageError, match="unknown moment; use today, yesterday, 8h"):
-            moment_of(wrong, now=now)
+            read_news(caller, wrong, now=now)

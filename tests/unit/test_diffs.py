@@ -2,7 +2,7 @@
 
 import pytest
 
-from runplan.app.views.diffs import FileDiff, Hunk, Line, choose_inline, parse_diff
+from runplan.app.views.diffs import FileDiff, parse_diff
 
 CHANGED = """\
  a.py | 3 ++-
@@ -75,14 +75,3 @@ def test_control_characters_are_shown_and_not_obeyed() -> None:
 def test_a_diff_of_texts_is_read_without_the_head_of_git() -> None:
     (file,) = parse_diff("--- a/plans/x.md\n+++ b/plans/x.md\n@@ -1 +1 @@\n-old\n+new")
     assert (file.path, file.added, file.removed) == ("plans/x.md", 1, 1)
-
-
-def a_file(count: int) -> FileDiff:
-    line = Line("+", 1, "x")
-    return FileDiff(path="x", hunks=(Hunk("@@", (line,) * (count // 2)), Hunk("@@", (line,) * (count - count // 2))))
-
-
-def test_the_page_takes_small_files_until_it_is_full() -> None:
-    assert choose_inline([a_file(1000), a_file(20_000), a_file(400), a_file(200), a_file(100)]) == [
-        *(True, False, True, False, True)
-    ]

@@ -20,7 +20,6 @@ from runplan.interfaces.cli.show.screen import (
     lay_out,
     press_key,
     replace_cards,
-    row_of,
 )
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -114,10 +113,8 @@ def test_keys_move_the_selection_within_the_board() -> None:
     for key in KEY.findall("k\x1b[Bj\x1bOBk\x1b[A"):
         screen, task = press_key(screen, key)
         assert task is None
-        seen.append(screen.selected)
-    assert [plan for _, plan in filter(None, seen)] == [
-        *("plans/a.md", "plans/b.md", "plans/c.md", "plans/c.md", "plans/b.md", "plans/a.md")
-    ]
+        seen.append(screen.card.view.plan if screen.card else "")
+    assert seen == [*("plans/a.md", "plans/b.md", "plans/c.md", "plans/c.md", "plans/b.md", "plans/a.md")]
 
 
 @pytest.mark.parametrize(
@@ -158,10 +155,10 @@ def test_help_is_left_with_any_key_and_names_every_key() -> None:
 def test_the_selected_plan_stays_selected_in_another_group_and_a_neighbour_replaces_it() -> None:
     screen, _ = press_key(a_screen(), "j")
     moved = a_card("b", WAITS)
-    assert replace_cards(screen, (moved, *CARDS[:2]), ()).selected == row_of(RUNNING)
+    assert replace_cards(screen, (moved, *CARDS[:2]), ()).selected == RUNNING.id
     finished = a_card("b", is_done=True)
-    assert replace_cards(screen, (finished, CARDS[1], CARDS[3]), ()).selected == row_of(CARDS[1])
-    assert replace_cards(screen, (), ()).selected is None
+    assert replace_cards(screen, (finished, CARDS[1], CARDS[3]), ()).selected == CARDS[1].id
+    assert replace_cards(screen, (), ()).card is None
 
 
 def test_an_unknown_sequence_is_one_key_without_meaning() -> None:

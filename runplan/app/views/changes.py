@@ -185,24 +185,6 @@ def list_open_attempts(context: RepositoryContext, plan: str) -> list[Attempt]:
     return [lane.attempt for lane in lanes if lane.attempt is not None]
 
 
-def find_kept_work(context: RepositoryContext, plan: str, wanted: str | None) -> PhaseChange | None:
-    """The newest failure of the phase, or of any, whose work is on its branch and is not continued now."""
-    store = context.store()
-    continued = {attempt.chosen.phase for attempt in list_open_attempts(context, plan) if not attempt.failure}
-    for fact in reversed(store.list_facts(PhaseFailed, plan=plan)):
-        failed = fact.event
-        row = store.get_run(fact.run)
-        if wanted not in (None, failed.phase) or failed.phase in continued or row is None:
-            continue
-        state = state_of(store, row)
-        is_kept = bool(failed.branch) and _find_work(context, failed.branch) is not None
-        for attempt in (lane.attempt for lane in (state, *state.lanes)):
-            if is_kept and attempt and attempt.failure and attempt.failure.phase == failed.phase:
-                return PhaseChange(run=row.id, state=state, attempt=attempt)
-        return None
-    return None
-
-
 def _find_work(context: RepositoryContext, branch: str) -> str | None:
     """The newest commit on the branch of a phase; in a fleet, what its host has pushed of it."""
     if context.fleet is None:
@@ -218,7 +200,22 @@ def list_questions(context: RepositoryContext, plan: str) -> list[QuestionAsked]
 def find_change(context: RepositoryContext, plan: str, wanted: str | None, run: str = "") -> PhaseChange:
     """The change of the plan that waits, else the kept work of its newest failure; of a run also what it landed."""
     pending = (change for change in list_pending(context, plan, wanted, "diff") if run in ("", change.run))
-    change = next(pending, None) or find_kept_work(context, plan, wanted)
+    change = next(pending, None)
+    failures = context.store().list_facts(PhaseFailed, plan=plan) if change is None else []
+    open_attempts = list_open_attempts(context, plan) if failures else []
+    continued = {attempt.chosen.phase for attempt in open_attempts if not attempt.failure}
+    for fact in reversed(failures):
+        failed = fact.event
+        row = context.store().get_run(fact.run)
+        if wanted not in (None, failed.phase) or failed.phase in continued or row is None:
+            continue
+        state = state_of(context.store(), row)
+        attempts = (lane.attempt for lane in (state, *state.lanes))
+        over = (attempt for attempt in attempts if attempt and attempt.failure)
+        kept = (attempt for attempt in over if attempt.failure and attempt.failure.phase == failed.phase)
+        if failed.branch and _find_work(context, failed.branch) is not None:
+            change = next((PhaseChange(run=row.id, state=state, attempt=attempt) for attempt in kept), None)
+        break  # an earlier failure does not count
     if run and (change is None or change.run != run):
         change = None
         context.fetch_landed(str)  # a commit that is not there is named where it is read

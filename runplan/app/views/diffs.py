@@ -1,6 +1,7 @@
 """Reads the diff of two commits into files, hunks and lines."""
 
 import re
+from collections.abc import Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -21,7 +22,7 @@ class Line(Struct, frozen=True):
 
 class Hunk(Struct, frozen=True):
     head: str  #: the places, and the function around them
-    lines: tuple[Line, ...]
+    lines: Sequence[Line]
 
 
 class FileDiff(Struct, frozen=True, kw_only=True):
@@ -48,13 +49,18 @@ class FileDiff(Struct, frozen=True, kw_only=True):
 
 def parse_diff(text: str) -> list[FileDiff]:
     """The files of a diff. Lines before the first file, such as a summary, are skipped."""
-    lines = text.split("\n")  # a line of code may contain other line ends
     files: list[FileDiff] = []
-    position = 0
-    while position < len(lines):
-        line = lines[position]
-        position += 1
-        if line.startswith(_FILE):
+    hunk: list[Line] = []  #: the lines of the newest one
+    old = old_left = new = new_left = 0  # the head of a hunk counts its lines: they may look like heads themselves
+    for line in text.split("\n"):  # a line of code may contain other line ends
+        mark = line[:1]
+        if old_left > 0 or new_left > 0 or (hunk and mark == "\\"):
+            number = {"\\": 0, "-": old}.get(mark, new)
+            hunk.append(Line(mark or " ", number, visible(line[1:])))
+            is_old, is_new = mark not in ("+", "\\"), mark not in ("-", "\\")
+            old, old_left = old + is_old, old_left - is_old
+            new, new_left = new + is_new, new_left - is_new
+        elif line.startswith(_FILE):
             # The line is ambiguous where a name has spaces; later lines name a renamed file again.
             names = line.removeprefix(_FILE)
             same = re.fullmatch(r"a/(.*) b/\1", names)  # of a file without a rename
@@ -64,9 +70,9 @@ def parse_diff(text: str) -> list[FileDiff]:
         elif line.startswith("--- ") and not files:  # a diff of texts has no other head
             files.append(FileDiff(path=_read_path(line[4:])))
         elif files and (match := re.fullmatch(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@ ?(.*)", line)):
-            hunk = _read_hunk(lines, position, match)
-            files[-1] = replace(files[-1], hunks=(*files[-1].hunks, hunk))
-            position += len(hunk.lines)
+            hunk = []
+            files[-1] = replace(files[-1], hunks=(*files[-1].hunks, Hunk(visible(line), hunk)))
+            old, old_left, new, new_left = (int(number or 1) for number in match.groups()[:4])
         elif files and not files[-1].hunks:
             files[-1] = _read_head(files[-1], line)
     return files
@@ -101,34 +107,3 @@ def _unquote(text: str) -> str:
     # Git escapes bytes as Python does: in octal, or by a letter.
     raw = text[1:-1].encode("utf-8", "replace").decode("unicode_escape").encode("latin-1")
     return raw.decode("utf-8", "backslashreplace")
-
-
-def _read_hunk(lines: list[str], position: int, match: re.Match[str]) -> Hunk:
-    """The hunk whose lines begin at the position. Its head counts its lines: they may look like heads themselves."""
-    old, old_left, new, new_left = (int(number or 1) for number in match.groups()[:4])
-    read: list[Line] = []
-    for line in lines[position : position + old_left + new_left + 2]:  # each file may lack the newline at its end
-        mark = line[:1]
-        if old_left <= 0 and new_left <= 0 and mark != "\\":
-            break
-        number = {"\\": 0, "-": old}.get(mark, new)
-        read.append(Line(mark or " ", number, visible(line[1:])))
-        is_old, is_new = mark not in ("+", "\\"), mark not in ("-", "\\")
-        old, old_left = old + is_old, old_left - is_old
-        new, new_left = new + is_new, new_left - is_new
-    return Hunk(visible(match[0]), tuple(read))
-
-
-MOST_OPEN = 1_500  #: changed lines of a diff whose files are open
-MOST_INLINE = 1_000  #: lines of a file that is part of the page
-
-
-def choose_inline(files: list[FileDiff]) -> list[bool]:
-    """Whether the lines of each file are part of the page; those of the others are loaded one file at a time."""
-    left = MOST_OPEN
-    chosen = []
-    for file in files:
-        is_inline = file.line_count <= min(left, MOST_INLINE)
-        left -= file.line_count if is_inline else 0
-        chosen.append(is_inline)
-    return chosen

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing, suppress
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 
 from msgspec import Struct, field
 
@@ -109,23 +109,22 @@ def render_html(markdown: str, diffs: Mapping[str, str] | None = None) -> tuple[
     return read_title(markdown), render_body(markdown, diffs=diffs or {})
 
 
-def read_news(caller: Caller, word: str) -> News:
-    since = iso(moment_of(word, now=datetime.now(UTC).astimezone()))
+def read_news(caller: Caller, word: str, *, now: datetime) -> News:
+    """The news since the moment, in local time, that a word means: today, yesterday, a span such as 8h, or a date."""
+    days = {"today": 0, "yesterday": 1}.get(word.lower())
+    moment = None
+    with suppress(ValueError, OverflowError):
+        if days is not None:
+            moment = datetime.combine(now.date() - timedelta(days=days), datetime.min.time()).astimezone()
+        elif (span := parse_duration(word)) is not None:
+            moment = now - timedelta(seconds=span)
+        elif re.match(r"\d{4}-\d\d-\d\d", word):
+            moment = datetime.fromisoformat(word).astimezone()
+    if moment is None:
+        raise UsageError(f"report: --since {word}: unknown moment; use today, yesterday, 8h, 2d or 2026-11-15")
+    since = iso(moment)
     news = summary.news_of(list_journals(caller.env), since=since)
     return News(since=since, counts=summary.count_phases(news), repositories=news)
-
-
-def moment_of(word: str, *, now: datetime) -> datetime:
-    """The moment, in local time, that a word means: today, yesterday, a span such as 8h, or a date."""
-    days = {"today": 0, "yesterday": 1}.get(word.lower())
-    if days is not None:
-        return datetime.combine(now.date() - timedelta(days=days), datetime.min.time()).astimezone()
-    with suppress(ValueError, OverflowError):
-        if (span := parse_duration(word)) is not None:
-            return now - timedelta(seconds=span)
-        if re.match(r"\d{4}-\d\d-\d\d", word):
-            return datetime.fromisoformat(word).astimezone()
-    raise UsageError(f"report: --since {word}: unknown moment; use today, yesterday, 8h, 2d or 2026-11-15")
 
 
 class CostRow(AgentUsage, frozen=True, kw_only=True):

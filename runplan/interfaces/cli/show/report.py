@@ -30,7 +30,7 @@ def run_report(args: argparse.Namespace) -> None:
         raise UsageError("report: --since is for all repositories; leave out PLAN")
     caller = Caller(warn=warn)
     if args.since is not None:
-        shown: News | PlanReport = read_news(caller, args.since)
+        shown: News | PlanReport = read_news(caller, args.since, now=datetime.now().astimezone())
     else:
         shown = read_report(caller, args.plan or "", diffs=args.html)
     if args.html:

@@ -15,7 +15,6 @@ from runplan.domain.text import count_cells, counted, cut_cells, elapsed, fit_ce
 
 #: Parts of a line with their colours.
 Line: TypeAlias = tuple[tuple[str, str], ...]
-Row: TypeAlias = tuple[str, str]  #: the key of a repository, and a plan in it
 
 
 class KeyTask(Enum):
@@ -34,7 +33,7 @@ class KeyTask(Enum):
 class Screen(Struct, frozen=True, kw_only=True):
     cards: tuple[Card, ...] = ()
     notes: tuple[str, ...] = ()  #: repositories that cannot be read, and why the daemon does not work
-    selected: Row | None = None
+    selected: str = ""  #: the id of a card
     is_help: bool = False
     message: str = ""  #: why the last key did nothing
 
@@ -45,19 +44,15 @@ class Screen(Struct, frozen=True, kw_only=True):
 
     @property
     def card(self) -> Card | None:
-        return next((card for card in self.rows if row_of(card) == self.selected), None)
+        return next((card for card in self.rows if card.id == self.selected), None)
 
     @property
     def place(self) -> int:
         """Of the selected card among the rows."""
-        return next((place for place, card in enumerate(self.rows) if row_of(card) == self.selected), 0)
+        return next((place for place, card in enumerate(self.rows) if card.id == self.selected), 0)
 
     def list_group(self, group: PlanState) -> list[Card]:
         return Board(cards=self.cards).list_group(group)
-
-
-def row_of(card: Card) -> Row:
-    return card.repo, card.view.plan
 
 
 def replace_cards(screen: Screen, cards: tuple[Card, ...], notes: tuple[str, ...]) -> Screen:
@@ -68,7 +63,7 @@ def replace_cards(screen: Screen, cards: tuple[Card, ...], notes: tuple[str, ...
 
 def _select(screen: Screen, place: int) -> Screen:
     rows = screen.rows
-    return replace(screen, selected=row_of(rows[max(0, min(place, len(rows) - 1))]) if rows else None)
+    return replace(screen, selected=rows[max(0, min(place, len(rows) - 1))].id if rows else "")
 
 
 KEY = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1bO.|.", re.DOTALL)  #: as a terminal sends it
@@ -167,7 +162,7 @@ def _lay_out_body(screen: Screen, width: int, now: datetime) -> tuple[list[Line]
         if cards:
             lines += [(), ((f"{heading} ({len(cards)})", _COLOURS.get(group, "bold")), *finished)]
         for card in cards if group is not PlanState.DONE else ():
-            is_selected = row_of(card) == screen.selected
+            is_selected = card.id == screen.selected
             start = len(lines)
             view = card.view
             total = len(view.phases)

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from runplan.app.operations.commands import open_link
 from runplan.app.views.changes import ChangeView, ProposalView, find_change, list_questions, view_change
-from runplan.app.views.diffs import MOST_OPEN, choose_inline, parse_diff
+from runplan.app.views.diffs import parse_diff
 from runplan.app.views.plan_page import read_trial_file, require_plan
 from runplan.app.views.repositories import open_by_key
 from runplan.domain.checks.returns import find_image_type
@@ -19,6 +19,8 @@ from runplan.interfaces.web.actions import Form, carry_out, read_form, show_outc
 from runplan.interfaces.web.render import link, read_number, render, route, site_of
 
 MOST_FILES = 300  #: that are listed
+MOST_OPEN = 1_500  #: changed lines of a diff whose files are open, and lines that are part of the page
+MOST_INLINE = 1_000  #: lines of a file that is part of the page
 MOST_LINES = 50_000  #: of a file; a longer one is shown in a terminal
 
 
@@ -47,7 +49,7 @@ def _render_change(
     request: Request, template: str, view: ChangeView | ProposalView | None, most: int | None = MOST_FILES, **more: Any
 ) -> Response:
     files = parse_diff(view.diff) if view else []
-    more |= {"files": files, "inline": choose_inline(files), "most": most or len(files), "most_open": MOST_OPEN}
+    more |= {"files": files, "most": most or len(files), "most_open": MOST_OPEN, "most_inline": MOST_INLINE}
     return render(request, template, change=view, **more)
 
 

@@ -102,7 +102,7 @@ def show_report(request: Request) -> Response:
     env = site_of(request).env
     if since := query.get("since"):
         card = None
-        title, body = render_html(read_news(Caller(env=env), since).markdown)
+        title, body = render_html(read_news(Caller(env=env), since, now=datetime.now().astimezone()).markdown)
     else:
         known, card = find_card(env, query.get("repo", ""), query.get("plan", ""), datetime.now(UTC))
         report = read_report(Caller(cwd=Path(known.root), env=env), card.view.plan, diffs=True)
