@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from functools import partial
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -39,7 +38,6 @@ MOST_CHARACTERS = 10_000  #: of it
 LOG_SHARE = 10.0  #: of both, where a page has nothing but one log
 LONGEST_LINE = 400
 LONGEST = 1_000  #: characters of a sentence there
-LONGEST_EVIDENCE = 400  #: characters of an item, and of its evidence
 
 
 class Dispatch(Struct, frozen=True, kw_only=True):
@@ -93,9 +91,7 @@ class PlanPage(Struct, frozen=True, kw_only=True):
 
     @property
     def items(self) -> list[JudgedItem]:
-        cut = partial(bounded, most=LONGEST_EVIDENCE)
-        items = judge_items(self.attempt) if self.attempt else ()
-        return [replace(item, text=cut(item.text), evidence=cut(item.evidence)) for item in items]
+        return judge_items(self.attempt) if self.attempt else []
 
     @property
     def proof_lines(self) -> list[str]:

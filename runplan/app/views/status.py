@@ -185,14 +185,8 @@ class PlanView(Struct, frozen=True, kw_only=True):
 
 def count_plans(views: Iterable[PlanView]) -> str:
     """How many plans need a person, run and so on; the most urgent first."""
-    words: dict[str, str] = {
-        PlanState.WAITING: "waiting for you",
-        PlanState.FAILED: "failed",
-        PlanState.RUNNING: "running",
-        PlanState.SCHEDULED: "scheduled",
-        PlanState.OPEN: "open",
-        PlanState.DONE: "done",
-    }
+    words = {state.value: state.value for state in PlanState if state is not PlanState.PAGE}
+    words[PlanState.WAITING] = "waiting for you"
     plans = [view for view in views if view.answered is UNSET]  # a watch, as of the queue, is no plan
     states = [view.status if view.is_put_off else view.state for view in plans]
     words |= {view.status: view.status for view in plans if view.is_put_off}
