@@ -12,7 +12,6 @@ from runplan.domain.run.events import DispatchEnded, DispatchStarted
 from runplan.domain.run.kinds import Role
 from runplan.domain.standing.phases import PhaseState
 from runplan.interfaces.web.drawing import (
-    BREAK_WIDTH,
     NODE_HEIGHT,
     NODE_WIDTH,
     STATES,
@@ -103,15 +102,14 @@ def test_a_title_is_cut_to_two_lines_of_the_width_of_its_phase() -> None:
 
 
 def test_a_time_without_work_is_cut_to_a_break() -> None:
-    scale = Scale([(0, 50), (51, 100), (90_000, 90_100)], 400 + BREAK_WIDTH)
-    assert list(scale.spans) == [(0, 100), (90_000, 90_100)]
-    places = [scale.place(moment) for moment in (0, 100, 90_000, 90_100)]
-    assert places == [0, 200, 200 + BREAK_WIDTH, 400 + BREAK_WIDTH]
+    scale = Scale([(0, 50), (51, 100), (90_000, 90_201)], 311)
+    assert list(scale.spans) == [(0, 100), (90_000, 90_201)]
+    places = [round(scale.place(moment), 6) for moment in (0, 100, 90_000, 90_201)]
+    assert places == [0, 100, 110, 311]
 
 
 def test_the_axis_has_the_start_of_each_time_at_work_and_round_times_where_there_is_room() -> None:
-    busy = Scale([(7, 107), (90_003, 90_103)], 400 + BREAK_WIDTH)
-    assert busy.ticks == [7, 60, 90_003, 90_060]
+    assert Scale([(7, 107), (90_003, 90_103)], 410).ticks == [7, 60, 90_003, 90_060]
     assert Scale([(7, 17)], TICK_GAP).ticks == [7]
 
 

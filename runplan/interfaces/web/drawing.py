@@ -122,7 +122,7 @@ TICK_GAP = 84  #: pixels between two times of the axis, at least
 TICKS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)
 ROW_HEIGHT = 30
 MOST_ROWS = 20  #: phases
-BREAK_WIDTH = 26  #: of a time in which nothing ran
+BREAK_SHARE = 1 / 30  #: of the time at work, as which longer times without work are drawn
 
 
 #: The class of the bars of a role; commands of the project are like phases that are ready.
@@ -131,25 +131,22 @@ ROLES |= dict.fromkeys(("understand", "explore", "alternatives", "draft", "revis
 
 
 class Scale:
-    """Places of moments. Times in which nothing ran, longer than a tenth of the time at work, are cut to a break."""
+    """Places of moments. A time in which nothing ran is at most as long as a share of the time at work."""
 
     def __init__(self, bars: Sequence[tuple[float, float]], width: float) -> None:
         """`bars` are the times at work, from and to."""
-        busy = sum(end - start for start, end in bars) or 1.0
-        spans: list[tuple[float, float]] = []
+        self.break_s = sum(end - start for start, end in bars) * BREAK_SHARE or 1.0
+        self.spans: list[tuple[float, float]] = []  #: in which something ran, oldest first
         for start, end in sorted(bars):
-            if spans and start - spans[-1][1] <= busy / 10:
-                spans[-1] = (spans[-1][0], max(end, spans[-1][1]))
+            if self.spans and start - self.spans[-1][1] <= self.break_s:
+                self.spans[-1] = (self.spans[-1][0], max(end, self.spans[-1][1]))
             else:
-                spans.append((start, end))
-        if len(spans) > int(width / 4 / BREAK_WIDTH):  # too many breaks: one scale for all of the time
-            spans = [(spans[0][0], max(end for _, end in spans))]
-        total = sum(end - start for start, end in spans) or 1.0
-        self.spans = spans  #: in which something ran, oldest first
-        self.per_second = (width - BREAK_WIDTH * (len(spans) - 1)) / total
+                self.spans.append((start, end))
+        total = sum(end - start + self.break_s for start, end in self.spans) - self.break_s
+        self.per_second = width / (total or 1.0)
         step = next((step for step in TICKS_S if step * self.per_second >= TICK_GAP), TICKS_S[-1])
         self.ticks: list[float] = []  #: the start of each time at work, and round times where there is room
-        for start, end in spans:
+        for start, end in self.spans:
             for moment in (start, *range(math.ceil(start / step) * step, math.floor(end) + 1, step)):
                 if not self.ticks or self.place(moment) - self.place(self.ticks[-1]) >= TICK_GAP:
                     self.ticks.append(moment)
@@ -159,8 +156,8 @@ class Scale:
         for start, end in self.spans:
             if moment <= end:
                 return x + max(moment - start, 0.0) * self.per_second
-            x += (end - start) * self.per_second + BREAK_WIDTH
-        return x - BREAK_WIDTH
+            x += (end - start + self.break_s) * self.per_second
+        return x - self.break_s * self.per_second
 
 
 def draw_timeline(dispatches: Sequence[Dispatch], titles: Mapping[str, str], *, title: str) -> Markup:
@@ -180,7 +177,7 @@ def draw_timeline(dispatches: Sequence[Dispatch], titles: Mapping[str, str], *, 
         "timeline.svg",
         title=title,
         rows=[(phase, f"{phase} {titles.get(phase, '')}".rstrip() if phase else "Plan") for phase in ends],
-        breaks=[LABEL_WIDTH + scale.place(end) + BREAK_WIDTH / 2 for _, end in scale.spans[:-1]],
+        breaks=[LABEL_WIDTH + scale.place(end) + scale.break_s * scale.per_second / 2 for _, end in scale.spans[:-1]],
         bars=[
             (dispatch, look, LABEL_WIDTH + scale.place(start), max(dispatch.seconds * scale.per_second, 3.0))
             for dispatch, look, start in bars
