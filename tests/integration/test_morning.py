@@ -63,6 +63,7 @@ def test_the_report_lists_what_landed_what_failed_and_what_waits(tmp_path: Path)
     assert (notice.kind, notice.command) == ("morning", "runplan report --since yesterday")
     assert notice.title.startswith("runplan: Phases: 1 waiting for you, 1 failed, 1 landed")
     assert notice.text == "Repositories: a, b c."
+    assert of_morning(news_of({"/src/a": first}, since=iso(NOW + timedelta(days=1)))) is None, "a day without news"
 
 
 def test_a_run_that_ended_with_blocked_phases_needs_a_person(tmp_path: Path) -> None:

@@ -160,6 +160,8 @@ def test_reading_makes_no_journal_and_writes_nothing_into_one(tmp_path: Path) ->
         SqliteStore(absent, writable=False)
     with pytest.raises(Unreachable):
         open_store(absent, may_create=False)
+    with closing(SqliteStore(absent, writable=False, missing_ok=True)) as empty:
+        assert (empty.get_newest_run(PLAN), empty.list_unfinished_runs(), empty.read_plan_facts()) == (None, [], {})
     assert not absent.exists()
     SqliteStore(tmp_path).close()
     before = (tmp_path / "journal.db").read_bytes()

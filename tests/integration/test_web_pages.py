@@ -125,6 +125,12 @@ def test_a_start_is_shown_as_the_command_before_it_is_made(browser: Browser, pro
     assert 'name="words"' not in wrong
 
 
+def test_a_report_is_a_page_with_folded_diffs(browser: Browser, project: Project) -> None:
+    report = browser.get(address(project, "/report", plan="plans/X.md")).text
+    assert 'Write 1</summary>\n<pre tabindex="0">diff --git a/1.txt b/1.txt' in report
+    assert "<title>Plan Report — &lt;script&gt;" in report
+
+
 def test_the_health_of_a_repository_is_what_doctor_says(browser: Browser, project: Project) -> None:
     assert "took" not in browser.get("/health").text
     health = browser.get(address(project, "/health")).text
