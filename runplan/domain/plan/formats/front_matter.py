@@ -19,7 +19,25 @@ _TASK_KEYS = ("id", "title", "status", "labels", "dependencies")  #: that Backlo
 def read_todos(lines: Lines) -> Iterator[Reading]:
     """The `todos:` of a Cursor plan; the document is the context of each."""
     field = lines.find_field("todos")
-    todos = [todo for todo in _list_maps(lines, field) if "id" in todo and "content" in todo] if field else []
+    maps: list[dict[str, Field]] = []
+    depth = (0, 0)  # the columns of the dash and of the keys
+    key = ""
+    for i in range(field.at + 1, field.below) if field else ():
+        row = lines.texts[i]
+        pair = _PAIR.match(row)
+        columns = (len(pair[1]), len(pair[1] + (pair[2] or ""))) if pair else (-1, -1)
+        if pair and pair[2] and (not maps or columns[0] == depth[0]):
+            maps.append({})
+            depth = columns
+        elif key and (pair is None or columns[1] != depth[1]):
+            last = maps[-1][key]
+            maps[-1][key] = replace(last, value=f"{last.value} {row.strip()}".strip(), below=i + 1)
+            continue
+        if pair and maps:
+            key = pair[3]
+            maps[-1][key] = Field(key, row[pair.end() :].strip(), i, pair.end(), len(row.rstrip()), i + 1)
+    values = ({name: replace(value, value=_unquote(value.value)) for name, value in todo.items()} for todo in maps)
+    todos = [todo for todo in values if "id" in todo and "content" in todo]
     if not todos:
         return
     document = "\n" + lines.text_between(lines.front + 1, len(lines.texts))
@@ -34,27 +52,6 @@ def read_todos(lines: Lines) -> Iterator[Reading]:
         tasks.append(Task(place, status.value if status else "", list_values(lines, waits) if waits else None))
     reading = read_list(tasks, lines, ("cursor", "Cursor todos"), ("completed", "pending"))
     yield replace(reading, title=lines.front_value("title") or lines.front_value("name"))
-
-
-def _list_maps(lines: Lines, field: Field) -> list[dict[str, Field]]:
-    maps: list[dict[str, Field]] = []
-    depth = (0, 0)  # the columns of the dash and of the keys
-    key = ""
-    for i in range(field.at + 1, field.below):
-        text = lines.texts[i]
-        pair = _PAIR.match(text)
-        columns = (len(pair[1]), len(pair[1] + (pair[2] or ""))) if pair else (-1, -1)
-        if pair and pair[2] and (not maps or columns[0] == depth[0]):
-            maps.append({})
-            depth = columns
-        elif key and (pair is None or columns[1] != depth[1]):
-            last = maps[-1][key]
-            maps[-1][key] = replace(last, value=f"{last.value} {text.strip()}".strip(), below=i + 1)
-            continue
-        if pair and maps:
-            key = pair[3]
-            maps[-1][key] = Field(key, text[pair.end() :].strip(), i, pair.end(), len(text.rstrip()), i + 1)
-    return [{name: replace(value, value=_unquote(value.value)) for name, value in fields.items()} for fields in maps]
 
 
 def _unquote(text: str) -> str:
