@@ -59,20 +59,19 @@ def key(slot: Slot | None) -> str:
 # --- single questions ----------------------------------------------------------------------------------
 
 
-def test_before_its_time_nothing_is_due() -> None:
-    found = ask(a_row("4h", "2026-04-19 10:09"), "2026-04-19 14:08")
-    assert (found.fire, found.missed, found.next.at) == (None, None, at("2026-04-19 14:09"))
-
-
-def test_missed_slots_collapse_to_one_run() -> None:
-    found = ask(a_row("4h", "2026-04-19 10:09"), "2026-04-20 03:00")
-    assert (key(found.fire), key(found.missed)) == ("02:09", "22:09")
-    assert found.next.at == at("2026-04-20 06:09")
-
-
-def test_missed_slots_are_only_recorded_under_misfire_skip() -> None:
-    found = ask(a_row("4h", "2026-04-19 10:09", misfire="skip"), "2026-04-20 03:00")
-    assert (key(found.fire), key(found.missed)) == ("", "02:09")
+@pytest.mark.parametrize(
+    ("more", "now", "fire", "missed", "next_"),
+    [
+        pytest.param({}, "2026-04-19 14:08", "", "", "2026-04-19 14:09", id="before its time nothing is due"),
+        pytest.param({}, "2026-04-20 03:00", "02:09", "22:09", "2026-04-20 06:09", id="missed slots are one run"),
+        pytest.param({"misfire": "skip"}, "2026-04-20 03:00", "", "02:09", "2026-04-20 06:09", id="or only recorded"),
+        pytest.param({"anchor": "2026-04-19T11:00:00Z"}, "2026-04-19 14:30", "", "", "2026-04-19 15:00",
+                     id="an interval that fired early is counted from there"),
+    ],
+)  # fmt: skip
+def test_what_is_due_of_an_interval(more: dict[str, str], now: str, fire: str, missed: str, next_: str) -> None:
+    found = ask(a_row("4h", "2026-04-19 10:09", **more), now)
+    assert (key(found.fire), key(found.missed), found.next.at) == (fire, missed, at(next_))
 
 
 @pytest.mark.parametrize(
@@ -92,12 +91,6 @@ def test_a_slot_within_its_grace_is_on_time(spec: str, late: float, fires: bool)
     first = ask(row, "2026-04-19 10:00").next
     found = what_is_due(row, first.at + timedelta(seconds=late))
     assert (found.fire, found.missed) == ((first, None) if fires else (None, first))
-
-
-def test_an_interval_that_fired_early_is_counted_from_there() -> None:
-    row = a_row("4h", "2026-04-19 10:00", anchor="2026-04-19T11:00:00Z")
-    found = ask(row, "2026-04-19 14:30")
-    assert (found.fire, found.missed, found.next.at) == (None, None, at("2026-04-19 15:00"))
 
 
 @pytest.mark.parametrize(("zone", "plan"), [("America/New_York", "x"), ("Europe/Berlin", "another")])

@@ -131,13 +131,10 @@ def test_makefiles_are_guarded_where_a_check_runs_make(path: str) -> None:
     assert [found("make test", new, "html:\n\ttrue\n") for new in ("docs/Makefile", "more.mk")] == [[], []]
 
 
-def test_tasks_of_mise_are_guarded_where_a_check_runs_them() -> None:
+def test_tasks_of_mise_and_included_makefiles_are_guarded_where_a_check_runs_them() -> None:
     wanted = ["mise.toml: a check runs mise, which reads it, and it was changed"]
     assert found("mise run test", "mise.toml", "[tasks]\ntest = 'true'\n") == wanted
     assert found("pytest", "mise.toml", "[tasks]\n") == []
-
-
-def test_an_included_makefile_is_guarded_where_a_check_runs_make() -> None:
     before = {"rules.mk": "all:\n"}
     (finding,) = find_changes(["make test"], ["rules.mk"], before=before.get, after={"rules.mk": "x:\n"}.get)
     assert finding == ("rules.mk", "a check runs make, which reads it, and it was changed")

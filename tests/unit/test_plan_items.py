@@ -18,17 +18,6 @@ def test_items_are_what_the_author_lists(body: str, expected: str) -> None:
     assert ", ".join(f"{item.id} {item.text}" for item in phase.items) == expected
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "status"),
-    [(" ", "[x] y", "done"), (" ", "[ ] y", "todo"), ("x", "text", "todo"), ("x", "[x] y", "done")],
-)
-def test_sub_headings_that_say_done_are_done_parts(first: str, second: str, status: str) -> None:
-    text = f"## Phase 1: A\n### 1.1 a ✅\n- [{first}] x\n### 1.2 b\n- {second}\n## Phase 2: B ✅\ntext\n"
-    plan = parse_plan(text.replace("- text", "text").encode(), path="p.md")
-    assert plan.phases[0].status == status
-    assert not any(remark.is_error for remark in plan.remarks)
-
-
 def test_nested_entries_of_a_task_of_kiro_that_name_files_belong_to_it() -> None:
     text = b"- [ ] 1. A\n- [ ] 2. B\n  - [ ] 2.1 b\n    - why\n    - in `x.py`\n    - _Requirements: 1_\n"
     assert [item.text for item in parse_plan(text, path="p.md").phases[1].items] == ["2.1 b in `x.py`"]

@@ -17,27 +17,6 @@ def remarks(plan: Plan) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("word", "status", "warnings"),
-    [
-        ("COMPLETED", Status.DONE, 0),
-        ("done", Status.DONE, 0),
-        ("NOT STARTED", Status.TODO, 0),
-        ("NOT_STARTED", Status.TODO, 0),
-        ("✅ Completed 2026-01-02", Status.DONE, 0),
-        ("In Progress - 60%", Status.IN_PROGRESS, 1),
-        ("BLOCKED", Status.BLOCKED, 0),
-        ("IN PROGRESS", Status.IN_PROGRESS, 1),
-        ("PARTIAL", Status.IN_PROGRESS, 1),
-        ("DEFERRED", Status.BLOCKED, 0),
-    ],
-)
-def test_brackets_after_a_heading_are_its_status(word: str, status: Status, warnings: int) -> None:
-    text = f"## Phase 1: A [{word}]\n\ntext\n\n## Phase 2: B [NOT STARTED]\n\n- [ ] b\n"
-    plan = read(text)
-    assert (plan.phases[0].title, plan.phases[0].status, len(plan.remarks)) == ("A", status, warnings)
-
-
-@pytest.mark.parametrize(
     ("heading", "status", "written"),
     [
         ("Phase 1: A **[BLOCKED]**", Status.BLOCKED, "Phase 1: A **[COMPLETED]**"),
@@ -66,11 +45,6 @@ def test_brackets_are_where_the_status_is_written() -> None:
     undone = set_status(marked, path="p.md", phase="1", status=Status.TODO)
     assert undone == b"## Phase 1: A [NOT STARTED]\n- [ ] a\n## Phase 2: B [DONE]\n"
     assert b"B `[COMPLETED]`" in set_status(text, path="p.md", phase="2", status=Status.DONE, commit="abc1234")
-
-
-def test_other_brackets_after_a_heading_are_part_of_its_title() -> None:
-    plan = read("## Phase 1: A [US1]\n- [ ] a\n## Phase 2: B [MVP]\n- [ ] b\n")
-    assert [phase.title for phase in plan.phases] == ["A [US1]", "B [MVP]"]
 
 
 @pytest.mark.parametrize(
@@ -115,26 +89,6 @@ def test_a_phase_with_only_its_manual_part_open_waits_for_a_person(automated: st
 
 
 @pytest.mark.parametrize(
-    ("line", "name"),
-    [
-        ("**Progress:** [here](./PROGRESS.md)", "PROGRESS.md"),
-        ("Tracker: [x](notes/x.md)", "x.md"),
-        ("See [progress](docs/search-progress.md) for status.", "search-progress.md"),
-        ("See `plans/X_PROGRESS_AND_NEXT_STEPS.md`.", "X_PROGRESS_AND_NEXT_STEPS.md"),
-        ("Read [it](../X-next-steps.md) first", "X-next-steps.md"),
-        ("Companion: X_PROGRESS_AND_NEXT_STEPS.md, by hand", "X_PROGRESS_AND_NEXT_STEPS.md"),
-        ("`p.md` and docs/tracking/NAMES.md", ""),
-        ("**Status:** as in SKILL.md, which is old", ""),
-        ("```\nPROGRESS.md\n```", ""),
-    ],
-)
-def test_a_document_about_progress_is_named(line: str, name: str) -> None:
-    said = remarks(read(f"# T\n\n{line}\n\n## Phase 1: A\n- [ ] write STATUS.md\n"))
-    begins = f"3: the plan names {name} for its progress, which runplan does not keep up to date; "
-    assert [text.startswith(begins) for text in said] == [True] * bool(name)
-
-
-@pytest.mark.parametrize(
     ("text", "done"),
     [
         ("| Phase | Status |\n|---|---|\n| 1 — A | ✅ Done |\n| 2 — B | ⬚ | after 1 is done |\n", {"1": 3}),
@@ -148,24 +102,6 @@ def test_a_document_about_progress_is_named(line: str, name: str) -> None:
 )
 def test_the_done_phases_of_a_document_about_progress_are_read(text: str, done: dict[str, int]) -> None:
     assert list_done(text.encode(), path="p.md") == done
-
-
-ENDS = {
-    Status.DONE: [
-        *("(COMPLETED - Feb 2026)", "(Done - PR 12)", "(done, see PR #12)", "(Completed Feb 2026)", "(Implemented)"),
-        *("✅ shipped", "（已完成）", "(shipped in this change)", "**[ABGESCHLOSSEN]**"),
-    ],
-    Status.IN_PROGRESS: [
-        *("(done, except the docs)", "(Complete - 80%)", "(En Progreso)", "🚧 IN PROGRESS", "(active)", "🔄"),
-        "✅ COMPLETED (needs a revision)\n**Status:** works in parts",
-    ],
-    Status.TODO: ["(complete rewrite)", "(done in two weeks)", "(Pendiente)"],
-}
-
-
-@pytest.mark.parametrize(("end", "status"), [(end, status) for status, ends in ENDS.items() for end in ends])
-def test_a_heading_may_end_in_what_is_known_of_its_status(end: str, status: Status) -> None:
-    assert read(f"## Phase 1: A {end}\ntext\n## Phase 2: B\n- [ ] b\n").phases[0].status is status
 
 
 def test_fix_writes_done_where_the_plan_says_so() -> None:

@@ -84,13 +84,9 @@ HIDDEN = e.IssueRead(number=7, closed="deleted or hidden")
         (issue(), issue(closed="closed"), "issue #7 was closed"),
         (issue(), issue("b", closed="closed"), "issue #7 was closed and was edited: its text changed"),
         (issue(closed="closed"), issue(), ""),
-        (issue(closed="closed"), issue(closed="closed"), ""),
-        (None, issue(), ""),
         (None, issue(closed="closed"), "issue #7 was closed"),
         (issue(), HIDDEN, "issue #7 was deleted or hidden"),
         (HIDDEN, HIDDEN, ""),
-        (None, HIDDEN, ""),
-        (HIDDEN, issue(), ""),
     ],
 )
 def test_what_a_person_is_told_before_a_merge(before: e.IssueRead | None, now: e.IssueRead, expected: str) -> None:

@@ -64,15 +64,11 @@ def test_only_a_person_writes_a_command_into_a_plan() -> None:
 
 @pytest.mark.parametrize("path", ["reports", "plans"])
 def test_no_file_may_block_the_paths_of_plan_and_report(path: str) -> None:
-    permit = a_permit(f"Make {path}.", "**", path)
-    (committed,) = examine_changes([added(path)], permit)
+    (committed,) = examine_changes([added(path)], a_permit(f"Make {path}.", "**", path))
     assert (committed.kind, committed.reason) == ("bookkeeping", Reason.TAMPERED)
     assert f"{path}: is in the way of {path}/" in str(committed)
-
-
-def test_a_blocking_file_may_be_removed_and_a_similar_name_may_stay() -> None:
-    """Nor is a folder that only settings could be in kept free."""
-    assert kinds(deleted("reports", ""), added("reports.txt"), added("report"), added("config")) == []
+    similar = (deleted("reports", ""), added("reports.txt"), added("report"), added("config"))
+    assert kinds(*similar) == [], "it may be removed, and a folder that only settings could be in is not kept free"
 
 
 @pytest.mark.parametrize("path", [".github/workflows/ci.yml", ".gitlab-ci.yml", ".ci/run", ".pre-commit-config.yaml"])
