@@ -65,17 +65,10 @@ TYPES = [
     *("step_finish", "stop", "success", "Submitted", "rejected"),
 ]
 
+NUMBERS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.just(10**400))
+WORDS = st.one_of(st.text(max_size=20), st.sampled_from(TYPES), st.just("\ud800"))
 VALUES = st.recursive(
-    st.one_of(
-        st.none(),
-        st.booleans(),
-        st.integers(),
-        st.floats(),
-        st.text(max_size=20),
-        st.sampled_from(TYPES),
-        st.just("\ud800"),
-        st.just(10**400),
-    ),
+    st.one_of(NUMBERS, WORDS),
     lambda inner: st.one_of(
         st.lists(inner, max_size=3), st.dictionaries(st.sampled_from(VOCABULARY), inner, max_size=4)
     ),
@@ -224,11 +217,8 @@ def test_dollars_on_the_line_below_the_tokens_are_read() -> None:
 
 def claudes(**result: object) -> Outcome:
     """One answer of 600 tokens, and its end."""
-    said = {
-        "id": "m1",
-        "usage": {"input_tokens": 600, "output_tokens": 5},
-        "content": [{"type": "text", "text": "Hm."}],
-    }
+    text = [{"type": "text", "text": "Hm."}]
+    said = {"id": "m1", "usage": {"input_tokens": 600, "output_tokens": 5}, "content": text}
     end = {"type": "result", "subtype": "success", "is_error": False, "result": "I cannot help with that.", **result}
     return outcome_of("claude", [json.dumps({"type": "assistant", "message": said}).encode(), json.dumps(end).encode()])
 

@@ -19,15 +19,9 @@ def test_costs_are_summed_by_day_plan_agent_and_role() -> None:
     assert (costs.total.count, costs.total.token_words, costs.total.cost) == (3, "300", "≥ $4.00")
     assert costs.total.unpriced is True, "it holds for the sum, and is no number"
     assert len(costs.days) == DAYS
-    assert [(usage.name, usage.cost) for usage in costs.days[-3:]] == [
-        ("2026-02-28", "-"),
-        ("2026-03-01", "≥ $1.00"),
-        ("2026-03-02", "$3.00"),
-    ]
-    assert [(usage.name, usage.repository, usage.usd) for usage in costs.plans] == [
-        ("plans/X.md", "/r", 4.0),
-        ("plans/X.md", "/s", 0.0),
-    ]
+    days = [(usage.name[-5:], usage.cost) for usage in costs.days[-3:]]
+    assert days == [("02-28", "-"), ("03-01", "≥ $1.00"), ("03-02", "$3.00")]
+    assert [(usage.repository, usage.usd) for usage in costs.plans] == [("/r", 4.0), ("/s", 0.0)]
     assert [(usage.name, usage.usd) for usage in costs.agents] == [("b", 3.0), ("a", 1.0)]
     assert [(usage.name, usage.tokens) for usage in costs.roles] == [("implement", 300)]
 

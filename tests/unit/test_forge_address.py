@@ -9,16 +9,14 @@ from runplan.adapters.forge.github_access import find_token, open_forge
 from runplan.adapters.forge.protocol import Address, open_conflicts
 from runplan.adapters.git.command import Git
 
+OF_GITHUB = (
+    *("https://github.com/o/r", "https://github.com/o/r.git/", "https://x-access-token:T@github.com/o/r.git"),
+    *("git@github.com:o/r.git", "org-123@github.com:o/r.git", "ssh://git@github.com:22/o/r.git"),
+    *("ssh://git@ssh.github.com:443/o/r.git", "git@work:o/r.git"),
+)
 REMOTES = {
-    "https://github.com/o/r": ("github.com", "o", "r", "https://api.github.com"),
-    "https://github.com/o/r.git/": ("github.com", "o", "r", "https://api.github.com"),
+    **dict.fromkeys(OF_GITHUB, ("github.com", "o", "r", "https://api.github.com")),
     "https://github.com/o/r.js.git": ("github.com", "o", "r.js", "https://api.github.com"),
-    "https://x-access-token:T@github.com/o/r.git": ("github.com", "o", "r", "https://api.github.com"),
-    "git@github.com:o/r.git": ("github.com", "o", "r", "https://api.github.com"),
-    "org-123@github.com:o/r.git": ("github.com", "o", "r", "https://api.github.com"),
-    "ssh://git@github.com:22/o/r.git": ("github.com", "o", "r", "https://api.github.com"),
-    "ssh://git@ssh.github.com:443/o/r.git": ("github.com", "o", "r", "https://api.github.com"),
-    "git@work:o/r.git": ("github.com", "o", "r", "https://api.github.com"),
     "https://ghe.corp/o/r": ("ghe.corp", "o", "r", "https://ghe.corp/api/v3"),
     "git@GHE.corp:o/r": ("ghe.corp", "o", "r", "https://ghe.corp/api/v3"),
     "https://acme.ghe.com/o/r": ("acme.ghe.com", "o", "r", "https://api.acme.ghe.com"),

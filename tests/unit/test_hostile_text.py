@@ -117,24 +117,15 @@ READERS: dict[str, tuple[Callable[[str], object], tuple[Text, ...]]] = {
     "a plan": (
         parsed(""),
         (
-            ("", "## Phase 1 — a\n"),
-            ("", "| a | b |\n"),
-            ("", "```\n"),
-            ("", f"- [ ] {'a' * 80}\n"),
-            ("", "#"),
-            ("## ", "."),
-            ("", "**Status:** "),
+            *(("", "## Phase 1 — a\n"), ("", "| a | b |\n"), ("", "```\n"), ("", f"- [ ] {'a' * 80}\n"), ("", "#")),
+            *(("## ", "."), ("", "**Status:** ")),
         ),
     ),
     "front matter": (parsed("---\n"), (("", "a:\n"), ("a: '", "''"), ('a: "', "\\"), ("a:", " "), ("a: |\n", " b\n"))),
     "a phase": (
         parsed(f"{TRACKER}### Work Items\n\n"),
         (
-            ("", "- [ ] a\n"),
-            ("- [ ] ", "`"),
-            ("Touches: ", "a, "),
-            ("Touches: ", "`a` "),
-            ("", "Touches: a\n"),
+            *(("", "- [ ] a\n"), ("- [ ] ", "`"), ("Touches: ", "a, "), ("Touches: ", "`a` "), ("", "Touches: a\n")),
             ("- ", "("),
         ),
     ),

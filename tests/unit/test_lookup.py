@@ -12,15 +12,10 @@ GONE = ("plans/P2.md", "plans/X.md", "plans/late.md")
 @pytest.mark.parametrize(
     ("word", "plan"),
     [
-        ("plans/Q2.md", "plans/Q2.md"),
-        ("q2", "plans/Q2.md"),
-        ("plans/P2.md", "plans/P2.md"),
-        ("p2", "plans/P2.md"),
-        ("P2.md", "plans/P2.md"),
-        ("X", "plans/deep/X.md"),
-        ("plans/X.md", "plans/X.md"),
-        ("late", "plans/later.md"),
-        ("plans/late.md", "plans/late.md"),
+        *((word, "plans/Q2.md") for word in ("plans/Q2.md", "q2")),
+        *((word, "plans/P2.md") for word in ("plans/P2.md", "p2", "P2.md")),
+        *(("X", "plans/deep/X.md"), ("plans/X.md", "plans/X.md")),
+        *(("late", "plans/later.md"), ("plans/late.md", "plans/late.md")),
     ],
 )
 def test_a_deleted_plan_is_found_when_no_other_matches(word: str, plan: str) -> None:

@@ -120,12 +120,8 @@ def test_keys_move_the_selection_within_the_board() -> None:
 @pytest.mark.parametrize(
     ("key", "task"),
     [
-        ("d", KeyTask.DIFF),
-        ("a", KeyTask.APPROVE),
-        ("r", KeyTask.REJECT),
-        ("l", KeyTask.LOGS),
-        ("s", KeyTask.STOP),
-        ("enter", KeyTask.DETAILS),
+        *(("d", KeyTask.DIFF), ("a", KeyTask.APPROVE), ("r", KeyTask.REJECT), ("l", KeyTask.LOGS)),
+        *(("s", KeyTask.STOP), ("enter", KeyTask.DETAILS)),
     ],
 )
 def test_a_key_acts_on_the_selected_plan_if_that_makes_sense(key: str, task: KeyTask) -> None:

@@ -186,14 +186,9 @@ def test_a_network_is_all_none_or_hosts() -> None:
 @pytest.mark.parametrize(
     ("name", "port", "is_allowed"),
     [
-        ("example.com", 443, True),
-        ("example.com", 80, True),
-        ("a.example.com", 443, False),
-        ("a.b.example.org", 443, True),
-        ("example.org", 443, False),
-        ("badexample.org", 443, False),
-        ("one.port", 8443, True),
-        ("one.port", 443, False),
+        *(("example.com", 443, True), ("example.com", 80, True), ("a.b.example.org", 443, True)),
+        *(("a.example.com", 443, False), ("example.org", 443, False), ("badexample.org", 443, False)),
+        *(("one.port", 8443, True), ("one.port", 443, False)),
     ],
 )
 def test_a_list_of_hosts_names_whole_hosts_and_all_below_a_star(name: str, port: int, *, is_allowed: bool) -> None:

@@ -39,12 +39,10 @@ def folded(*events: AgentEvent) -> Folding:
 
 
 def test_pieces_make_the_message_and_a_final_one_takes_their_place() -> None:
+    final = Message(text="b", final=True)
     assert folded(Message(text="a"), Message(text="b")).message == "ab"
-    assert folded(Message(text="a"), Message(text="b", final=True), Message(text="c")).message == "bc"
+    assert folded(Message(text="a"), final, Message(text="c")).message == "bc"
     assert folded(Message(text="a"), Message(text="", final=True)).message == ""
-
-
-def test_one_huge_message_is_cut_to_its_end() -> None:
     assert folded(Message(text="x" * (MESSAGE_TAIL + 9) + "end", final=True)).message.endswith("xend")
     assert len(folded(Message(text="x" * 3 * MESSAGE_TAIL)).message) == MESSAGE_TAIL
 
@@ -68,13 +66,10 @@ def test_the_context_is_the_last_report_or_a_growing_estimate() -> None:
     assert not folded().tally.estimated
 
 
-def test_a_trouble_after_a_good_end_takes_the_end_back_and_a_good_end_stays_after_a_trouble() -> None:
+def test_a_trouble_takes_a_good_end_back_and_a_wait_lasts_until_the_next_event() -> None:
     assert folded(Finished(ok=True), BUSY).tally.finished is None
     assert folded(Finished(ok=False), BUSY).tally.finished == Finished(ok=False)
     assert folded(BUSY, Finished(ok=True)).tally.finished == Finished(ok=True)
-
-
-def test_a_wait_lasts_until_the_next_event() -> None:
     assert folded(Retrying(words="busy"), Unread()).tally.waiting == "busy"
     assert folded(Retrying(words="busy"), Message(text="x")).tally.waiting == ""
 
@@ -124,11 +119,8 @@ def test_after_a_compaction_the_gauge_starts_anew() -> None:
     assert gauge(assistant(150_000), boundary, assistant(20_000, id="n")).tally.context == 20_000
 
 
-def test_several_events_of_one_message_are_counted_once() -> None:
+def test_an_event_of_the_same_message_or_of_the_program_itself_does_not_move_the_gauge() -> None:
     assert gauge(assistant(1_000), assistant(1_000), assistant(1_100)).tally.usage.input_tokens == 1_100
-
-
-def test_messages_of_the_program_itself_do_not_move_the_gauge() -> None:
     synthetic = json.loads(assistant(10))
     synthetic["message"]["model"] = "<synthetic>"
     found = gauge(assistant(1_000), json.dumps(synthetic).encode())

@@ -42,14 +42,9 @@ def test_a_form_becomes_one_request(form: Form, request_: object) -> None:
 @pytest.mark.parametrize(
     "form",
     [
-        Form(verb="undo", plan=PLAN, phase="1"),
-        Form(verb="", plan=PLAN),
-        Form(verb="approve", plan=PLAN),
-        Form(verb="stop"),
-        Form(verb="plan", goal="  ", text="x"),
-        Form(verb="answer", id="", text="x"),
-        Form(verb="answer", id="r1.1", text="  "),
-        Form(verb="reject", plan=PLAN, tree=TREE, text="  "),
+        *(Form(verb="undo", plan=PLAN, phase="1"), Form(verb="", plan=PLAN), Form(verb="approve", plan=PLAN)),
+        *(Form(verb="stop"), Form(verb="plan", goal="  ", text="x"), Form(verb="answer", id="", text="x")),
+        *(Form(verb="answer", id="r1.1", text="  "), Form(verb="reject", plan=PLAN, tree=TREE, text="  ")),
         Form(verb="start", plan=PLAN, words="'unfinished"),
     ],
 )

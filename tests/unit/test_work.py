@@ -43,10 +43,8 @@ def test_the_running_agent_is_the_one_whose_end_is_not_recorded() -> None:
 
 def test_a_step_began_with_the_first_process_of_its_role_and_cycle() -> None:
     again = (began("r.1"), ended("r.1"), began("r.2", again="lost"))
-    assert [(one.step, one.began) for one in (work(*again), work(*again, ended("r.2"), began("r.3", "verify")))] == [
-        ("implement", "at r.1"),
-        ("verify", "at r.3"),
-    ]
+    later = work(*again, ended("r.2"), began("r.3", "verify"))
+    assert [(row.step, row.began) for row in (work(*again), later)] == [("implement", "at r.1"), ("verify", "at r.3")]
 
 
 def test_a_request_holds_until_it_is_withdrawn_and_a_stop_for_ever() -> None:
@@ -98,9 +96,7 @@ def test_each_lane_has_its_phase_and_a_failed_one_is_shown_while_others_continue
         e.RunEnded(outcome=RunOutcome.DONE, lane="3"),
     ]
     now = shown(*facts)
-    assert [(lane.phase, lane.dispatch, lane.failed) for lane in now.lanes] == [
-        ("3", None, "agent-failed"),
-        ("4", "r_2.1", None),
-    ]
+    lanes_shown = [(lane.phase, lane.dispatch, lane.failed) for lane in now.lanes]
+    assert lanes_shown == [("3", None, "agent-failed"), ("4", "r_2.1", None)]
     assert (now.dispatch, now.tokens, now.usd) == ("r_2.1", 2, 0.5)
     assert shown(*facts, replace(failed, lane="2")).lanes == ()
