@@ -58,11 +58,13 @@ def test_evidence_that_names_nothing_does_not_resolve() -> None:
 
 def test_one_reference_that_resolves_is_enough_and_those_that_do_not_are_named_with_their_reason() -> None:
     known, unknown = (Reference(kind=ReferenceKind.FILE, ref=ref) for ref in ("a.py", "b.py"))
+    test = Reference(kind=ReferenceKind.TEST, ref="b.py::test_b")
     facts = Facts(count_lines={"a.py": 3}.get, is_in_base=lambda _: False, changed=("a.py",))
     judged = judge_evidence("W1", [known, unknown], facts)
     assert (judged.passed, judged.rests_on_work) == (True, True)
     assert judged.evidence == "a.py; b.py (is not a file of the tree)"
-    assert judge_evidence("W1", [unknown], facts).missing == "b.py: is not a file of the tree"
+    for absent in (unknown, test):
+        assert judge_evidence("W1", [absent], facts).missing == f"{absent.ref}: is not a file of the tree"
 
 
 def test_there_are_sixty_of_each_and_every_agent_is_among_them() -> None:
