@@ -288,6 +288,16 @@ def test_a_locked_branch_on_the_server_is_trouble_and_no_refusal(pair: Pair) -> 
         assert direct.land(landing) == Landed(tip=landing.new)
 
 
+def test_a_branch_that_the_server_keeps_is_named_or_tried_again(pair: Pair) -> None:
+    merged = pair.here.head(TRACKED)
+    pair.hook("pre-receive", "echo 'It is protected.'; exit 1")
+    with pair.lander() as direct:
+        assert direct.delete_branch(merged).startswith("the branch main stays on origin: It is protected. ")
+        pair.hook("pre-receive", "kill -9 $PPID")
+        with pytest.raises(Unreachable, match="the branch main was not deleted: "):
+            direct.delete_branch(merged)
+
+
 # --- it is not known ------------------------------------------------------------------------------------
 
 
