@@ -206,18 +206,19 @@ def test_the_comment_on_a_failure_is_replaced_when_every_phase_landed(a_lander: 
 
 
 def test_people_that_a_limit_or_a_crash_kept_away_are_added_later(
-    a_lander: MakeLander, stand_in: StandIn, hub: Hub, options: dict[str, Any]
+    a_lander: MakeLander, stand_in: StandIn, hub: Hub, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("runplan.adapters.forge.retry.DELAYS_S", (0.0,))
     options |= {"labels": ("plan",), "reviewers": ("reviewer",)}
     hub.reviews, hub.allow_auto_merge = 1, False
     limit = Fault(call="POST /issues/1/labels", kind="before", status=403, headers=(("Retry-After", "60"),))
-    stand_in.faults.append(limit)
+    stand_in.faults += [limit, Fault(call="POST /issues/1/labels", kind="before", status=500, times=2)]
     progress = make_progress()
-    for labels, has_mark in (([], True), (["plan"], False), (["plan"], False)):
-        with pytest.raises(RateLimited) if has_mark else nullcontext():
+    for look, (labels, has_mark) in enumerate((([], True), ([], True), (["plan"], False), (["plan"], False))):
+        with nullcontext() if look else pytest.raises(RateLimited):
             a_lander().conclude(progress, now=LATE)
         assert (hub.pulls[1].labels, PEOPLE in hub.pulls[1].body) == (labels, has_mark)
-    assert stand_in.requests.count("POST /issues/1/labels") == 2
+    assert stand_in.requests.count("POST /issues/1/labels") == 4
 
 
 def test_a_status_of_runplans_own_can_be_required(conclude: Conclude, hub: Hub) -> None:
