@@ -148,7 +148,7 @@ def _is_left_alone(node: ast.AST) -> bool:
             ast.Expr(value=ast.Call(func=ast.Name(id="assert_never"))) | ast.Raise(exc=ast.Name("NotImplementedError"))
         ):
             return True  # for the type checker, and a method that each subclass has
-        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name("log") | ast.Attribute(attr="log")))):
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name("log") | ast.Attribute(attr="log" | "_log")))):
             return True
         case ast.Assign(targets=[ast.Name(id=name)], value=value):
             return name.endswith("_S") or (name.isupper() and isinstance(value, ast.BinOp))

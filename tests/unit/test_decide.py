@@ -18,7 +18,7 @@ RESUMED = e.RunResumed(mode=Mode.NEXT, wanted="", auto=True)
 
 def blocked(role: Role = Role.IMPLEMENT, cycle: int = 1) -> list[e.Event]:
     begun = e.DispatchStarted(id="d", role=role, agent="r", cycle=cycle, tree="t1", complaint="red")
-    return [begun, ended("d", role, said="blocked", detail="which port?")]
+    return [begun, ended("d", role, agent="r", said="blocked", detail="which port?")]
 
 
 def asked(name: str) -> e.Event:
@@ -73,7 +73,7 @@ def test_a_crash_in_one_lane_does_not_hold_the_others() -> None:
 @pytest.mark.parametrize(("role", "cycle"), [(Role.IMPLEMENT, 1), (Role.FIX, 2)])
 def test_a_blocked_agent_asks_and_the_answer_starts_the_same_role_in_the_same_cycle(role: Role, cycle: int) -> None:
     state = fold([*BEGUN, *blocked(role, cycle)])
-    assert decide(state).actions == (a.ASK_QUESTION,)
+    assert (decide(state).actions, decide(state).why) == ((a.ASK_QUESTION,), "r has a question")
     state = apply(state, asked("q1"))
     waits = decide(state)
     assert (waits.actions, waits.waiting, waits.wake) == ((), "question", "")

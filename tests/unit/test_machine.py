@@ -625,6 +625,7 @@ def test_set_up_of_the_agents_worktree_runs_once_or_is_reused() -> None:
 
 def test_set_up_whose_products_cannot_be_used_is_repeated_three_times_at_most() -> None:
     state = fold([started(setup="make setup"), e.PhaseChosen(tip="c0", phase="1"), LEASED])
+    assert decide(state).why == "run.setup prepares the worktree of the checks"
     reasons = ["first use of the worktree", *3 * ["the worktree had to be made anew"]]
     for number, why in enumerate(reasons):
         set_up = replace(starting(state), id=f"s{number}", why=why)
