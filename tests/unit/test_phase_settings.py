@@ -1,6 +1,7 @@
 """The lines of a phase that set its agents, model, effort and tests."""
 
 import pytest
+from msgspec.structs import replace
 
 from runplan.domain.errors import RefusedEarly
 from runplan.domain.plan.marks import PhaseSettings
@@ -54,9 +55,10 @@ def test_a_phase_replaces_implementer_verifiers_and_tests() -> None:
 
 
 def test_the_agents_that_a_phase_wants_are_known_and_take_its_effort() -> None:
-    agents = SETTINGS.agents
+    own = AgentTable(name="claude", kind="claude", model="sonnet", effort="high")
+    agents = replace(SETTINGS.agents, tables={"claude": own})
     wanted = list_wanted_agents(agents, PhaseSettings(model="opus", verifier="gemini"))
-    assert wanted == [AgentTable(name="claude", kind="claude", model="opus"), AgentTable(name="gemini", kind="gemini")]
+    assert wanted == [replace(own, model="opus"), AgentTable(name="gemini", kind="gemini")]
     assert list_wanted_agents(agents, PhaseSettings()) == []
     with pytest.raises(RefusedEarly, match="there is no agent nobody; there are: aider, claude, "):
         list_wanted_agents(agents, PhaseSettings(agent="nobody"))
