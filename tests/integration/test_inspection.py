@@ -1,6 +1,5 @@
 """The inspection of real repositories with GitPython."""
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -166,15 +165,6 @@ def test_no_configured_program_runs(tmp_path: Path) -> None:
         assert "\n-a\n+b" in read_short_diffs(context, [new])[new]
         assert "\n-a\n+b\n" in compare_commits(context, f"{new}^", new)[1]
     assert not (tmp_path / "ran").exists()
-
-
-def test_agents_on_the_path_are_found_in_the_order_they_are_suggested(tmp_path: Path) -> None:
-    make_repo(tmp_path / "app")
-    for name in ("aider", "claude", "git-not"):
-        program(tmp_path / "bin", name)
-    (tmp_path / "bin/git").symlink_to(shutil.which("git") or "")
-    assert seen(tmp_path / "app", PATH=str(tmp_path / "bin")).installed == ("claude", "aider")
-    assert seen(tmp_path / "app", PATH="").installed == ()
 
 
 def test_files_not_yet_committed_count_and_ignored_ones_do_not(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from runplan.adapters.git.command import CALLS, Git
 from runplan.domain.errors import RefusedEarly, Unreachable
 from tests.support.dispatching import gone, pid_in, until
 from tests.support.landings import leftovers, snapshot
-from tests.support.repos import MAIN, TRACKED, Pair, make_pair, watched
+from tests.support.repos import MAIN, TRACKED, Pair, make_pair
 from tests.support.tools import write_script
 
 
@@ -55,19 +55,6 @@ def test_a_usable_remote_gives_its_current_tip_also_without_a_local_branch(pair:
     pair.here.git("switch", "-q", "--detach")
     pair.here.git("branch", "-qD", "main")
     assert require(pair) == ottos
-
-
-def test_a_branch_that_moves_after_the_fetch_is_no_reason(pair: Pair) -> None:
-    moved: list[str] = []
-
-    def move(point: str) -> None:
-        if point == "direct.fetch.after" and not moved:
-            moved.append(pair.elsewhere(**{"b.txt": "b\n"}))
-
-    with watched(move):
-        require(pair)
-
-    assert moved
 
 
 def test_the_remote_is_found_from_a_linked_worktree(pair: Pair, tmp_path: Path) -> None:

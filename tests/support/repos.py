@@ -129,7 +129,6 @@ POINTS = {
     ("Swap._lock_checkout", "return"): "land.prepared",
     ("ref_transaction.<locals>.commit", "call"): "land.swapped",
     ("ref_transaction.<locals>.commit", "return"): "land.committed",
-    ("Remote.fetch", "return"): "direct.fetch.after",
     ("Remote.push", "call"): "direct.push.before",
     ("Remote.push", "return"): "direct.push.after",
     ("Direct.follow_remote", "call"): "direct.follow.before",
