@@ -254,6 +254,16 @@ def test_a_restart_of_the_server_costs_no_permit(hosts: tuple[Host, Host]) -> No
     assert not here.ask(0, "second")
 
 
+def test_who_came_first_is_served_first_over_all_repositories(stores: Stores, hosts: tuple[Host, Host]) -> None:
+    here, there = hosts
+    set_capacity(fleet=1, repository=1)
+    assert here.ask(0, "first")
+    assert not there.ask(1, "second")
+    assert not here.ask(0, "third")
+    here.release(0, "first")
+    assert take_woken(stores) == [(1, "second")]
+
+
 def test_a_permit_ends_with_the_claim_and_a_wait_keeps_its_place(stores: Stores, hosts: tuple[Host, Host]) -> None:
     """In one transaction, so that a host can be killed at any moment."""
     here, there = hosts

@@ -464,6 +464,17 @@ def test_a_script_dies_with_runplan(place: Place, tmp_path: Path) -> None:
 # --- attaching, showing, mending ----------------------------------------------------------------------
 
 
+def test_the_next_agent_gets_the_uncommitted_work_of_an_interrupted_one(place: Place) -> None:
+    tree = place.lease()
+    tree.commit("work", **{"c.txt": "c"})
+    tree.write("a.txt", "uncommitted")
+    tree.write("new.txt", "new")
+    place.take()
+    place.zone.lend(branch=BRANCH)
+    assert tree.status() == " M a.txt\n?? new.txt"
+    assert tree.git("symbolic-ref", "HEAD") == BRANCH
+
+
 #: What happens to a worktree `$tree` and its repository `$lane`.
 BREAKS = {
     "without directory": 'rm -r "$tree"',

@@ -130,7 +130,6 @@ POINTS = {
     ("ref_transaction.<locals>.commit", "call"): "land.swapped",
     ("ref_transaction.<locals>.commit", "return"): "land.committed",
     ("Remote.push", "call"): "direct.push.before",
-    ("Remote.push", "return"): "direct.push.after",
     ("Direct.follow_remote", "call"): "direct.follow.before",
 }
 
