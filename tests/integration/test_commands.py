@@ -264,6 +264,12 @@ def test_a_stop_of_a_run_of_another_process_is_refused(bench: Bench, trouble: Ru
     assert bench.execute() == [(stop, str(trouble))]
 
 
+def test_a_pause_that_cannot_be_recorded_is_refused(bench: Bench) -> None:
+    pause = bench.queue("pause")
+    bench.runs.trouble = Unreachable("no space left")
+    assert bench.execute() == [(pause, "no space left")]
+
+
 # --- without a daemon -----------------------------------------------------------------------------------
 
 
