@@ -282,6 +282,12 @@ def test_the_first_start_of_a_step_counts_only_at_that_step() -> None:
     assert [(row.step, row.began) for row in rows] == [("gate", "12:00"), ("verify", None)]
 
 
+@pytest.mark.parametrize(("passed", "step"), [(True, PhaseStep.LAND), (False, PhaseStep.VERIFY)])
+def test_only_a_verdict_that_passes_leads_to_the_landing(*, passed: bool, step: PhaseStep) -> None:
+    given = e.VerdictGiven(tree="t1", patch="p", passed=passed, items=(), agent="robot")
+    assert proven_by(*IMPLEMENTED, *ran("setup", "t1"), replace(GREEN, time=1), given).work.step is step
+
+
 def test_only_the_run_after_a_fresh_set_up_says_so() -> None:
     twice = [*IMPLEMENTED, REUSED, *AGAIN]
     assert starting(proven_by(*twice[:-1])).why == ""
@@ -408,6 +414,7 @@ def test_the_second_run_of_a_gate_names_the_failure_of_the_first() -> None:
     state = gated(judged("tests", "failed"))
     assert starting(state).again == "the first run failed: tests line"
     assert decide(state).why == "the tests run a second time, because the first run failed: tests line"
+    assert decide(gated()).why == "the tests run on the exact tree"
     second = e.DispatchStarted(role=Role.GATE, cycle=1, again="x")
     assert apply(state, second).current.warnings == (), "the report names both runs"
 

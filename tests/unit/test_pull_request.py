@@ -87,6 +87,7 @@ HIDDEN = e.IssueRead(number=7, closed="deleted or hidden")
         (None, issue(closed="closed"), "issue #7 was closed"),
         (issue(), HIDDEN, "issue #7 was deleted or hidden"),
         (HIDDEN, HIDDEN, ""),
+        (None, HIDDEN, ""),
     ],
 )
 def test_what_a_person_is_told_before_a_merge(before: e.IssueRead | None, now: e.IssueRead, expected: str) -> None:

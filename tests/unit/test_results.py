@@ -363,6 +363,7 @@ GREEN, RED = results(), results("a", exit_code=1)
         pytest.param(GREEN, unknown(0), GateKind.UNFINISHED, id="the summary is lost"),
         pytest.param(GREEN, results(runner="unittest", passed=3), GateKind.UNFINISHED, id="an inner suite's summary"),
         pytest.param(GREEN, results(runner="unittest", passed=12), GateKind.GREEN, id="another runner"),
+        pytest.param(unknown(0), unknown(0), GateKind.GREEN, id="nothing known, green"),
         pytest.param(unknown(0), unknown(1), GateKind.REGRESSED, id="nothing known, red"),
         pytest.param(unknown(1), unknown(1), GateKind.BASELINE_RED, id="nothing known, always red"),
         pytest.param(unknown(1), unknown(0), GateKind.BASELINE_RED, id="a baseline that proves nothing"),

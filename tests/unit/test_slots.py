@@ -128,7 +128,9 @@ def test_a_cron_field_takes_lists_ranges_and_steps(line: str, fires: list[str]) 
         pytest.param("0 14 * * 1-5", "2026-10-23 14:00", ["Mon 26", "Tue 27", "Wed 28", "Thu 29", "Fri 30"], id="1-5"),
         pytest.param("weekday at 9:31", "2026-10-23 14:00", ["Mon 26", "Tue 27"], id="weekday"),
         pytest.param("0 0 * * 7", "2026-10-23 14:00", ["Sun 25", "Sun 01"], id="7-sunday"),
+        pytest.param("0 14 * * 5-7", "2026-10-23 14:00", ["Sat 24", "Sun 25", "Fri 30"], id="5-7"),
         pytest.param("0 14 * * fri-mon", "2026-10-23 14:00", ["Sat 24", "Sun 25", "Mon 26", "Fri 30"], id="fri-mon"),
+        pytest.param("0 14 * * 0-1", "2026-10-23 14:00", ["Sun 25", "Mon 26", "Sun 01"], id="0-1"),
         pytest.param("0 14 * * mon,wed,5", "2026-10-23 14:00", ["Mon 26", "Wed 28", "Fri 30"], id="list"),
         pytest.param("0 14 * * */2", "2026-10-23 14:00", ["Sat 24", "Sun 25", "Tue 27"], id="step-from-sunday"),
         pytest.param("0 0 1 jan-mar,12 *", "2026-02-02 00:00", ["Sun 01", "Tue 01", "Fri 01"], id="months"),
@@ -138,6 +140,7 @@ def test_a_cron_field_takes_lists_ranges_and_steps(line: str, fires: list[str]) 
         pytest.param("0 9 */10 * 5", "2026-09-01 00:00", ["Fri 11", "Fri 11"], id="star-step-takes-both"),
         pytest.param("0 0 31 * *", "2026-01-31 00:00", ["Tue 31", "Sun 31", "Fri 31"], id="only-long-months"),
         pytest.param("0 0 29 2 *", "2096-03-01 00:00", ["Fri 29"], id="leap-day-after-eight-years"),
+        pytest.param("0 14 19 5 *", "2026-05-19 12:00", ["Tue 19", "Wed 19"], id="F29"),
     ],
 )
 def test_days_are_those_of_cron(spec: str, after: str, fires: list[str]) -> None:
