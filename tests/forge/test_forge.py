@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -235,31 +236,11 @@ def read(forge: GitHub) -> object:
     return forge.read_pull_request(1)
 
 
-@pytest.mark.parametrize(
-    ("status", "headers", "message", "wait_s"),
-    [
-        (403, (("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1090")), "API rate limit exceeded", 90.0),
-        (403, (("retry-after", "30"),), "You have exceeded a secondary rate limit", 30.0),
-        (403, (), "You have exceeded a secondary rate limit", 60.0),
-        (429, (), "Too Many Requests", 60.0),
-    ],
-    ids=["primary", "secondary with a time", "secondary without a time", "429"],
-)
-def test_a_rate_limit_names_its_end_and_is_not_slept_through(
-    forge: GitHub,
-    stand_in: StandIn,
-    slept: list[float],
-    status: int,
-    headers: tuple[tuple[str, str], ...],
-    message: str,
-    wait_s: float,
-) -> None:
-    opened(forge)
-    stand_in.faults.append(Fault(call="GET .*", kind="before", status=status, headers=headers, message=message))
-    with pytest.raises(RateLimited) as caught:
-        read(forge)
-    assert caught.value.until == 1000.0 + wait_s
-    assert slept == []
+def limit(
+    status: int, *headers: tuple[str, str], call: str = "GET .*", message: str = "API rate limit exceeded"
+) -> Fault:
+    errors = [{"type": "RATE_LIMITED", "message": message}]
+    return Fault(call=call, kind="before", status=status, headers=headers, message=message, errors=errors)
 
 
 def test_a_token_that_a_server_repeats_is_redacted(forge: GitHub, stand_in: StandIn) -> None:
@@ -278,27 +259,37 @@ def test_the_authorities_that_git_trusts_are_trusted(stand_in: StandIn, tmp_path
         assert open_forge(git, address, env).read_repository().can_push
 
 
+EXCEEDED = "You have exceeded a secondary rate limit"
+AFTER = ("retry-after", "30")
+
+
 #: docs.github.com/en/rest/using-the-rest-api/rate-limits-for-the-rest-api: no further call before that time.
 @pytest.mark.parametrize(
-    ("call", "status", "ask"),
+    ("fault", "wait_s", "ask"),
     [
-        ("PATCH .*", 403, lambda forge: forge.edit_pull_request(1, body="new")),
-        ("PUT .*", 503, lambda forge: forge.merge_pull_request(1, by_squash("0" * 40))),
-        ("POST /graphql", 200, lambda forge: forge.read_target("main")),
-        ("POST /graphql", 200, lambda forge: forge.merge_later(1, by_squash("0" * 40), queue=True)),
+        (limit(403, ("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1090")), 90.0, read),
+        (limit(403, AFTER, message=EXCEEDED), 30.0, read),
+        (limit(403, message=EXCEEDED), 60.0, read),
+        (limit(429, message="Too Many Requests"), 60.0, read),
+        (limit(403, AFTER, call="PATCH .*"), 30.0, lambda forge: forge.edit_pull_request(1, body="new")),
+        (limit(503, AFTER, call="PUT .*"), 30.0, lambda forge: forge.merge_pull_request(1, by_squash("0" * 40))),
+        (limit(200, AFTER, call="POST /graphql"), 30.0, lambda forge: forge.read_target("main")),
+        (
+            limit(200, AFTER, call="POST /graphql"),
+            30.0,
+            lambda forge: forge.merge_later(1, by_squash("0" * 40), queue=True),
+        ),
     ],
-    ids=["patch", "outage", "query", "mutation"],
+    ids=["primary", "with a time", "without a time", "429", "patch", "outage", "query", "mutation"],
 )
-def test_a_pause_that_any_endpoint_asks_for_holds_for_all_calls(
-    forge: GitHub, stand_in: StandIn, slept: list[float], call: str, status: int, ask: Callable[[GitHub], object]
+def test_a_rate_limit_names_its_end_and_holds_for_all_calls(
+    forge: GitHub, stand_in: StandIn, slept: list[float], fault: Fault, wait_s: float, ask: Callable[[GitHub], object]
 ) -> None:
     opened(forge)
-    errors = [{"type": "RATE_LIMITED", "message": "API rate limit exceeded"}]
-    fault = Fault(call=call, kind="before", status=status, headers=(("retry-after", "30"),), errors=errors)
-    stand_in.faults.append(fault)
+    stand_in.faults.append(replace(fault))
     with pytest.raises(RateLimited) as caught:
         ask(forge)
-    assert (caught.value.until, slept) == (1030.0, [])
+    assert (caught.value.until, slept) == (1000.0 + wait_s, [])
     stand_in.requests.clear()
     with pytest.raises(RateLimited):
         read(forge)
