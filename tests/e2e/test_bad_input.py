@@ -56,11 +56,6 @@ LINK = "ln -s X.md plans/LINK.md; git add .; git commit -qm Link"
 
 
 PLANS = {
-    "missing plan": Bad(
-        code=3,
-        words=start("plans/NO.md"),
-        says="plans/NO.md: no such plan, neither as a path nor under plans/; there are: plans/X.md",
-    ),
     "misspelled plan": Bad(
         code=3,
         words=("check", "plans/GREATING.md"),
@@ -97,11 +92,6 @@ PLANS = {
         words=start("plans/LINK.md"),
         make=sh(LINK),
         says="plans/LINK.md on main is a symbolic link to X.md; name the file itself: runplan start plans/X.md\n",
-    ),
-    "check of a symbolic link": Bad(
-        words=("check", "LINK"),
-        make=sh(LINK),
-        says="plans/LINK.md is a symbolic link to X.md; name the file itself: runplan check plans/X.md\n",
     ),
     "not committed": Bad(
         words=start("N"),
@@ -177,7 +167,6 @@ WORDS = {
     "empty goal": Bad(words=("plan", " "), says="the goal is empty"),
     "empty option": Bad(words=("approve", "X", "--tree", ""), says="approve: --tree is empty; is a variable not set?"),
     "empty word": Bad(words=("stop", ""), says="stop: a word is empty; is a variable not set?"),
-    "empty standard input": Bad(words=("plan", "-"), says="the goal is empty"),
     "goal and file": Bad(words=("plan", "x", "--file", "agent.toml"), says="a goal and --file: a plan is written for"),
     "rounds": Bad(words=("plan", "x", "--rounds", "5"), says="--rounds 5: must be 1 to 4"),
     "a checklist to revise": Bad(

@@ -168,15 +168,6 @@ CASES = {
         shows="broken",
         kept=False,
     ),
-    "endless base": Case(
-        reason="baseline-red",
-        agent=work(),
-        settings='[tests]\ncommand = "echo begun; sleep 60"\ntimeout = "1s"\n',
-        step="baseline",
-        says="did not end by itself; if it took too long, raise its timeout",
-        shows="begun",
-        kept=False,
-    ),
 }
 
 
