@@ -105,6 +105,12 @@ CASES = {
         step="implement",
         says="exited with code 3: I give up",
     ),
+    "a verdict with evidence that does not exist": Case(
+        reason="verification-failed",
+        agent=work() + BUSY_FIXER + verify('pass_all = true\nevidence = "1.txt:99"'),
+        step="verify",
+        says="W1: passed, but no reference resolves: 1.txt:99: has ",
+    ),
     "a verdict in a failed process": Case(
         reason="agent-failed",
         agent=work() + verify("pass_all = true", "exit = 3"),
@@ -166,6 +172,15 @@ CASES = {
         step="baseline",
         says="on the base: exit code 3",
         shows="broken",
+        kept=False,
+    ),
+    "endless base": Case(
+        reason="baseline-red",
+        agent=work(),
+        settings='[tests]\ncommand = "echo begun; sleep 60"\ntimeout = "1s"\n',
+        step="baseline",
+        says="did not end by itself; if it took too long, raise its timeout",
+        shows="begun",
         kept=False,
     ),
 }
