@@ -202,14 +202,9 @@ def test_what_another_clone_has_answered_is_not_due() -> None:
     assert due(*THREAD, quoted).requests == THREAD, "words of an agent"
 
 
-def test_an_answer_outside_of_a_thread_quotes_the_message() -> None:
-    said = message("comment 1", "@octocat rename it\nnow")
-    (answer,) = missing_answers([said], {"comment 1": "Handled in abc."}, LOGIN)
+def test_each_message_outside_of_a_thread_gets_its_own_answer_which_quotes_it() -> None:
+    said = [message("comment 1", "@octocat rename it\nnow"), message("comment 2")]
+    missing = missing_answers(said, {"comment 1": "Handled in abc.", "comment 2": "No change."}, LOGIN)
     text = "> @\u200boctocat rename it\n\nHandled in abc."
-    assert answer == (said, "runplan-answer comment 1", text)
-
-
-def test_each_message_outside_of_a_thread_gets_its_own_answer() -> None:
-    said = [message("comment 1"), message("comment 2")]
-    missing = missing_answers(said, {"comment 1": "Handled.", "comment 2": "No change."}, LOGIN)
+    assert missing[0] == (said[0], "runplan-answer comment 1", text)
     assert [asked.id for asked, _, _ in missing] == ["comment 1", "comment 2"]

@@ -9,20 +9,16 @@ from runplan.domain.checks.promises import SUITE, count_cases, find_broken, judg
 from runplan.domain.checks.results import Results, read_results
 from runplan.domain.run.dispatch import NewTestsAnswer
 
-A, B = "tests/test_x.py::test_a", "tests/test_x.py::test_b"
+FILE = "tests/test_x.py"
+A, B = f"{FILE}::test_a", f"{FILE}::test_b"
+NOT_NEW = "the new suite does not have it"
+UNLOADED_1 = "it cannot be loaded; of its 1 tests 0 pass in their new version"
 
 
 def ran(*passes: str, failures: tuple[str, ...] = (), reasons: dict[str, str] | None = None) -> Results:
     code = 1 if failures else 0
-    return Results(
-        exit_code=code,
-        runner="pytest",
-        passed=len(passes),
-        failed=len(failures),
-        passes=frozenset(passes),
-        failures=frozenset(failures),
-        reasons=reasons or {},
-    )
+    named = Results(exit_code=code, runner="pytest", passes=frozenset(passes), failures=frozenset(failures))
+    return replace(named, passed=len(passes), failed=len(failures), reasons=reasons or {})
 
 
 @pytest.mark.parametrize(
@@ -42,33 +38,11 @@ def ran(*passes: str, failures: tuple[str, ...] = (), reasons: dict[str, str] | 
          {"tests/test_x.py": "ImportError: no double; of its 2 tests 1 pass in their new version"}),
         ({"m/sum.TestA": 1, "m/sum.TestB": 1, "m/other.TestC": 1}, ran("m/other.TestC", failures=("m/sum",)),
          {"m/sum.TestA"}, {"m/sum": "it cannot be loaded; of its 2 tests 1 pass in their new version"}),
-        (
-            {"x_test.go": 1, A: 1},
-            ran(failures=("x_test.go", "tests/test_x.py")),
-            set(),
-            {
-                "tests/test_x.py": "it cannot be loaded; of its 1 tests 0 pass in their new version",
-                "x_test.go": "it fails; the new suite does not have it",
-            },
-        ),
-        (
-            {A: 2, B: 1},
-            ran(f"{A}[1]", failures=("lib",)),
-            set(),
-            {
-                A: "1 of 2 cases pass; the new suite does not have it",
-                "lib": "it cannot be loaded; of its 1 tests 0 pass in their new version",
-            },
-        ),
-        (
-            {A: 1, B: 1},
-            ran(failures=(A, "lib", "tests/test_x.py")),
-            set(),
-            {
-                A: "it fails; the new suite does not have it",
-                "tests/test_x.py": "it cannot be loaded; of its 1 tests 0 pass in their new version",
-            },
-        ),
+        ({"x_test.go": 1, A: 1}, ran(failures=("x_test.go", FILE)), set(),
+         {FILE: UNLOADED_1, "x_test.go": f"it fails; {NOT_NEW}"}),
+        ({A: 2, B: 1}, ran(f"{A}[1]", failures=("lib",)), set(),
+         {A: f"1 of 2 cases pass; {NOT_NEW}", "lib": UNLOADED_1}),
+        ({A: 1, B: 1}, ran(failures=(A, "lib", FILE)), set(), {A: f"it fails; {NOT_NEW}", FILE: UNLOADED_1}),
         ({A: 1}, ran(), {A}, {SUITE: "no test was named on the new code: 0 passed, 0 failed"}),
     ],
     ids=[

@@ -51,11 +51,8 @@ def test_the_originals_count_instead_of_a_rebased_or_squashed_copy(copy: str) ->
     assert newest_landing(marked, plan=X, phase="1") == StandingLanding(landing="r.1", commits=("o1",))
 
 
-def test_other_plans_and_phases_are_not_meant() -> None:
+def test_other_plans_and_phases_are_not_meant_and_blanks_in_a_path_are_compared_as_a_trailer_holds_them() -> None:
     assert newest(said("1", "r.1", plan="plans/Y.md"), said("2", "r.2")) is None
-
-
-def test_blanks_in_a_path_are_compared_as_a_trailer_holds_them() -> None:
     odd = "plans/Two  blanks.md"
     assert newest(said("1", "r.1", plan=odd), plan=odd) == StandingLanding(landing="r.1", commits=("c1",))
 
