@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from runplan.adapters.configuration.places import socket_path, state_directory
 from runplan.domain.errors import RefusedEarly, Unreachable
 from runplan.hosts.daemon import state as daemon_state
-from runplan.hosts.daemon.client import Client, NotRunning
+from runplan.hosts.daemon.client import Client, NotRunning, Silent, connect_daemon
 from runplan.hosts.daemon.state import Holder, Known, list_repositories, read_holder, remember_repository
 from tests.support.dispatching import until
 from tests.support.fake_daemon import ROOT, SINCE
@@ -41,6 +41,13 @@ def test_a_second_daemon_is_refused_and_the_first_is_named(tmp_path: Path) -> No
     assert read_holder(tmp_path / "a/b") is None
     with take(tmp_path / "a/b") as mine:
         assert read_holder(tmp_path / "a/b") == mine
+
+
+def test_a_daemon_that_does_not_listen_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runplan.hosts.daemon.client.ANSWER_S", 0.05)
+    env = {"HOME": str(tmp_path)}
+    with take(state_directory(env)), pytest.raises(Silent, match=f"or end it: kill {os.getpid()}"):
+        connect_daemon(env)
 
 
 def test_a_killed_daemon_leaves_the_lock_free_and_is_not_named(tmp_path: Path) -> None:
