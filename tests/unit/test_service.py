@@ -1,12 +1,15 @@
 """Service files are valid for their service manager."""
 
 import configparser
+import os
 import plistlib
+from pathlib import Path
 
 import pytest
 
+from runplan.domain.errors import Unreachable
 from runplan.domain.settings.schema import DaemonSettings
-from runplan.hosts.daemon.service import DAEMON, STOP_S, launchd_list, systemd_unit
+from runplan.hosts.daemon.service import DAEMON, STOP_S, Manager, launchd_list, run_all, systemd_unit
 
 
 def unit(*argv: str, **env: str) -> configparser.SectionProxy:
@@ -58,3 +61,10 @@ def test_a_property_list_keeps_it_alive_and_leaves_agents_alone() -> None:
     assert made["EnvironmentVariables"] == {"PATH": "/bin"}
     assert made["Umask"] == 0o027
     assert made["StandardErrorPath"] == "/h/.local/state/runplan/daemon.out"
+
+
+@pytest.mark.parametrize(("script", "words"), [("echo 'no bus' >&2; exit 3", "no bus"), ("exit 3", "exit code 3")])
+def test_a_service_manager_that_fails_is_quoted(script: str, words: str) -> None:
+    manager = Manager(file=Path("x"), text="", asks=("true",), enables=(), disables=(), starts=(), is_active=())
+    with pytest.raises(Unreachable, match=f": {words}$"):
+        run_all(manager, [("sh", "-c", script)], {"PATH": os.environ["PATH"]})
