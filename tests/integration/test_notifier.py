@@ -15,7 +15,7 @@ from structlog.typing import FilteringBoundLogger
 from runplan.adapters.notify.channels import Channel, deliver, list_channels, list_failures
 from runplan.adapters.notify.notices import Notice
 from runplan.adapters.notify.notifier import Notifier, open_log
-from runplan.domain.settings.schema import NotifySettings
+from runplan.domain.settings.schema import NotifySettings, NotifyTarget
 from tests.support.dispatching import gone, until
 from tests.support.tools import write_script
 from tests.support.webhook import served
@@ -123,16 +123,18 @@ def test_the_desktop_shows_title_text_and_what_to_type(log: Log, tmp_path: Path)
 # --- services of Apprise ------------------------------------------------------------------------------
 
 
-def test_a_service_gets_what_is_needed_and_the_link_or_the_command(log: Log) -> None:
+def test_a_service_gets_the_notices_of_its_entry_with_the_link_or_the_command(log: Log) -> None:
     with served() as (address, got):
-        url = f"{address.replace('http:', 'json:')}/t0ken"
-        sender = Sender(log, NotifySettings(urls=(url,), on=ALL))
+        base = address.replace("http:", "json:")
+        own = NotifyTarget(url=f"{base}/own", on=("done",))
+        sender = Sender(log, NotifySettings(urls=(f"{base}/t0ken", own), on=ALL))
         sender.send(FAILED, replace(DONE, link="https://pc.example/plan?plan=x"))
     assert sender.logged() == []
-    by_type = {body["type"]: body for _, body in got}
-    assert by_type["failure"]["title"] == FAILED.title
-    assert by_type["failure"]["message"] == f"{FAILED.text}\n\nrunplan report plans/x.md"
-    assert by_type["success"]["message"] == "Landed: 1.\n\nhttps://pc.example/plan?plan=x"
+    sent = {(path.split()[1], body["type"]): body for path, body in got}
+    assert sorted(sent) == [("/own", "success"), ("/t0ken", "failure"), ("/t0ken", "success")]
+    assert sent["/t0ken", "failure"]["title"] == FAILED.title
+    assert sent["/t0ken", "failure"]["message"] == f"{FAILED.text}\n\nrunplan report plans/x.md"
+    assert sent["/t0ken", "success"]["message"] == "Landed: 1.\n\nhttps://pc.example/plan?plan=x"
 
 
 @pytest.mark.rest
