@@ -32,7 +32,7 @@ from runplan.domain.run import events as e
 from runplan.domain.run.attempt_parts import PlanningChosen, StepCrashed
 from runplan.domain.run.attempts import PlanningAttempt, WorkAttempt
 from runplan.domain.run.decide import decide
-from runplan.domain.run.kinds import ANSWERED, FOR_ANSWER, Mode, Role, RunOutcome, WaitKind
+from runplan.domain.run.kinds import ANSWERED, FOR_ANSWER, Mode, Role, RunOutcome, RunStatus, WaitKind
 from runplan.domain.run.requests import RunRequest, Timing
 from runplan.domain.run.rows import wait_of
 from runplan.domain.run.state import RunState, list_running, open_states
@@ -493,3 +493,21 @@ def test_a_start_resumes_the_sub_plan_that_the_run_waits_for() -> None:
     start(simulation, PLAN)
     assert [landing.phase for landing in simulation.world.landings] == ["4", "1"]
     assert (simulation.world.plan.complete, simulation.states()) == (True, [])
+
+
+def test_a_run_beyond_the_limit_waits_for_its_turn() -> None:
+    simulation = Simulation(a_plan({"1": "todo"}), a_plan({"4": "todo"}), slots=1)
+
+    def keep_running(words: Sequence[str]) -> str:
+        return "running" if "running" in words else words[0]
+
+    start(simulation, PLAN, keep_running)
+    start(simulation, SUBPLAN, keep_running)
+    assert list_waits(simulation) == {PLAN: None, SUBPLAN: WaitKind.SLOT}
+    assert simulation.store.get_newest_run(SUBPLAN).state == RunStatus.QUEUED  # type: ignore[union-attr]
+    simulation.restart()
+    simulation.work(keep_running, first)  # the agent has outlived its process
+    assert list_waits(simulation) == {PLAN: None, SUBPLAN: WaitKind.SLOT}
+    simulation.work(first, first)
+    simulation.work(first, first)
+    assert [landing.phase for landing in simulation.world.landings] == ["1", "4"]
