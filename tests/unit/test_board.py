@@ -52,7 +52,7 @@ def test_a_card_is_in_the_group_of_its_state(facts: PlanFacts, group: PlanState)
 
 def test_a_card_says_what_is_done_now_and_how_it_stands() -> None:
     card = a_card(at_work())
-    assert (card.current, card.done) == ("Phase 2 Printer: verify by codex", 1)
+    assert (card.current, card.view.done) == ("Phase 2 Printer: verify by codex", 1)
     assert card.view.words.startswith("Running: phase 2, verify for 10m")
     full = a_card(at_work(context=55, tools=2))
     assert full.current == "Phase 2 Printer: verify by codex, context 55 % full, 2 tool calls"

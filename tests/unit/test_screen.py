@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from runplan.app.views.board import Card
+from runplan.app.views.board import Board, Card
 from runplan.app.views.status import view_plan
 from runplan.domain.run.kinds import RunStatus
 from runplan.domain.run.rows import PlanFacts, RunRow
@@ -19,7 +19,7 @@ from runplan.interfaces.cli.show.screen import (
     Screen,
     lay_out,
     press_key,
-    replace_cards,
+    replace_board,
 )
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -45,7 +45,7 @@ CARDS = (a_card("d", is_done=True), a_card("c", repository="depot", repo="b2"), 
 
 
 def a_screen(*cards: Card, **more: Any) -> Screen:
-    return replace_cards(Screen(**more), cards or CARDS, ())
+    return replace_board(Screen(**more), Board(cards=cards or CARDS))
 
 
 def text(screen: Screen, width: int = 80, height: int = 24) -> list[str]:
@@ -71,7 +71,7 @@ def test_the_board_shows_what_needs_you_first_with_progress_cost_and_elapsed_tim
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (200, 60), (40, 10), (20, 5), (20, 2), (20, 1)])
 def test_the_lines_fit_every_size_and_show_the_selected_plan(width: int, height: int) -> None:
     cards = [a_card(f"p{n:02}-{'long' * 20}", PlanFacts(refused=("", "start", "word " * 60))) for n in range(40)]
-    screen = replace_cards(Screen(), tuple(cards), ("a note " * 30,))
+    screen = replace_board(Screen(), Board(cards=tuple(cards), notes=("a note " * 30,)))
     for key in ("G", "k", "g", "j"):
         screen, _ = press_key(screen, key)
         lines = text(screen, width, height)
@@ -151,10 +151,10 @@ def test_help_is_left_with_any_key_and_names_every_key() -> None:
 def test_the_selected_plan_stays_selected_in_another_group_and_a_neighbour_replaces_it() -> None:
     screen, _ = press_key(a_screen(), "j")
     moved = a_card("b", WAITS)
-    assert replace_cards(screen, (moved, *CARDS[:2]), ()).selected == RUNNING.id
+    assert replace_board(screen, Board(cards=(moved, *CARDS[:2]))).selected == RUNNING.id
     finished = a_card("b", is_done=True)
-    assert replace_cards(screen, (finished, CARDS[1], CARDS[3]), ()).selected == CARDS[1].id
-    assert replace_cards(screen, (), ()).card is None
+    assert replace_board(screen, Board(cards=(finished, CARDS[1], CARDS[3]))).selected == CARDS[1].id
+    assert replace_board(screen, Board(cards=())).card is None
 
 
 def test_an_unknown_sequence_is_one_key_without_meaning() -> None:

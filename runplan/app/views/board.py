@@ -14,7 +14,6 @@ from runplan.app.views.status import Level, PlanState, PlanView, describe_put_of
 from runplan.domain.errors import NotFound, RunplanError
 from runplan.domain.names import QUEUE, digest_of
 from runplan.domain.standing.actions import NextAction
-from runplan.domain.standing.phases import PhaseState
 from runplan.domain.standing.queue import QueueEntry
 from runplan.domain.standing.usage import AgentUsage, sum_usage, usage_of
 from runplan.domain.text import counted, localized
@@ -93,10 +92,6 @@ class Card(Struct, frozen=True, kw_only=True):
         if run is None or run.asked or self.level != Level.FINE:
             return False
         return not any(work.waiting_for for work in (run, *run.lanes))
-
-    @property
-    def done(self) -> int:
-        return sum(phase.state is PhaseState.DONE for phase in self.view.phases)
 
     @property
     def id(self) -> str:

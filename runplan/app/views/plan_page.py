@@ -154,10 +154,9 @@ def read_trial_file(context: RepositoryContext, plan: str, dispatch: str, name: 
     store = context.store()
     for row in store.list_runs(plan, limit=MOST_RUNS):
         trials = (fact.event for fact in list_records(store, row.id) if isinstance(fact.event, TrialJudged))
-        if any(trial.dispatch == dispatch and name in trial.kept for trial in trials):
-            if content := context.outputs(store).read(dispatch, name)[0]:
-                return content
-            break
+        is_kept = any(trial.dispatch == dispatch and name in trial.kept for trial in trials)
+        if is_kept and (content := context.outputs(store).read(dispatch, name)[0]):
+            return content
     raise NotFound("there is no such file of a trial; gc removes them with the logs of landed phases")
 
 

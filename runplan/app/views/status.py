@@ -160,6 +160,10 @@ class PlanView(Struct, frozen=True, kw_only=True):
         return self.state is PlanState.OPEN and self.status in PUT_OFF
 
     @property
+    def done(self) -> int:
+        return sum(phase.state is PhaseState.DONE for phase in self.phases)
+
+    @property
     def failed_phases(self) -> list[PhaseView]:
         return [phase for phase in self.phases if phase.failed is not None]
 

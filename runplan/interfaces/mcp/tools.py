@@ -15,7 +15,6 @@ from runplan.app.operations import requests
 from runplan.app.operations.requests import Help, NamedPlan
 from runplan.app.views.status import PlanView
 from runplan.domain.errors import NotFound
-from runplan.domain.standing.phases import PhaseState
 from runplan.domain.text import visible
 
 FOLLOWED_S = 50.0  #: default of `follow`; Codex ends a call after 60 s
@@ -108,10 +107,9 @@ def make_result(content: Content, *, is_error: bool = False) -> Result:
 
 
 def list_plan(view: PlanView) -> Content:
-    done = sum(phase.state is PhaseState.DONE for phase in view.phases)
     return {
         **{name: to_builtins(getattr(view, name)) for name in _PLAN_FIELDS},
-        "done": f"{done} of {len(view.phases)} phases",
+        "done": f"{view.done} of {len(view.phases)} phases",
         "run": view.run and {name: getattr(view.run, name) for name in _RUN_FIELDS},
         "user_can": [f"{action.label}: {action.command}" for action in view.needed_actions],
     }

@@ -48,26 +48,22 @@ def run_logs(args: argparse.Namespace) -> None:
                 line = f"{listed.id}  {began:<20}  {listed.plan}, {listed.mode}: {listed.state}{why}"
                 print(line, used, sep=", " if used else "")
             return
-        batches = follow_events(store, run.plan, run.id, is_followed=args.follow)
-        if args.json or args.events:
-            for rows, _ in batches:
-                for row in rows:
-                    print(_show_event(row, is_json=args.json))
-                sys.stdout.flush()
-            return
         log = RunLog(store, run, context.state)
         transcripts = Transcripts(run, partial(Transcript, context.outputs(store)))
         day = ""
-        for rows, is_last in batches:
-            if args.agent:
+        for rows, is_last in follow_events(store, run.plan, run.id, is_followed=args.follow):
+            if args.json or args.events:
+                for row in rows:
+                    print(_show_event(row, is_json=args.json))
+            elif args.agent:
                 for row in rows:
                     transcripts.add(row)
                 transcripts.look(is_last=is_last)
             else:
                 for lines in log.read(rows):
                     day = _print_lines(run, log, lines, day)
-            if is_last and not args.agent:
-                _print_lines(run, log, log.list_last(), day)
+                if is_last:
+                    _print_lines(run, log, log.list_last(), day)
             sys.stdout.flush()
 
 

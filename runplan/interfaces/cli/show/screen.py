@@ -31,8 +31,7 @@ class KeyTask(Enum):
 
 
 class Screen(Struct, frozen=True, kw_only=True):
-    cards: tuple[Card, ...] = ()
-    notes: tuple[str, ...] = ()  #: repositories that cannot be read, and why the daemon does not work
+    board: Board = Board(cards=())
     selected: str = ""  #: the id of a card
     is_help: bool = False
     message: str = ""  #: why the last key did nothing
@@ -40,7 +39,7 @@ class Screen(Struct, frozen=True, kw_only=True):
     @property
     def rows(self) -> list[Card]:
         """The cards that can be selected, from top to bottom; finished plans are only counted."""
-        return [card for group in GROUPS if group is not PlanState.DONE for card in self.list_group(group)]
+        return [card for group in GROUPS if group is not PlanState.DONE for card in self.board.list_group(group)]
 
     @property
     def card(self) -> Card | None:
@@ -51,13 +50,10 @@ class Screen(Struct, frozen=True, kw_only=True):
         """Of the selected card among the rows."""
         return next((place for place, card in enumerate(self.rows) if card.id == self.selected), 0)
 
-    def list_group(self, group: PlanState) -> list[Card]:
-        return Board(cards=self.cards).list_group(group)
 
-
-def replace_cards(screen: Screen, cards: tuple[Card, ...], notes: tuple[str, ...]) -> Screen:
-    """The screen with other cards. A plan that is still there stays selected, else the one in its place."""
-    changed = replace(screen, cards=cards, notes=notes)
+def replace_board(screen: Screen, board: Board) -> Screen:
+    """The screen with another board. A plan that is still there stays selected, else the one in its place."""
+    changed = replace(screen, board=board)
     return changed if changed.card else _select(changed, screen.place)
 
 
@@ -109,14 +105,14 @@ def lay_out(screen: Screen, *, width: int, height: int, now: datetime) -> list[L
         keys = [((f"  {key:<14}", "bold"), (words, "")) for key, words in [("j, k, arrows", "move"), *tasks]]
         lines: list[Line] = [(("runplan watch", "bold"),), (), *keys]
     else:
-        counts = [(len(screen.list_group(group)), word.replace("-", " ")) for group, (word, _) in GROUPS.items()]
+        counts = [(len(screen.board.list_group(group)), word.replace("-", " ")) for group, (word, _) in GROUPS.items()]
         groups = ", ".join(f"{count} {words}" for count, words in counts if count) or "no plans yet"
         head: list[Line] = [(("runplan watch  ", "bold"), (groups, ""))]
         last: list[Line] = [((screen.message, "yellow"),) if screen.message else ((KEYS, "dim"),)]
         detail: list[Line] = []
         if (card := screen.card) is not None:
             view = card.view
-            phases = f"{card.done} of {counted(len(view.phases), 'phase')} done" if view.phases else ""
+            phases = f"{view.done} of {counted(len(view.phases), 'phase')} done" if view.phases else ""
             facts = [phases, card.usage.words, describe_schedule(view.schedule, now=now) if view.schedule else ""]
             about = ", ".join(filter(None, [*facts, f"queued: {view.queued}" if view.queued else ""]))
             sentence = textwrap.wrap(plain_line(view.words), width, max_lines=3, placeholder=" …")
@@ -148,15 +144,16 @@ def lay_out(screen: Screen, *, width: int, height: int, now: datetime) -> list[L
 
 def _lay_out_body(screen: Screen, width: int, now: datetime) -> tuple[list[Line], range]:
     """All lines between head and detail, and the place of the selected plan among them."""
-    repositories = {plain_line(card.repository) for card in screen.cards}
+    repositories = {plain_line(card.repository) for card in screen.board.cards}
     most = min(max(map(count_cells, repositories), default=0), width // 6)
     name_width = most if len(repositories) > 1 else 0  # one repository needs no name
     titles = [count_cells(plain_line(card.view.title)) for card in screen.rows]
     title_width = max(min(max(titles, default=0), width - name_width - 40), 8)
-    lines: list[Line] = [((plain_line(note), "red"),) for note in screen.notes]
+    missing = (f"{repository.root}: {error}" for repository, error in screen.board.missing)
+    lines: list[Line] = [((plain_line(note), "red"),) for note in (*missing, *screen.board.notes)]
     selection = range(len(lines))
     for group, (_, heading) in GROUPS.items():
-        cards = screen.list_group(group)
+        cards = screen.board.list_group(group)
         names = ", ".join(plain_line(card.view.title) for card in cards)
         finished: Line = ((f"  {names}", "dim"),) if group is PlanState.DONE else ()
         if cards:
@@ -166,8 +163,8 @@ def _lay_out_body(screen: Screen, width: int, now: datetime) -> tuple[list[Line]
             start = len(lines)
             view = card.view
             total = len(view.phases)
-            bar = ("█" * (card.done * BAR // total)).ljust(BAR, "░") if total else " " * BAR
-            count = f"{card.done}/{total}" if total else ""
+            bar = ("█" * (view.done * BAR // total)).ljust(BAR, "░") if total else " " * BAR
+            count = f"{view.done}/{total}" if total else ""
             title = f"{'>' if is_selected else ' '} {fit_cells(plain_line(view.title), title_width)}  "
             title += f"{fit_cells(plain_line(card.repository), name_width)}  " if name_width else ""
             age = ""

@@ -102,8 +102,7 @@ class Page:
         """One plan: its phases, its run, its schedule, and what a person can do next."""
         paint = self._style.paint
         wrap = self._style.wrap
-        done = sum(phase.state is PhaseState.DONE for phase in view.phases)
-        counts = f", {view.status}, {done} of {len(view.phases)} done" if view.phases else ""
+        counts = f", {view.status}, {view.done} of {len(view.phases)} done" if view.phases else ""
         title = plain(view.title)
         head = wrap(f"{title}  ({view.plan}{counts})", "    ").replace(title, paint(title, "bold"), 1)
         if view.error:

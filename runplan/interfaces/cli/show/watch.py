@@ -25,7 +25,7 @@ from runplan.app.views.status import PlanState
 from runplan.app.watch import Topic, Watch
 from runplan.domain.errors import RunplanError, Unreachable, UsageError
 from runplan.domain.text import command, plain
-from runplan.interfaces.cli.show.screen import KEY, KeyTask, Screen, lay_out, press_key, replace_cards
+from runplan.interfaces.cli.show.screen import KEY, KeyTask, Screen, lay_out, press_key, replace_board
 from runplan.interfaces.cli.terminal import Style
 
 LIMIT_S = 20.0  #: for an answer of the daemon
@@ -174,8 +174,7 @@ class BoardLoop:
                 board = read_board(list(self._known.values()), datetime.now(UTC))
                 is_running = any(card.group is PlanState.RUNNING for card in board.cards)
                 self._next_s = time.monotonic() + (RUNNING_S if is_running else IDLE_S)
-                missing = (f"{repository.root}: {error}" for repository, error in board.missing)
-                self._screen = replace_cards(self._screen, board.cards, (*missing, *board.notes))
+                self._screen = replace_board(self._screen, board)
             self._terminal.draw(self._screen)
             for key in KEY.findall(self._terminal.read_keys(LOOK_S)):
                 self._screen, task = press_key(self._screen, key)

@@ -32,7 +32,7 @@ def show_plan(request: Request) -> Response:
         page = read_plan_page(context, repo, plan, query.get("phase", ""), now=datetime.now(UTC))
     view = page.card.view
     shown = choose_phases(view.phases, page.selected, is_all=query.get("phases") == "all")
-    title = f"{len(shown)} phases of {view.title}, {page.card.done} done; the table below lists them"
+    title = f"{len(shown)} phases of {view.title}, {view.done} done; the table below lists them"
     graph = draw_graph(
         shown,
         title=title,
