@@ -207,9 +207,8 @@ class RunOwner:
             if not isinstance(error, Crashed):
                 waits = 0 if isinstance(error, TokenRefused) else active.state.of_lane(error.lane).waits
                 until = self._in_s(delay_s(waits + 1))  # a new token is seen soon
-                active.journal.append(
-                    e.Paused(kind=WaitKind.UNREACHABLE, until=until, words=str(error)), lane=error.lane
-                )
+                paused = e.Paused(kind=WaitKind.UNREACHABLE, until=until, words=str(error))
+                active.journal.append(paused, lane=error.lane)
             decision = self._tell_waits(plan, active)
             return self.step(plan) if error.lane and decide(active.state.of_lane(error.lane)).waiting else decision
 

@@ -30,7 +30,7 @@ from tests.unit.test_summary import BASE, GATE, LEASED, ROBOT, records
 URL = "https://github.test/acme/app/blob/runplan/x/pr/reports/plan-x.md"
 TEXT = a_plan({"1": "✅ Done", "2": "⬚"})
 PLAN = parse_plan(TEXT, path="plans/X.md")
-SHOWN = describe_plan(PLAN, TEXT, lambda *_, **_plan: [])
+SHOWN = describe_plan(PLAN, TEXT, lambda *_, **_plan: [], "")
 HOW = REVIEWING.format("phase by phase; each has its own commits, and the evidence")
 
 
@@ -178,7 +178,7 @@ def test_a_phase_is_shown_with_evidence_tests_and_cost_before_its_landing_is_rec
     shot = Artifact(path="trial-01-a.png", summary="a <b>")
     trial = TrialJudged(tree="t", patch="p", agent="robot", dispatch="d", files=(shot,), summary="Used it.")
     proofs = records(LEASED, BASE, ROBOT, taken, GATE, verdict, trial)
-    shown = describe_plan(PLAN, TEXT, lambda *kinds, **_: repairs if e.RepairChosen in kinds else proofs)
+    shown = describe_plan(PLAN, TEXT, lambda *kinds, **_: repairs if e.RepairChosen in kinds else proofs, "")
     doubts = ("phase 1: Problem: it is slow",)
     assert (shown.changes, shown.doubts, shown.is_tested) == (("Made it fast.",), doubts, True)
     tried = ("Trial by robot: passed; Used it.", "File: trial-01-a.png: a &lt;b>")

@@ -30,7 +30,6 @@ from runplan.domain.checks import tamper
 from runplan.domain.checks.guarded import list_scripts
 from runplan.domain.checks.runners.naming import foresee_unnamed
 from runplan.domain.errors import NotFound, RefusedEarly, RunplanError, UsageError
-from runplan.domain.names import split_files
 from runplan.domain.plan.marks import ExecutionKind, NoWorkKind, PhaseSettings, PlanStatus, Status, id_key
 from runplan.domain.plan.model import Phase, Plan, Remark, parse_plan
 from runplan.domain.plan.proposal import describe_unrevisable
@@ -94,7 +93,7 @@ def committed_plan(context: RepositoryContext, path: str, *, is_compared: bool) 
     is_edited = False
     content = read_checkout(file, path) if is_compared and is_there and blob is not None else blob
     if content is not None and content != blob:
-        for name, text in (split_files(content, path) or {path: content}).items():
+        for name, text in (names.split_files(content, path) or {path: content}).items():
             # The checkout may be behind the remote, or on another branch.
             stored = [context.git.object(f"{ref}:{name}") for ref in (context.target, context.local_target, "HEAD")]
             forms = itertools.chain([text], _converted(context, name, text))
@@ -173,13 +172,11 @@ def foresee_refusals(context: RepositoryContext, plan: Plan, tip: str) -> Plan:
         return None if (content := context.git.blob(tip, path)) is None else content.decode("utf-8", "replace")
 
     commands = [check.command for check in context.settings.checks.values()]
-    instructions = invocation.list_instructions(context.settings.agents)
+    rules = invocation.list_instructions(context.settings.agents)
     paths = context.settings.tests.paths
     built = context.settings.agents.container.build
     setup = tuple(list_scripts(context.settings.run.setup))
-    usual = tamper.Permit(
-        text="", bookkeeping=FILES, test_paths=paths, built=built, setup=setup, instructions=instructions
-    )
+    usual = tamper.Permit(text="", bookkeeping=FILES, test_paths=paths, built=built, setup=setup, instructions=rules)
     remarks = [*plan.remarks, *tamper.foresee_refusals(plan, commands, usual, read=read)]
     for phase in (phase for phase in plan.phases if phase.status is not Status.DONE):
         try:

@@ -450,9 +450,7 @@ LONGEST_GOAL = 1000
 DOUBTS = ("Problem: ", "Next: ")  #: begin the remarks of an agent that a reviewer has to know
 
 
-def describe_plan(
-    plan: Plan, text: bytes, list_facts: Callable[..., list[Recorded[Any]]], group: str = ""
-) -> PlanProgress:
+def describe_plan(plan: Plan, text: bytes, list_facts: Callable[..., list[Recorded[Any]]], group: str) -> PlanProgress:
     """The progress from the plan's text and the journal; a phase that another clone worked on has no proof here."""
     attempts = summarise_attempts(list_facts(*KINDS, plan=plan.path))
     goal = escape_inline(bounded(find_goal(text, plan), LONGEST_GOAL))

@@ -45,9 +45,8 @@ def open_clone(url: str, directory: Path, env: Mapping[str, str]) -> Path:
                 git.run("init", "-q")
             git.run("remote", "add" if is_new else "set-url", REMOTE, url)
             timeout_s = FIRST_S if is_new else FETCH_S
-            common = place / ".git"
             remote = Remote(
-                git, REMOTE, branch="*", common_dir=common, caller=env, sign_in=sign_in, timeout_s=timeout_s
+                git, REMOTE, branch="*", common_dir=place / ".git", caller=env, sign_in=sign_in, timeout_s=timeout_s
             )
             if is_new and (branch := remote.find_default()):
                 git.run("symbolic-ref", HEAD, f"refs/remotes/{REMOTE}/{branch}")
