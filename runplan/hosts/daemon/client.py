@@ -41,7 +41,7 @@ class HungUp(Unreachable):
     """The daemon closed the connection."""
 
 
-class Client:
+class Client(contextlib.AbstractContextManager["Client"]):
     def __init__(self, path: Path, *, answer_s: float = ANSWER_S) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._replies = self._socket.makefile("rb")
@@ -60,9 +60,6 @@ class Client:
             except OSError as error:
                 raise Silent(f"cannot connect to the daemon at {path}: {error}") from error
             stack.pop_all()
-
-    def __enter__(self) -> "Client":
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
