@@ -35,8 +35,7 @@ from runplan.engine.steps.context import OpenRepository, RunContext
 class Limit(Protocol):
     """Of runs that work at once; a run is named by its repository and its plan."""
 
-    def request_permit(self, key: tuple[str, str]) -> bool: ...
-    def count_run(self, key: tuple[str, str]) -> None: ...
+    def request_permit(self, key: tuple[str, str], *, is_running: bool = False) -> bool: ...
     def release_permit(self, root: str, plan: str = "") -> None: ...
 
 
@@ -249,7 +248,7 @@ class RunOwner:
         state = journal.state
         decision = decide(state)
         if list_running(state):  # also one that survived the last process
-            limit.count_run((self.host.root, plan))
+            limit.request_permit((self.host.root, plan), is_running=True)
             return True
         if state.stop or not self.host.may_begin() or all(map(missing_labels, open_states(state))):
             return True
@@ -277,15 +276,11 @@ class RunOwner:
             if (alone := decide(open_state)).waiting:
                 self.host.tell_wait(plan, active.id, open_state, alone)
         if decision.waiting and (decision.waiting is WaitKind.CRASHED or not list_running(state)):
-            if decision.waiting is not WaitKind.SLOT:
-                self._release_permit(plan)
+            if self.host.limit is not None and decision.waiting is not WaitKind.SLOT:
+                self.host.limit.release_permit(self.host.root, plan)
             if not lanes:
                 self.host.tell_wait(plan, active.id, state, decision)
         return decision
-
-    def _release_permit(self, plan: str) -> None:
-        if self.host.limit is not None:
-            self.host.limit.release_permit(self.host.root, plan)
 
     def _end_run(self, plan: str) -> None:
         active = self.runs[plan]
@@ -343,7 +338,8 @@ class RunOwner:
 
     def _forget(self, plan: str) -> None:
         del self.runs[plan]
-        self._release_permit(plan)
+        if self.host.limit is not None:
+            self.host.limit.release_permit(self.host.root, plan)
 
     def end_agents(self) -> None:
         """End the agents of all runs at the same time; the next worker starts them again."""

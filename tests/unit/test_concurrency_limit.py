@@ -64,7 +64,7 @@ def test_a_higher_limit_wakes_queued_runs_a_lower_one_stops_none(limit: Concurre
 
 def test_an_adopted_run_counts_also_above_the_limit(limit: ConcurrencyLimit, woken: list[str]) -> None:
     for key in (("r1", "a"), ("r1", "b"), ("r1", "a")):
-        limit.count_run(key)
+        limit.request_permit(key, is_running=True)
     assert (len(limit.working), limit.request_permit(("r2", "c"))) == (2, False)
     limit.release_permit("r1", "a")
     assert woken == []

@@ -29,22 +29,18 @@ class ConcurrencyLimit:
         self.working: tuple[Key, ...] = ()
         self.waiting: tuple[Key, ...] = ()
 
-    def request_permit(self, key: Key) -> bool:
-        """Whether the run may work now; if not, it is queued."""
+    def request_permit(self, key: Key, *, is_running: bool = False) -> bool:
+        """Whether the run may work now; if not, it is queued. A running one counts also above the limits."""
         with self._lock:
             if key in self.working:
                 return True
             if key not in self.waiting:
                 self.waiting = (*self.waiting, key)
-            if key not in self._list_fitting():
+            if not is_running and key not in self._list_fitting():
                 return False
-            self._admit_run(key)
+            self.waiting = tuple(other for other in self.waiting if other != key)
+            self.working = (*self.working, key)
             return True
-
-    def count_run(self, key: Key) -> None:
-        """Count a run whose process is running already, also above the limits."""
-        with self._lock:
-            self._admit_run(key)
 
     def release_permit(self, root: str, plan: str = "") -> None:
         """The run has ended or waits for something else; without a plan, no step can be taken in the repository."""
@@ -57,10 +53,6 @@ class ConcurrencyLimit:
         with self._lock:
             self._host, self._repository = host, repository
         self._wake_fitting()
-
-    def _admit_run(self, key: Key) -> None:
-        self.waiting = tuple(other for other in self.waiting if other != key)
-        self.working = (*(other for other in self.working if other != key), key)
 
     def _list_fitting(self) -> list[Key]:
         """The queued runs that may begin now; a full repository does not hold up the others."""
@@ -129,7 +121,7 @@ class DaemonHost(BackgroundHost):
             if started is not None and started.daemon:
                 self.executor.halt_without_keys(started)
             if plan in owner.runs and list_running(owner.runs[plan].state):  # before others take their turn
-                self.limit.count_run((self.root, plan))
+                self.limit.request_permit((self.root, plan), is_running=True)
             return
         now = self.services.clock.now()
         before = next((row for row in store.list_waits() if row.plan == plan), None)

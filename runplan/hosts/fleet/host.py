@@ -78,9 +78,6 @@ class FleetHost(BackgroundHost):
             self._permitted.add(plan)
         return plan in self._permitted
 
-    def count_run(self, key: tuple[str, str]) -> None:
-        self.request_permit(key, is_running=True)
-
     def release_permit(self, _root: str, plan: str = "") -> None:
         """The run has ended or waits for something else. One that has trouble keeps its claim and its permit."""
         self._permitted.discard(plan)
@@ -101,7 +98,7 @@ class FleetHost(BackgroundHost):
             self.log.info("declined", plan=plan, owner=other)
             self._is_declined = plan == self.only
         elif plan in self.owner.runs and list_running(self.owner.runs[plan].state):
-            self.limit.count_run((self.root, plan))
+            self.limit.request_permit((self.root, plan), is_running=True)
 
     def ask(self, *, commands: bool) -> None:
         self._is_notified = True
