@@ -100,28 +100,27 @@ class DueMessages(Struct, frozen=True, kw_only=True):
     context: tuple[PullMessage, ...] = ()  #: comments that ask for nothing, of accounts with write access
 
 
-class Sighting:
+class Sighting(Struct):
     """What a process has seen of a pull request, for its next look; the daemon makes a lander for each look."""
 
-    def __init__(self) -> None:
-        self.forge: Forge | None = None
-        self.groups: dict[str, Sighting] = {}  #: of a stack
-        self.focus = ""  #: the group of the stack whose pull request is worked on
-        self.turn = 0  #: counts the looks at pull requests above the lowest
-        self.listed: str | None = None  #: the lowest group when the descriptions of the stack were brought up to date
-        self.number = 0  #: of the pull request
-        self.last: PullRequest | None = None  #: as it was when it was read last, open or not
-        self.pull: PullRequest | None = None  #: as it was when its description was shown last, if it was open
-        self.people = 0  #: the pull request to which labels, assignees and reviewers were added
-        self.status: tuple[Oid, str] | None = ("", "")  #: the newest commit status; None when the token may set none
-        self.shown_at = 0.0  #: when the newest commit was made that the description shows, in seconds since the epoch
-        self.remarks: dict[str, None] = {}  #: for the next note, each once
-        self.red: frozenset[str] = frozenset()  #: failed checks of the target that this pull request waits for
-        #: What was seen when the rules of the target held the merge, and the answer: they are read after a change.
-        self.held: tuple[tuple[PullRequest, Activity, tuple[bool, bool]], Conclusion] | None = None
-        self.refused: list[tuple[tuple[Oid, Oid], str]] = []  #: head, tip of the target, and method of refused merges
-        #: The messages, those of them that were handled, and those that are due: permissions are read after a change.
-        self.due: tuple[tuple[object, ...], DueMessages] | None = None
+    forge: Forge | None = None
+    groups: dict[str, "Sighting"] = {}  #: of a stack
+    focus: str = ""  #: the group of the stack whose pull request is worked on
+    turn: int = 0  #: counts the looks at pull requests above the lowest
+    listed: str | None = None  #: the lowest group when the descriptions of the stack were brought up to date
+    number: int = 0  #: of the pull request
+    last: PullRequest | None = None  #: as it was when it was read last, open or not
+    pull: PullRequest | None = None  #: as it was when its description was shown last, if it was open
+    people: int = 0  #: the pull request to which labels, assignees and reviewers were added
+    status: tuple[Oid, str] | None = ("", "")  #: the newest commit status; None when the token may set none
+    shown_at: float = 0.0  #: when the newest commit was made that the description shows, in seconds since the epoch
+    remarks: dict[str, None] = {}  #: for the next note, each once
+    red: frozenset[str] = frozenset()  #: failed checks of the target that this pull request waits for
+    #: What was seen when the rules of the target held the merge, and the answer: they are read after a change.
+    held: tuple[tuple[PullRequest, Activity, tuple[bool, bool]], Conclusion] | None = None
+    refused: list[tuple[tuple[Oid, Oid], str]] = []  #: head, tip of the target, and method of refused merges
+    #: The messages, those of them that were handled, and those that are due: permissions are read after a change.
+    due: tuple[tuple[object, ...], DueMessages] | None = None
 
 
 #: How far back a landing is looked for when the user has worked on top of it or rewritten the branch.
