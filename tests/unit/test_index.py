@@ -13,32 +13,23 @@ X = PlanRow(plan="plans/X.md", title="Parser", report="plan-x.md", is_done=False
 Y = PlanRow(plan="plans/Y.md", title="Writer", report="plan-y.md", is_done=True)
 
 
-INDEX = """\
-# Plan Reports
-
-<!-- runplan: index -->
-
-## Waits for a person
-
-- `plans/A.md`, the proposed plan, approval: `runplan diff plans/A.md`
-- `plans/B.md`, phase 1, question: `runplan inbox`
-- `plans/Z.md`, phase 3, sign-off: `runplan diff plans/Z.md 3`
-
-## Plans
-
-| Plan | Status | Last landing | Report |
-|---|---|---|---|
-| Parser (`plans/X.md`) | active | 2026-11-15 | [plan-x.md](plan-x.md) |
-| Writer (`plans/Y.md`) | done | 2026-11-15 | [plan-y.md](plan-y.md) |
-
-<!-- runplan: end of index -->
-"""
-
-
 def test_the_index_of_two_plans_and_a_change_that_waits() -> None:
     first = update_index(None, Y, today=DAY, waiting=())
     waiting = [("plans/Z.md", "3", "sign-off"), ("plans/A.md", "", "approval"), ("plans/B.md", "1", "question")]
-    assert update_index(first, X, today=DAY, waiting=waiting) == INDEX
+    assert update_index(first, X, today=DAY, waiting=waiting) == (
+        "# Plan Reports\n\n"
+        "<!-- runplan: index -->\n\n"
+        "## Waits for a person\n\n"
+        "- `plans/A.md`, the proposed plan, approval: `runplan diff plans/A.md`\n"
+        "- `plans/B.md`, phase 1, question: `runplan inbox`\n"
+        "- `plans/Z.md`, phase 3, sign-off: `runplan diff plans/Z.md 3`\n\n"
+        "## Plans\n\n"
+        "| Plan | Status | Last landing | Report |\n"
+        "|---|---|---|---|\n"
+        "| Parser (`plans/X.md`) | active | 2026-11-15 | [plan-x.md](plan-x.md) |\n"
+        "| Writer (`plans/Y.md`) | done | 2026-11-15 | [plan-y.md](plan-y.md) |\n\n"
+        "<!-- runplan: end of index -->\n"
+    )
 
 
 @pytest.mark.parametrize(("days", "status"), [(7, "active"), (8, "stale")])

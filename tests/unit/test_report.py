@@ -61,39 +61,26 @@ def failure_section(failed: e.PhaseFailed, **given: Any) -> str:
     return sections.failure_section(recorded, plan="plans/parser.md", **given)
 
 
-LANDED = f"""\
-## Phase — 4a Read tables
-
-<!-- runplan: run r-1, phase 4a -->
-
-**Status:** Completed (verified, landed)
-
-**Plan:** `plans/parser.md`
-
-**Branch:** `runplan/parser/4a`
-
-**Commits:**
-
-- `abc1234` Read rows
-- `def5678` Read cells
-
-### Work Items
-
-| # | Item | Status | Evidence |
-|---|---|---|---|
-| W1 | Read rows | pass | tests/test_rows.py::test_row |
-| C1 | Pipes `a\\|b` are kept | pass | see `x\\|y` |
-
-### Verification
-
-- Baseline: `make test` on tree `{OTHER_TREE}`: exit 0, 10 passed, 0 failed
-- Gate: `make test` on tree `{TREE}`: exit 0, 12 passed, 0 failed
-- Verdict: pass by `codex` on tree `{TREE}`
-"""
-
-
 def test_the_section_of_a_landed_phase() -> None:
-    assert phase_section(PHASE) == LANDED
+    assert phase_section(PHASE) == (
+        "## Phase — 4a Read tables\n\n"
+        "<!-- runplan: run r-1, phase 4a -->\n\n"
+        "**Status:** Completed (verified, landed)\n\n"
+        "**Plan:** `plans/parser.md`\n\n"
+        "**Branch:** `runplan/parser/4a`\n\n"
+        "**Commits:**\n\n"
+        "- `abc1234` Read rows\n"
+        "- `def5678` Read cells\n\n"
+        "### Work Items\n\n"
+        "| # | Item | Status | Evidence |\n"
+        "|---|---|---|---|\n"
+        "| W1 | Read rows | pass | tests/test_rows.py::test_row |\n"
+        "| C1 | Pipes `a\\|b` are kept | pass | see `x\\|y` |\n\n"
+        "### Verification\n\n"
+        f"- Baseline: `make test` on tree `{OTHER_TREE}`: exit 0, 10 passed, 0 failed\n"
+        f"- Gate: `make test` on tree `{TREE}`: exit 0, 12 passed, 0 failed\n"
+        f"- Verdict: pass by `codex` on tree `{TREE}`\n"
+    )
 
 
 def test_the_section_of_a_failure() -> None:
