@@ -88,10 +88,8 @@ def test_a_box_is_ticked(line: str, expected: str, eol: str) -> None:
     [
         "| Phase | Status | Commit |\n|---|---|---|\n| 1 | ⬚ | |\n\n## Phase 1\n",
         "| Phase | Status | Commit | Notes |\n|---|---|---|---|\n| 1 — One | ⬚ | | left | \n\n## Phase 1 — One\n",
-        "- [ ] Phase 1 — One\n- [ ] Phase 2 — Two\n",
-        "- [ ] Phase 1 — One \n- [ ] Phase 2 — Two\n",
-        "- [ ] Phase 1 — One (see below)\n- [ ] Phase 2 — Two\n",
-        "## Phase 1 — One\n\n**Status:** ⬚\n",
+        *("- [ ] Phase 1 — One\n- [ ] Phase 2 — Two\n", "- [ ] Phase 1 — One \n- [ ] Phase 2 — Two\n"),
+        *("- [ ] Phase 1 — One (see below)\n- [ ] Phase 2 — Two\n", "## Phase 1 — One\n\n**Status:** ⬚\n"),
     ],
 )
 def test_done_and_todo_again_restores_the_bytes(text: str) -> None:

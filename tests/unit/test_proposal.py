@@ -118,12 +118,8 @@ def test_an_execution_other_than_worktree_is_a_permission() -> None:
 @pytest.mark.parametrize(
     ("questions", "is_free"),
     [
-        ("", True),
-        ("None.\n", True),
-        ("- *none*\n", True),
-        ("- None\n\nExcept one?\n", False),
-        ("### Which order?\n", False),
-        ("Keine.\n", False),
+        *((questions, True) for questions in ("", "None.\n", "- *none*\n")),
+        *((questions, False) for questions in ("- None\n\nExcept one?\n", "### Which order?\n", "Keine.\n")),
     ],
 )
 def test_a_plan_is_free_without_questions_and_permissions(questions: str, is_free: bool) -> None:

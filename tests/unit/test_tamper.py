@@ -169,17 +169,12 @@ def test_a_phase_that_names_a_new_file_of_the_checks_permits_it(text: str, count
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("Change src/a.py.", True),
-        ("See `src/a.py`, then stop", True),
-        ("**src/a.py**: the sum", True),
-        ("the sum (src/a.py:12)", True),
-        ("[the sum](./src/a.py)", True),
-        ("Change src/a.pyi", False),
-        ("Change lib/src/a.py", False),
-        ("Remove the folder src/", False),
-        ("Remove src/**", False),
+        *((text, True) for text in ("Change src/a.py.", "See `src/a.py`, then stop", "**src/a.py**: the sum",
+                                    "the sum (src/a.py:12)", "[the sum](./src/a.py)")),
+        *((text, False) for text in ("Change src/a.pyi", "Change lib/src/a.py", "Remove the folder src/",
+                                     "Remove src/**")),
     ],
-)
+)  # fmt: skip
 def test_a_path_is_named_as_a_whole_word(text: str, named: bool) -> None:
     assert a_permit(text).names("src/a.py") is named
     assert a_permit("Change `my file.txt`").names("my file.txt")
