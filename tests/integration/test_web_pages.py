@@ -132,7 +132,9 @@ def test_a_report_is_a_page_with_folded_diffs(browser: Browser, project: Project
 
 
 def test_the_health_of_a_repository_is_what_doctor_says(browser: Browser, project: Project) -> None:
-    assert "took" not in browser.get("/health").text
+    machine = browser.get("/health").text
+    assert "took" not in machine
+    assert re.search(r"\d [kMGT]?B of [\d.]+ [kMGT]?B free", machine)
     health = browser.get(address(project, "/health")).text
     assert "robot (agent.toml)" in health
     assert "set tests.command in runplan.toml" in health

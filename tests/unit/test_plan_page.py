@@ -2,6 +2,7 @@
 
 import os
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +14,22 @@ from runplan.app.views.changes import proof_of
 from runplan.app.views.plan_page import (
     MOST_CHARACTERS,
     MOST_DISPATCHES,
+    MOST_TESTS,
+    CheckResult,
     Dispatch,
+    NamedTest,
     PlanPage,
     choose_phase,
     cut_log,
     fold_phases,
     list_dispatches,
     look_at,
+    read_checks,
 )
 from runplan.app.views.status import PlanView, view_plan
 from runplan.domain.run import events as e
 from runplan.domain.run.attempts import Attempt
-from runplan.domain.run.dispatch import Ending
+from runplan.domain.run.dispatch import Ending, Evidence
 from runplan.domain.run.kinds import GateAnswer, PhaseStep, Reason, Role
 from runplan.domain.run.recorded import Recorded
 from runplan.domain.run.rows import FailureRow, PlanFacts, RunRow
@@ -59,7 +64,7 @@ def a_view(*phases: PhaseOutline, **facts: Any) -> PlanView:
 
 
 def a_page(view: PlanView, **fields: Any) -> PlanPage:
-    empty: dict[str, Any] = dict.fromkeys(("dispatches", "logs", "failures", "questions"), ())
+    empty: dict[str, Any] = dict.fromkeys(("checks", "dispatches", "logs", "failures", "questions"), ())
     empty |= {"phases": {}, "selected": "3", "attempt": None}
     return PlanPage(card=Card(repo="0" * 16, view=view), **empty | fields)
 
@@ -144,6 +149,58 @@ def test_the_phase_at_work_is_shown_before_failed_and_finished_ones() -> None:
 # --- from files -------------------------------------------------------------------------------------------
 
 
+OUTPUT = """\
+test_a (t.T.test_a) ... FAIL
+test_b (t.T.test_b) ... ok
+
+======================================================================
+FAIL: test_a (t.T.test_a)
+----------------------------------------------------------------------
+AssertionError: 1 != 2
+
+----------------------------------------------------------------------
+Ran 2 tests in 0.001s
+
+FAILED (failures=1)
+"""
+
+
+def a_gate(state: Path, output: str, **fields: Any) -> e.GateJudged:
+    digest = sha256(output.encode()).hexdigest()
+    (state / "d").mkdir(exist_ok=True)
+    (state / "d" / digest).write_text(output)
+    ran = Evidence(dispatch="d", file=f"dispatch/d/{digest}", sha256=digest)
+    known = {"tree": "t", "answer": GateAnswer.FAILED, "code": 1, "line": "1 test fails", "time": 1, "ran": ran}
+    return e.GateJudged(**{**known, **fields})
+
+
+def test_the_tests_of_a_check_are_named_and_the_failed_ones_come_first(tmp_path: Path) -> None:
+    proof = proof_of(fold_phases(recorded(CHOSEN, a_gate(tmp_path, OUTPUT)))["1"])
+    (check,) = read_checks(Outputs(tmp_path, None), proof)
+    assert [(test.name, test.is_passed) for test in check.tests] == [
+        ("test_a (t.T.test_a)", False),
+        ("test_b (t.T.test_b)", True),
+    ]
+    assert (check.failed, check.passed) == (1, 1)
+
+
+def test_a_second_run_counts_for_the_tests_that_it_ran(tmp_path: Path) -> None:
+    again = "test_a (t.T.test_a) ... ok\n\n" + "-" * 70 + "\nRan 1 test in 0.001s\n\nOK\n"
+    second = a_gate(tmp_path, again, answer=GateAnswer.PASSED, code=0, line="flaky", time=2)
+    proof = proof_of(fold_phases(recorded(CHOSEN, a_gate(tmp_path, OUTPUT), second))["1"])
+    (check,) = read_checks(Outputs(tmp_path, None), proof)
+    assert (check.gate.answer, check.failed, check.passed) == ("passed", 0, 2)
+
+
+def test_a_check_whose_output_is_gone_names_what_the_journal_knows(tmp_path: Path) -> None:
+    gate = e.GateJudged(
+        tree="t", answer=GateAnswer.FAILED, code=1, line="x", time=1, failures=("t::a",),
+        ran=Evidence(dispatch="d", file="gone", sha256="0"),
+    )  # fmt: skip
+    (check,) = read_checks(Outputs(tmp_path, None), proof_of(fold_phases(recorded(CHOSEN, gate))["1"]))
+    assert [test.name for test in check.tests] == ["t::a"]
+
+
 def test_a_page_takes_the_end_of_a_log() -> None:
     assert cut_log(["a", "b"]) == ["a", "b"]
     long = cut_log([f"{number} {'x' * 5_000}" for number in range(100)])
@@ -180,8 +237,10 @@ def test_the_page_of_a_long_plan_stays_small() -> None:
         Dispatch(started=replace(started, phase=str(number // 3)), run="r1", ended=ended)
         for number in range(MOST_DISPATCHES)
     )
-    names = tuple(f"tests/unit/test_some_module.py::test_that_something_holds_{number}" for number in range(20))
-    gate = e.GateJudged(answer=GateAnswer.FAILED, line="it fails", tree="0" * 40, code=1, time=1, failures=names)
+    name = "tests/unit/test_some_module.py::TestClass::test_that_something_holds"
+    tests = tuple(NamedTest(f"{name}_{number}", number > 5) for number in range(MOST_TESTS))
+    gate = e.GateJudged(name="tests", answer=GateAnswer.FAILED, line="it fails", tree="0" * 40, code=1, time=1)
+    check = CheckResult(gate=gate, tests=tests, failed=5, passed=900)
     items = tuple((f"W{number}", True, "src/file.py:12") for number in range(20))
     verdict = e.VerdictGiven(tree="t", patch="p", passed=True, agent="v", items=items)
     spent = PhaseSpending(seconds=100, test_seconds=50, wall_seconds=200, tokens=123_456, usd=1.2)
@@ -189,7 +248,8 @@ def test_the_page_of_a_long_plan_stays_small() -> None:
         a_view(*phases, run=a_run(phase="3"), owner="o", alive=True),
         phases={str(number): PhaseRecord(id=str(number), attempts=1, spent=spent) for number in range(120)},
         dispatches=dispatches,
-        attempt=fold_phases(recorded(CHOSEN, gate, verdict))["1"],
+        attempt=fold_phases(recorded(CHOSEN, verdict))["1"],
+        checks=(check,),
         logs=((dispatches[0], cut_log(["a line of an agent " * 10] * 500)),),
     )
     common = {"navigation": (), "path": "", "live": "", "csrf": "0" * 64, "read_only": False, "signed_in": True}

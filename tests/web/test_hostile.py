@@ -125,6 +125,7 @@ def test_hostile_words_are_text_on_every_page(browser: Browser, hostile: Project
             look(visitor, path)
         for path in OF_PLAN:
             look(visitor, path, plan=PLAN)
+        expect(visitor.see("/plan", plan=PLAN).locator("#phase .names")).to_contain_text(f"tested {MARKUP}")
         page = visitor.see("/change", plan=PLAN, phase="1")
         expect(page.locator("#evidence")).to_contain_text(f"seen {MARKUP}")
         expect(page.locator("#diff")).to_contain_text("a<img src=x onerror=hacked()>.txt")

@@ -1,11 +1,14 @@
-"""A plan file as `check` shows it."""
+"""A plan file as `check` shows it, and the disks."""
 
 import os
+import shutil
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
 
+from runplan.adapters.configuration.places import state_directory
 from runplan.adapters.store.files import publish
 from runplan.app.operations.model import Caller
 from runplan.domain import names
@@ -18,6 +21,9 @@ from runplan.domain.plan.tracker import add_tracker
 from runplan.domain.text import command
 from runplan.engine.loop.context import describe_link, open_context, plan_in, plan_path, read_checkout, task_folder
 from runplan.engine.loop.preflight import foresee_refusals, needed_commit
+from runplan.hosts.daemon.state import Known
+
+LOW = 20  #: a smaller part of a disk that is free is low
 
 
 class PlanFile(Struct, frozen=True, kw_only=True):
@@ -151,3 +157,16 @@ def view_plan_file(read: PlanFile) -> CheckedPlan:
         phases=tuple(phases),
         warnings=plan.remarks,
     )
+
+
+def list_disks(env: Mapping[str, str], known: Sequence[Known]) -> list[tuple[str, int, int, bool]]:
+    """Path, free and total bytes of the file systems of journals and state, each once, and whether space is low."""
+    disks: dict[tuple[int, int], tuple[str, int, int, bool]] = {}
+    for path in (state_directory(env), *(Path(repository.common) for repository in known)):
+        try:
+            usage = shutil.disk_usage(path)
+        except OSError:  # unplugged, or not made yet
+            continue
+        disk = (str(path), usage.free, usage.total, usage.free < usage.total / LOW)
+        disks.setdefault((path.stat().st_dev, usage.total), disk)
+    return list(disks.values())

@@ -1,7 +1,9 @@
-"""One plan in depth: its dispatches, and of one phase the items with their evidence and its checks."""
+"""One plan in depth: its dispatches, and of one phase the items with their evidence and the tests of its checks."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
+from functools import lru_cache
+from pathlib import PurePath
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -14,12 +16,14 @@ from runplan.app.views.journal import describe_duration, describe_event, event_w
 from runplan.app.views.plans import PlanReader
 from runplan.app.views.status import PlanState, PlanView
 from runplan.app.views.transcript import read_process
+from runplan.domain.checks.results import read_results
+from runplan.domain.checks.runners.naming import FILES
 from runplan.domain.errors import NotFound
 from runplan.domain.run import events as e
 from runplan.domain.run.attempt_parts import Proof, TrialJudged
 from runplan.domain.run.attempts import Attempt, begin_attempt
-from runplan.domain.run.dispatch import Ending
-from runplan.domain.run.kinds import Role
+from runplan.domain.run.dispatch import OWN, Ending
+from runplan.domain.run.kinds import GateAnswer, Role
 from runplan.domain.run.reasons import describe_proof
 from runplan.domain.run.recorded import Recorded
 from runplan.domain.run.rows import RunRow
@@ -29,15 +33,18 @@ from runplan.domain.text import bounded, command, localized
 from runplan.domain.times import parse_iso
 from runplan.engine.loop.context import RepositoryContext, known_plans
 from runplan.engine.report.summary import KINDS, PhaseRecord, summarise_attempts
+from runplan.engine.steps.gates import JUNIT_READ
 
 MOST_RUNS = 5  #: whose dispatches are read
 MOST_EVENTS = 2_000  #: no earlier run is read after so many events
 MOST_DISPATCHES = 36
+MOST_TESTS = 150  #: that are named
 MOST_LINES = 300  #: of the output of agents
 MOST_CHARACTERS = 10_000  #: of it
 LOG_SHARE = 10.0  #: of both, where a page has nothing but one log
 LONGEST_LINE = 400
 LONGEST = 1_000  #: characters of a sentence there
+LOG_READ = 4 * 1024 * 1024  #: bytes at the end of the output of a check
 
 
 class Dispatch(Struct, frozen=True, kw_only=True):
@@ -75,6 +82,19 @@ class Dispatch(Struct, frozen=True, kw_only=True):
         return self.result in ("ok", "running", "ended")
 
 
+class NamedTest(Struct, frozen=True):
+    name: str
+    is_passed: bool
+    why: str = ""
+
+
+class CheckResult(Struct, frozen=True, kw_only=True):
+    gate: e.GateJudged
+    tests: tuple[NamedTest, ...] = ()  #: the failed ones first
+    failed: int = 0
+    passed: int = 0
+
+
 class PlanPage(Struct, frozen=True, kw_only=True):
     card: Card
     phases: dict[str, PhaseRecord]  #: time and use of the attempted ones
@@ -82,6 +102,7 @@ class PlanPage(Struct, frozen=True, kw_only=True):
     selected: str  #: the phase that is shown in depth
     attempt: Attempt | None  #: the newest one at that phase
     failures: tuple[e.PhaseFailed, ...]  #: of the phases that failed and are not worked on
+    checks: tuple[CheckResult, ...]
     logs: tuple[tuple[Dispatch, list[str]], ...]  #: the end of the output of the running agents, else of the last one
     questions: tuple[e.QuestionAsked, ...]  #: of the newest run, without an answer
 
@@ -132,6 +153,7 @@ def read_plan_page(context: RepositoryContext, repo: str, plan: str, phase: str,
         selected=selected,
         attempt=attempts.get(selected),
         failures=tuple(failure for failure in failed if failure is not None),
+        checks=tuple(read_checks(outputs, proof_of(attempts.get(selected)))),
         logs=tuple((agent, cut_log(read_process(outputs, agent.started), share=1 / len(shown))) for agent in shown),
         questions=tuple(list_questions(context, plan)),
     )
@@ -201,6 +223,31 @@ def list_dispatches(records: Iterable[Recorded[e.Event]], now: datetime) -> list
             case e.RunEnded():
                 newest = ""
     return [dispatch for dispatch in dispatches.values() if dispatch.ended or dispatch.run == newest]
+
+
+def read_checks(outputs: Outputs, proof: Proof) -> Iterator[CheckResult]:
+    """The checks of the attempt, each with the tests that its output names. A second run counts for its tests."""
+    tests: dict[str, dict[str, NamedTest]] = {}
+    for gate in proof.gates:
+        rows = tests.setdefault(gate.name, {})
+        if (ran := gate.ran) is not None:  # it names none when the log was removed
+            output = outputs.read(ran.dispatch, PurePath(ran.file).name, -LOG_READ)[0].decode("utf-8", "replace")
+            read = {key: outputs.read(ran.dispatch, f"{OWN}/{file}")[0][:JUNIT_READ] for key, file in FILES.items()}
+            names = tuple((key, content.decode("utf-8", "replace")) for key, content in read.items() if content)
+            rows |= {row.name: row for row in _parse_tests(output, names, gate.code)}
+        is_failed = gate.answer is GateAnswer.FAILED
+        rows |= {name: NamedTest(name, False) for name in gate.failures if is_failed and name not in rows}
+    for gate in proof.newest_gates.values():
+        named = sorted(tests[gate.name].values(), key=lambda row: (row.is_passed, row.name))
+        passed = sum(row.is_passed for row in named)
+        yield CheckResult(gate=gate, tests=tuple(named[:MOST_TESTS]), failed=len(named) - passed, passed=passed)
+
+
+@lru_cache(maxsize=16)
+def _parse_tests(output: str, names: tuple[tuple[str, str], ...], code: int | None) -> tuple[NamedTest, ...]:
+    results = read_results(output, exit_code=code, names={key: (text,) for key, text in names})
+    failed = (NamedTest(name, False, bounded(results.reasons.get(name, ""), LONGEST_LINE)) for name in results.failures)
+    return (*failed, *(NamedTest(name, True) for name in results.passes))
 
 
 def look_at(outputs: Outputs, dispatch: Dispatch) -> Dispatch:

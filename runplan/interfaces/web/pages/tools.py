@@ -14,7 +14,7 @@ from runplan.app.operations.model import Caller
 from runplan.app.operations.start import forecast_start
 from runplan.app.operations.upkeep import list_lessons
 from runplan.app.views.board import GROUPS, find_card, read_board, shorten_roots
-from runplan.app.views.checks import read_plan_file, view_plan_file
+from runplan.app.views.checks import list_disks, read_plan_file, view_plan_file
 from runplan.app.views.plans import ask_daemon
 from runplan.app.views.reports import read_costs, read_news, read_report, render_html
 from runplan.app.views.repositories import find_known, label_of, list_known, list_with_current, read_all_inboxes
@@ -112,7 +112,7 @@ def show_report(request: Request) -> Response:
 
 @route("/health")
 def show_health(request: Request) -> Response:
-    """The daemon; the checks of a repository when it is chosen."""
+    """The daemon and the disks; the checks of a repository when it is chosen."""
     env = site_of(request).env
     repositories = list_with_current(env)
     key = request.query_params.get("repo", "")
@@ -129,6 +129,7 @@ def show_health(request: Request) -> Response:
         request,
         "health.html",
         daemon=ask_daemon(env, answer_s=2.0),
+        disks=list_disks(env, repositories),
         repositories=repositories,
         names=shorten_roots([repository.root for repository in repositories]),
         chosen=chosen,
