@@ -251,14 +251,19 @@ def at(text: str) -> float:
     ("cli", "lines", "resets"),
     [
         ("claude", claude_error(429, "You've hit your limit · resets Nov 16, 2:30am (UTC)"), at("2026-11-16T02:30")),
-        ("codex", codex_failed("You’ve hit your usage limit. Upgrade or try again at Nov 16th, 2026 2:30 AM."),
-         at("2026-11-16T02:30")),
-        ("opencode",
-         opencode_error("APIError", message="slow down", statusCode=429, responseHeaders={"retry-after": "3600"}),
-         THEN + 3600),
+        (
+            "codex",
+            codex_failed("You’ve hit your usage limit. Upgrade or try again at Nov 16th, 2026 2:30 AM."),
+            at("2026-11-16T02:30"),
+        ),
+        (
+            "opencode",
+            opencode_error("APIError", message="slow down", statusCode=429, responseHeaders={"retry-after": "3600"}),
+            THEN + 3600,
+        ),
         ("gemini", stream({"type": "result", "status": "error", "error": {"message": "daily quota"}}), None),
     ],
-)  # fmt: skip
+)
 def test_the_reset_time_of_a_limit_is_read(cli: str, lines: list[bytes], resets: float | None) -> None:
     found = ending(cli, outcome_of(cli, lines, code=1))
     assert (found.kind, found.resets) == ("limit", resets)

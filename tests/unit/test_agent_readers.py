@@ -235,11 +235,14 @@ def test_a_refusal_without_an_error_flag_is_a_refusal() -> None:
         pytest.param({"total_cost_usd": 0.5}, (600, 5, 0.5), id="dollars alone"),
         pytest.param({"total_cost_usd": 0.5, "usage": {"input_tokens": 900}}, (900, 5, 0.5), id="no models"),
         pytest.param({"usage": {"input_tokens": 0, "output_tokens": 0}}, (600, 5, 0.0), id="less than was seen"),
-        pytest.param({"total_cost_usd": 0.5, "modelUsage": {"m": {"inputTokens": 100, "outputTokens": 9}}},
-                     (600, 9, 0.5), id="models that used less than was seen"),
+        pytest.param(
+            {"total_cost_usd": 0.5, "modelUsage": {"m": {"inputTokens": 100, "outputTokens": 9}}},
+            (600, 9, 0.5),
+            id="models that used less than was seen",
+        ),
         pytest.param({"modelUsage": {"m": {"inputTokens": 900, "outputTokens": 9}}}, (900, 9, 0.0), id="models"),
     ],
-)  # fmt: skip
+)
 def test_claude_s_usage_is_at_least_its_messages(result: dict[str, object], used: tuple[int, int, float]) -> None:
     usage = claudes(**result).tally.usage
     assert (usage.input_tokens, usage.output_tokens, usage.usd) == used

@@ -70,10 +70,20 @@ def test_an_approval_settles_what_its_author_wrote_before() -> None:
     [
         ("/runplan stop", True),
         ("/runplan retry \nbecause of this", False),
-        *((text, None) for text in ("/runplan retry now", "Please /runplan stop", " /runplan stop", "> /runplan stop",
-                                    "/runplan approve", "/runplan stop\n\n<!-- runplan x -->", "")),
+        *(
+            (text, None)
+            for text in (
+                "/runplan retry now",
+                "Please /runplan stop",
+                " /runplan stop",
+                "> /runplan stop",
+                "/runplan approve",
+                "/runplan stop\n\n<!-- runplan x -->",
+                "",
+            )
+        ),
     ],
-)  # fmt: skip
+)
 def test_the_first_line_of_a_comment_is_a_command(text: str, expected: bool | None) -> None:
     commands = due(message("comment 1", text)).commands
     assert commands == (() if expected is None else (Commanded(id="comment 1", by="ann", is_stop=expected),))

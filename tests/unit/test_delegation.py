@@ -62,11 +62,13 @@ ASKED = (LEASE, BASELINE, ALTERED, e.ApprovalAsked(tree="t9"))
         (ASKED, "waits for sign-off"),
         ((*ASKED, e.Answered(tree="t8", approved=True)), "waits for sign-off"),
         ((*ASKED, e.Answered(tree="t9", approved=True)), "delegate"),
-        ((*ASKED, e.Answered(tree="t9", approved=False, why="no")),
-         "fail stopped at delegate: the change was rejected: no"),
+        (
+            (*ASKED, e.Answered(tree="t9", approved=False, why="no")),
+            "fail stopped at delegate: the change was rejected: no",
+        ),
     ],
     ids=["changed", "asked", "another answer", "approved", "rejected"],
-)  # fmt: skip
+)
 def test_a_command_whose_files_have_changed_waits_for_a_person_also_with_auto(
     events: tuple[e.Event, ...], expected: str
 ) -> None:

@@ -39,13 +39,17 @@ def test_lines_have_the_numbers_of_their_file() -> None:
         ("diff --git a/e b/e\nnew file mode 100644\nindex 0..0", FileDiff(path="e", change="added")),
         ("diff --git a/s b/s\nnew file mode 120000\nindex 0..1", FileDiff(path="s", change="added", mode="120000")),
         ("diff --git a/g b/g\ndeleted file mode 100644", FileDiff(path="g", change="removed")),
-        ("diff --git a/a b b/c d\nsimilarity index 100%\nrename from a b\nrename to c d",
-         FileDiff(path="c d", old_path="a b", change="renamed")),
+        (
+            "diff --git a/a b b/c d\nsimilarity index 100%\nrename from a b\nrename to c d",
+            FileDiff(path="c d", old_path="a b", change="renamed"),
+        ),
         ("diff --git a/l b/l\nindex 1..2 100644\nBinary files a/l and b/l differ", FileDiff(path="l", is_binary=True)),
-        ('diff --git "a/\\303\\244\\".py" "b/\\303\\244\\".py"\nnew file mode 100644',
-         FileDiff(path='ä".py', change="added")),
+        (
+            'diff --git "a/\\303\\244\\".py" "b/\\303\\244\\".py"\nnew file mode 100644',
+            FileDiff(path='ä".py', change="added"),
+        ),
     ],
-)  # fmt: skip
+)
 def test_renames_modes_and_binary_files_are_named(head: str, expected: FileDiff) -> None:
     assert parse_diff(head) == [expected]
 

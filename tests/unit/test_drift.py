@@ -19,17 +19,23 @@ MARK = "PLAN-TEXT-DRIFT:"
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        pytest.param("phase=1 bullet=3 field=skill-line-count plan=340-380 actual=277",
-                     Drift("1", 3, "skill-line-count", "340-380", 277), id="H1"),
-        pytest.param("phase=4A bullet=2 field=test-count plan=at most 50 actual=60",
-                     Drift("4A", 2, "test-count", "at most 50", 60), id="H2"),
+        pytest.param(
+            "phase=1 bullet=3 field=skill-line-count plan=340-380 actual=277",
+            Drift("1", 3, "skill-line-count", "340-380", 277),
+            id="H1",
+        ),
+        pytest.param(
+            "phase=4A bullet=2 field=test-count plan=at most 50 actual=60",
+            Drift("4A", 2, "test-count", "at most 50", 60),
+            id="H2",
+        ),
         pytest.param("phase=3b-i bullet=1 field=a plan=5 actual=6", Drift("3b-i", 1, "a", "5", 6), id="H4"),
         pytest.param("phase=2 bullet=1 field=files plan=50 actual=60 files", Drift("2", 1, "files", "50", 60), id="H5"),
         pytest.param("phase=2 bullet=1 field=f plan=5 actual=-6\r", Drift("2", 1, "f", "5", -6), id="H7"),
         pytest.param("phase=P1.A bullet=1 field=f plan=5 actual=+6x", Drift("P1.A", 1, "f", "5", 6), id="id"),
         pytest.param(f"phase=1 bullet=1 field=f plan=5 actual={10**40}", Drift("1", 1, "f", "5", 10**40), id="big"),
     ],
-)  # fmt: skip
+)
 def test_a_drift_is_read_from_its_line(line: str, expected: Drift) -> None:
     assert read_tokens(f"Done.\n> {MARK} {line}\nMore.") == read_tokens(f"{MARK} {line}") == Tokens((expected,))
 

@@ -65,10 +65,16 @@ def key(slot: Slot | None) -> str:
         pytest.param({}, "2026-04-19 14:08", "", "", "2026-04-19 14:09", id="before its time nothing is due"),
         pytest.param({}, "2026-04-20 03:00", "02:09", "22:09", "2026-04-20 06:09", id="missed slots are one run"),
         pytest.param({"misfire": "skip"}, "2026-04-20 03:00", "", "02:09", "2026-04-20 06:09", id="or only recorded"),
-        pytest.param({"anchor": "2026-04-19T11:00:00Z"}, "2026-04-19 14:30", "", "", "2026-04-19 15:00",
-                     id="an interval that fired early is counted from there"),
+        pytest.param(
+            {"anchor": "2026-04-19T11:00:00Z"},
+            "2026-04-19 14:30",
+            "",
+            "",
+            "2026-04-19 15:00",
+            id="an interval that fired early is counted from there",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_is_due_of_an_interval(more: dict[str, str], now: str, fire: str, missed: str, next_: str) -> None:
     found = ask(a_row("4h", "2026-04-19 10:09", **more), now)
     assert (key(found.fire), key(found.missed), found.next.at) == (fire, missed, at(next_))

@@ -35,17 +35,25 @@ def test_added_functions_of_python(new: str, emptied: str, words: str) -> None:
         ("m.js", "function* f(a) { yield a }", f"function* f(a) {THROW}", "f"),
         ("m.mjs", "export const f = async (a) => a + 1;", f"export const f = async (a) => {THROW};", "f"),
         ("m.cjs", "exports.f = function g() { return 1 }", f"exports.f = function g() {THROW}", "f"),
-        ("m/index.js", "const é = require('x');\nexport default () => ({});",
-         f"const é = require('x');\nexport default () => {THROW};", "m"),
+        (
+            "m/index.js",
+            "const é = require('x');\nexport default () => ({});",
+            f"const é = require('x');\nexport default () => {THROW};",
+            "m",
+        ),
         ("m.js", "module.exports = { A: 1, f() { return 1 } };", f"module.exports = {{ A: 1, f() {THROW} }};", "f"),
         ("m.jsx", "class A { constructor() { g() } }", f"class A {{ constructor() {THROW} }}", "constructor"),
         ("m.js", "class A { x = 1; f = () => 1 }", f"class A {{ x = 1; f = () => {THROW} }}", "f"),
-        ("m.ts", "enum E { A }\nfunction f<T>(a: T): T { return a }", f"enum E {{ A }}\nfunction f<T>(a: T): T {THROW}",
-         "f"),
+        (
+            "m.ts",
+            "enum E { A }\nfunction f<T>(a: T): T { return a }",
+            f"enum E {{ A }}\nfunction f<T>(a: T): T {THROW}",
+            "f",
+        ),
         ("m.tsx", "export const F = (p: P): X => <b>{p.c}</b>;", f"export const F = (p: P): X => {THROW};", "F"),
         ("m.ts", "interface I { f(): void }\nconst A: I[] = [1].map((a) => a);\nfunction g() {}", "", ""),
     ],
-)  # fmt: skip
+)
 def test_added_functions_of_javascript(path: str, new: str, emptied: str, words: str) -> None:
     result = empty_added_functions(f"src/{path}", None, new.encode())
     assert (result.content.decode(), result.words) == (emptied, frozenset(words.split())) if result else not emptied
@@ -57,8 +65,12 @@ def test_added_functions_of_javascript(path: str, new: str, emptied: str, words:
         ("m.py", "def f():\n    return 1\n", "def f():\n    return 2\n", None),
         ("m.py", "class A:\n  def f(s): return 1\n", "def f(): return 1\n", f"def f(): {RAISE}\n"),
         ("m.py", "def f(: broken", "def f(): return 1\n", None),
-        ("m.js", "let f = () => 1;", "let f = () => 2;\nlet g = () => f();",
-         f"let f = () => 2;\nlet g = () => {THROW};"),
+        (
+            "m.js",
+            "let f = () => 1;",
+            "let f = () => 2;\nlet g = () => f();",
+            f"let f = () => 2;\nlet g = () => {THROW};",
+        ),
         ("m.js", "const f = require('f');", "function f() {}\nf = () => 1;", f"function f() {{}}\nf = () => {THROW};"),
         ("m.py", None, "def f(: newer syntax", ""),
         ("m.py", None, "# coding: latin-1\ndef f(): return 'é'\n", f"# coding: latin-1\ndef f(): {RAISE}\n"),
@@ -68,7 +80,7 @@ def test_added_functions_of_javascript(path: str, new: str, emptied: str, words:
         ("m.go", None, "package m", None),
         ("m.json", None, "{}", None),
     ],
-)  # fmt: skip
+)
 def test_old_functions_stay_and_an_added_file_without_a_parser_is_a_stub(
     path: str, old: str | None, new: str, emptied: str | None
 ) -> None:

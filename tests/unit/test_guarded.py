@@ -220,13 +220,17 @@ def test_no_text_raises_and_an_unchanged_tree_is_fine(command: str, before: str,
 @pytest.mark.parametrize(
     ("path", "was", "now", "differs"),
     [
-        ("pyproject.toml", "[tool.pytest.ini_options]\naddopts = ''\n", "[tool.pytest.ini_options]\naddopts = '-x'\n",
-         True),
+        (
+            "pyproject.toml",
+            "[tool.pytest.ini_options]\naddopts = ''\n",
+            "[tool.pytest.ini_options]\naddopts = '-x'\n",
+            True,
+        ),
         ("a/pyproject.toml", "[project]\nversion = '1'\n", "[project]\nversion = '2'\n", False),
         ("setup.cfg", "[tool:pytest]\naddopts = -x\n", "", True),
         ("package.json", '{"version": "1", "jest": {}}', '{"version": "2", "jest": {}}', False),
     ],
-)  # fmt: skip
+)
 def test_settings_of_a_test_runner_are_told_from_others(path: str, was: str, now: str, differs: bool) -> None:
     assert is_project_settings(path)
     old, new = (read_sections(path.rpartition("/")[2], text, set()) for text in (was, now))

@@ -31,7 +31,7 @@ from tests.support.builders import (
     keep,
     started,
     starting,
-)  # fmt: skip
+)
 
 
 def test_an_event_type_of_a_newer_version_and_its_new_fields_are_ignored() -> None:
@@ -64,16 +64,28 @@ ASKED = e.ApprovalAsked(tree="t1")
         pytest.param([HELD], "waits for checkout", id="a held landing waits"),
         pytest.param([HELD, e.RunResumed(mode=Mode.FINISH, wanted="", auto=True)], "land", id="until it is resumed"),
         pytest.param([HELD, e.Paused(kind=WaitKind.CHECKOUT, until=LATER)], "sleep", id="or for a time"),
-        pytest.param([HELD, e.Paused(kind=WaitKind.CHECKOUT, until=LATER), e.Woke(kind=WaitKind.CHECKOUT)], "land",
-                     id="after which it lands again"),
-        pytest.param([BEGUN, LandingRefused(why="hook declined")], "fail protected at land: hook declined",
-                     id="a target that refuses the candidate is protected"),
-        pytest.param([ASKED, e.Answered(tree="t1", approved=False)], "fail stopped at land: the change was rejected",
-                     id="a rejected candidate is not landed"),
-        pytest.param([ASKED, e.Answered(tree="t0", approved=False, why="no")], "land",
-                     id="a rejection of another candidate is ignored"),
+        pytest.param(
+            [HELD, e.Paused(kind=WaitKind.CHECKOUT, until=LATER), e.Woke(kind=WaitKind.CHECKOUT)],
+            "land",
+            id="after which it lands again",
+        ),
+        pytest.param(
+            [BEGUN, LandingRefused(why="hook declined")],
+            "fail protected at land: hook declined",
+            id="a target that refuses the candidate is protected",
+        ),
+        pytest.param(
+            [ASKED, e.Answered(tree="t1", approved=False)],
+            "fail stopped at land: the change was rejected",
+            id="a rejected candidate is not landed",
+        ),
+        pytest.param(
+            [ASKED, e.Answered(tree="t0", approved=False, why="no")],
+            "land",
+            id="a rejection of another candidate is ignored",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_proven_phase_lands_unless_something_holds_it(events: list[e.Event], expected: str) -> None:
     assert decided(landing(*events)) == expected
 

@@ -53,10 +53,14 @@ def test_an_ending_that_the_user_caused_sends_no_notice(state: RunState) -> None
     [
         ("approval", "", "diff plans/x.md 2", "Approve: runplan approve plans/x.md 2; Request changes:"),
         ("question", "which port?", "answer plans/x.md TEXT", "which port?. Answer: runplan answer plans/x.md TEXT."),
-        ("checkout", "a.txt is edited", "explain plans/x.md 2",
-         "a.txt is edited. Explain: runplan explain plans/x.md 2; Continue: runplan retry plans/x.md."),
+        (
+            "checkout",
+            "a.txt is edited",
+            "explain plans/x.md 2",
+            "a.txt is edited. Explain: runplan explain plans/x.md 2; Continue: runplan retry plans/x.md.",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_run_that_waits_for_a_person_says_what_to_type(waiting: str, about: str, command: str, text: str) -> None:
     decision = Decision(actions=(), why="it waits", waiting=WaitKind(waiting), about=about)
     notice = of_waiting(RunState(attempt=PHASE), decision, **WHERE)

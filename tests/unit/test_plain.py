@@ -48,15 +48,21 @@ def test_no_text_keeps_a_control_character(text: str) -> None:
         ("over\rwritten\r\n\0\b\x7f", "over\\rwritten\\r\n\\x00\\x08\\x7f", ""),
         ("\x85\x9b31m\u2028", "<U+0085><U+009B>31m<U+2028>", ""),
         ("\u202eesrever\u2069\u200b\u2060\ufeff\u00ad", "<U+202E>esrever<U+2069><U+200B><U+2060><U+FEFF><U+00AD>", ""),
-        ("x\U000e0041\U000e007f\ufe01\U000e0101\u3164\u115f\u2800",
-         "x<U+E0041><U+E007F><U+FE01><U+E0101><U+3164><U+115F><U+2800>", ""),
+        (
+            "x\U000e0041\U000e007f\ufe01\U000e0101\u3164\u115f\u2800",
+            "x<U+E0041><U+E007F><U+FE01><U+E0101><U+3164><U+115F><U+2800>",
+            "",
+        ),
         (b"caf\xe9".decode("utf-8", "surrogateescape"), "caf\\xe9", ""),
         ("⏸️ 👩‍💻 1️⃣", "⏸<U+FE0F> 👩<U+200D>💻 1<U+FE0F>⃣", "⏸️ 👩‍💻 1️⃣"),
-        ("x\ufe0f ⏸\ufe0f\ufe0f a\u200db", "x<U+FE0F> ⏸<U+FE0F><U+FE0F> a<U+200D>b",
-         "x<U+FE0F> ⏸\ufe0f<U+FE0F> a<U+200D>b"),
+        (
+            "x\ufe0f ⏸\ufe0f\ufe0f a\u200db",
+            "x<U+FE0F> ⏸<U+FE0F><U+FE0F> a<U+200D>b",
+            "x<U+FE0F> ⏸\ufe0f<U+FE0F> a<U+200D>b",
+        ),
         ("a\u00a0b\u3000c", "a<U+00A0>b<U+3000>c", "a\u00a0b\u3000c"),
     ],
-)  # fmt: skip
+)
 def test_every_character_is_shown_and_none_is_left_out(text: str, strict: str, prose: str) -> None:
     assert visible(text) == strict
     assert visible(text, is_prose=True) == (prose or strict)

@@ -53,8 +53,11 @@ KNOWN = "which runplan does not know; it knows: worktree, direct, plan plans/SUB
         pytest.param(plan("1✅ 2✅", front=ACTIVE), None, "all-done", "", id="E4, D20"),
         pytest.param(plan("1✅ 2⬚", front=COMPLETE), None, "complete", "the plan is already complete", id="complete"),
         pytest.param(plan("1✅ 2⬚", front=COMPLETE), "2", "complete", "the plan is already complete", id="asked for"),
-        pytest.param(plan("1✅ 2⬚ 3⬚", p3="Depends: 1, 2"),
-                     *("3", "needs", "phase 3 depends on 2 (todo); first run: runplan start p.md 2"), id="E5"),
+        pytest.param(
+            plan("1✅ 2⬚ 3⬚", p3="Depends: 1, 2"),
+            *("3", "needs", "phase 3 depends on 2 (todo); first run: runplan start p.md 2"),
+            id="E5",
+        ),
         pytest.param(
             plan("1✅ 2🔴 3⬚ 4🟡", p3="Depends: 2", p4="Depends: 3"),
             *(None, "blocked"),
@@ -75,16 +78,20 @@ KNOWN = "which runplan does not know; it knows: worktree, direct, plan plans/SUB
             "phase 3 is marked blocked: no-key; clear its status in the plan to allow work on it",
             id="in progress and blocked",
         ),
-        pytest.param(plan("1✅ 2⬚", p2="Execution: on the moon"),
-                     *("2", "blocked", f"phase 2 asks for `Execution: on the moon`, {KNOWN}"),
-                     id="unknown execution, asked for"),
-        pytest.param(plan("1✅ 2⬚ 3⬚", p2="Execution: plan", p3="Depends: 2"),
-                     *(None, "blocked", f"phase 2 asks for `Execution: plan`, {KNOWN}; phase 3 waits for 2"),
-                     id="unknown execution"),
+        pytest.param(
+            plan("1✅ 2⬚", p2="Execution: on the moon"),
+            *("2", "blocked", f"phase 2 asks for `Execution: on the moon`, {KNOWN}"),
+            id="unknown execution, asked for",
+        ),
+        pytest.param(
+            plan("1✅ 2⬚ 3⬚", p2="Execution: plan", p3="Depends: 2"),
+            *(None, "blocked", f"phase 2 asks for `Execution: plan`, {KNOWN}; phase 3 waits for 2"),
+            id="unknown execution",
+        ),
         pytest.param(plan("1✅ 2⬚"), "9", "blocked", "there is no phase 9; there are: 1, 2", id="D37"),
         pytest.param(plan("1✅ 2⬚"), "1", "phase-done", "phase 1 is already done", id="done"),
     ],
-)  # fmt: skip
+)
 def test_without_a_phase_to_work_the_reason_is_given(found: Plan, wanted: str | None, choice: str, detail: str) -> None:
     assert choose_phase(found, wanted=wanted) == NoPhase(NoWorkKind(choice), detail)
 

@@ -382,11 +382,14 @@ EARLIER = (
         ("", "", "1 done, 2 done"),
         ("- [ ] Phase 3: C\n\n", "", "1 done, 2 done, 3 blocked"),
         ("", "| 3. C | 0/1 | Planned |\n", "1 done, 2 done, 3 blocked"),
-        ("", "| 3. C | 0/1 | Planned |\n\n### Phase 3: C\n**Depends on:** Phase 2\n- [ ] 03-01\n",
-         "1 done, 2 done, 3 todo"),
+        (
+            "",
+            "| 3. C | 0/1 | Planned |\n\n### Phase 3: C\n**Depends on:** Phase 2\n- [ ] 03-01\n",
+            "1 done, 2 done, 3 todo",
+        ),
         ("- [ ] Phase 3: C\n\n", "| v1.1 | 0/1 | Planned |\n\n### Phase 3: C\n- [ ] 03-01\n", "1 done, 2 done, 3 todo"),
     ],
-)  # fmt: skip
+)
 def test_a_phase_of_a_roadmap_without_a_section_is_done_or_needs_one(listed: str, rest: str, expected: str) -> None:
     plan = parse_plan(EARLIER.format(listed, rest).encode(), path="ROADMAP.md")
     assert ", ".join(f"{phase.id} {phase.status}" for phase in plan.phases) == expected

@@ -153,17 +153,29 @@ def changed(base: dict[str, Any], **fields: object) -> dict[str, Any]:
         pytest.param(Role.UNDERSTAND, changed(UNDERSTOOD, success=["", " "]), "success is empty", id="no criterion"),
         pytest.param(Role.UNDERSTAND, changed(UNDERSTOOD, assumptions=None), "`assumptions`", id="no assumptions"),
         pytest.param(Role.EXPLORE, {"files": [], "notes": "prose"}, "files names 0 paths", id="F5 no paths"),
-        pytest.param(Role.EXPLORE, {"files": [{"path": path} for path in ("src/app.py", "src/no.py", "lib/no.py")]},
-                     "files names 1 paths that exist, and at least 2 are needed; these do not: src/no.py, lib/no.py",
-                     id="F6 invented paths"),
-        pytest.param(Role.EXPLORE, {"files": [{"path": "src/app.py"}, {"path": "./src/app.py:3"}]}, "names 1 paths",
-                     id="F7 one path twice"),
+        pytest.param(
+            Role.EXPLORE,
+            {"files": [{"path": path} for path in ("src/app.py", "src/no.py", "lib/no.py")]},
+            "files names 1 paths that exist, and at least 2 are needed; these do not: src/no.py, lib/no.py",
+            id="F6 invented paths",
+        ),
+        pytest.param(
+            Role.EXPLORE,
+            {"files": [{"path": "src/app.py"}, {"path": "./src/app.py:3"}]},
+            "names 1 paths",
+            id="F7 one path twice",
+        ),
         pytest.param(Role.ALTERNATIVES, changed(OPTIONS, choice=""), "choice is ''", id="F9 no choice"),
-        pytest.param(Role.ALTERNATIVES, changed(OPTIONS, choice="C"), "choice is 'C', which is not",
-                     id="unknown choice"),
+        pytest.param(
+            Role.ALTERNATIVES, changed(OPTIONS, choice="C"), "choice is 'C', which is not", id="unknown choice"
+        ),
         pytest.param(Role.ALTERNATIVES, changed(OPTIONS, why=""), "why is empty", id="no reason"),
-        pytest.param(Role.ALTERNATIVES, changed(OPTIONS, options=[OPTIONS["options"][1]] * 2), "has 1 names",
-                     id="one option twice"),
+        pytest.param(
+            Role.ALTERNATIVES,
+            changed(OPTIONS, options=[OPTIONS["options"][1]] * 2),
+            "has 1 names",
+            id="one option twice",
+        ),
         pytest.param(
             Role.ALTERNATIVES,
             changed(OPTIONS, options=[{"name": "A", "advantages": ["x"], "drawbacks": [""]}, OPTIONS["options"][1]]),
@@ -171,22 +183,42 @@ def changed(base: dict[str, Any], **fields: object) -> dict[str, Any]:
             id="no drawback",
         ),
         pytest.param(Role.CRITIQUE, {"principles": [], "findings": []}, "0 principles have", id="F13 no verdict"),
-        pytest.param(Role.CRITIQUE, changed(CRITIQUE, principles=CRITIQUE["principles"][:7]), "7 principles have",
-                     id="F14 F15 too few"),
-        pytest.param(Role.CRITIQUE, changed(CRITIQUE, principles=CRITIQUE["principles"][:1] * 8), "1 principles have",
-                     id="one eight times"),
-        pytest.param(Role.CRITIQUE, changed(CRITIQUE, principles=[{"id": "p1", "verdict": "tests pass", "why": "x"}]),
-                     "'p1' with the verdict 'tests pass': write P1 to P12 with PASS or FAIL", id="F16 words"),
-        pytest.param(Role.CRITIQUE,
-                     changed(CRITIQUE, principles=[{**row, "why": ""} for row in CRITIQUE["principles"]]),
-                     "0 principles have", id="verdicts without reasons"),
-        pytest.param(Role.CRITIQUE, changed(CRITIQUE, findings=[]), "there is no finding",
-                     id="a FAIL without a finding"),
-        pytest.param(Role.CRITIQUE, changed(CRITIQUE, findings=[{"text": "bad"}]), "finding 1 needs where",
-                     id="a finding without a place"),
+        pytest.param(
+            Role.CRITIQUE,
+            changed(CRITIQUE, principles=CRITIQUE["principles"][:7]),
+            "7 principles have",
+            id="F14 F15 too few",
+        ),
+        pytest.param(
+            Role.CRITIQUE,
+            changed(CRITIQUE, principles=CRITIQUE["principles"][:1] * 8),
+            "1 principles have",
+            id="one eight times",
+        ),
+        pytest.param(
+            Role.CRITIQUE,
+            changed(CRITIQUE, principles=[{"id": "p1", "verdict": "tests pass", "why": "x"}]),
+            "'p1' with the verdict 'tests pass': write P1 to P12 with PASS or FAIL",
+            id="F16 words",
+        ),
+        pytest.param(
+            Role.CRITIQUE,
+            changed(CRITIQUE, principles=[{**row, "why": ""} for row in CRITIQUE["principles"]]),
+            "0 principles have",
+            id="verdicts without reasons",
+        ),
+        pytest.param(
+            Role.CRITIQUE, changed(CRITIQUE, findings=[]), "there is no finding", id="a FAIL without a finding"
+        ),
+        pytest.param(
+            Role.CRITIQUE,
+            changed(CRITIQUE, findings=[{"text": "bad"}]),
+            "finding 1 needs where",
+            id="a finding without a place",
+        ),
         pytest.param(Role.DRAFT, {"status": "done"}, "there is no plan", id="no plan"),
     ],
-)  # fmt: skip
+)
 def test_what_lacks_structure_is_not_accepted(role: Role, value: object, problem: str) -> None:
     assert any(problem in text for text in judge(role, value).problems), judge(role, value).problems
 
@@ -280,19 +312,22 @@ MANY_PHASES = PLAN.replace(PHASE.format(id=1), "\n".join(PHASE.format(id=n) for 
         pytest.param(PLAN.replace("src/index.py", "*.zig"), "`Touches: *.zig` is neither", id="no such files"),
         pytest.param(PLAN.replace("src/index.py", "../x.py"), "`Touches: ../x.py` is neither", id="outside"),
         pytest.param(PLAN.replace("- [ ]", "- [x]"), "phase 1 is marked done", id="a new plan has no finished phase"),
-        pytest.param(PLAN.replace("Depends: none", "Execution: magic"), "(line: Execution: magic)",
-                     id="unknown execution"),
-        pytest.param(PLAN.replace("Depends: none", "Execution: plan plans/no.md"), "no plan plans/no.md",
-                     id="no sub-plan"),
+        pytest.param(
+            PLAN.replace("Depends: none", "Execution: magic"), "(line: Execution: magic)", id="unknown execution"
+        ),
+        pytest.param(
+            PLAN.replace("Depends: none", "Execution: plan plans/no.md"), "no plan plans/no.md", id="no sub-plan"
+        ),
         pytest.param(PLAN.replace("None.", "- [ ] Wer?"), "belong to no phase", id="strict: a box outside of phases"),
         pytest.param(PLAN + "x" * 12_000, "characters, and at most 12,000", id="too long"),
         pytest.param(MANY_ITEMS, "11 work items, and at most 10", id="too many items"),
         pytest.param(MANY_PHASES, "13 phases, and at most 12", id="too many phases"),
-        pytest.param("- [ ] a\n- [ ] b\n## Goal\n## Non-Scope\n## Risks\n## Open Questions\n", "`## Phase 1",
-                     id="checklist"),
+        pytest.param(
+            "- [ ] a\n- [ ] b\n## Goal\n## Non-Scope\n## Risks\n## Open Questions\n", "`## Phase 1", id="checklist"
+        ),
         pytest.param(PLAN.replace("Keine.", "\n" * 30_000), "lines, and a plan at most", id="lines without end"),
     ],
-)  # fmt: skip
+)
 def test_a_plan_that_cannot_be_worked_is_not_accepted(plan: str, problem: str) -> None:
     assert any(problem in text for text in judge_plan(plan).problems), judge_plan(plan).problems
 

@@ -28,20 +28,43 @@ def ran(*passes: str, failures: tuple[str, ...] = (), reasons: dict[str, str] | 
         ({A: 1}, ran(A), {"tests/test_x.py::test_renamed"}, {}),
         ({A: 2}, ran(f"{A}[12:03]", f"{A}[/tmp/1]"), {A}, {}),
         ({A: 2}, ran(f"{A}[1]"), {A}, {A: "1 of 2 cases pass; it passes in its new version"}),
-        ({"m/s.TestA": 3}, ran("m/s.TestA", "m/s.TestA/of_two"), {"m/s.TestA"},
-         {"m/s.TestA": "2 of 3 cases pass; it passes in its new version"}),
+        (
+            {"m/s.TestA": 3},
+            ran("m/s.TestA", "m/s.TestA/of_two"),
+            {"m/s.TestA"},
+            {"m/s.TestA": "2 of 3 cases pass; it passes in its new version"},
+        ),
         ({A: 1, B: 1}, ran(B), {B}, {A: "it did not run; the new suite does not have it"}),
-        ({A: 1}, ran(B, failures=(A,), reasons={A: "assert 1 == 2"}), {A},
-         {A: "assert 1 == 2; it passes in its new version"}),
-        ({A: 1, B: 1},
-         ran("other.py::t", failures=("tests/test_x.py",), reasons={"tests/test_x.py": "ImportError: no double"}), {A},
-         {"tests/test_x.py": "ImportError: no double; of its 2 tests 1 pass in their new version"}),
-        ({"m/sum.TestA": 1, "m/sum.TestB": 1, "m/other.TestC": 1}, ran("m/other.TestC", failures=("m/sum",)),
-         {"m/sum.TestA"}, {"m/sum": "it cannot be loaded; of its 2 tests 1 pass in their new version"}),
-        ({"x_test.go": 1, A: 1}, ran(failures=("x_test.go", FILE)), set(),
-         {FILE: UNLOADED_1, "x_test.go": f"it fails; {NOT_NEW}"}),
-        ({A: 2, B: 1}, ran(f"{A}[1]", failures=("lib",)), set(),
-         {A: f"1 of 2 cases pass; {NOT_NEW}", "lib": UNLOADED_1}),
+        (
+            {A: 1},
+            ran(B, failures=(A,), reasons={A: "assert 1 == 2"}),
+            {A},
+            {A: "assert 1 == 2; it passes in its new version"},
+        ),
+        (
+            {A: 1, B: 1},
+            ran("other.py::t", failures=("tests/test_x.py",), reasons={"tests/test_x.py": "ImportError: no double"}),
+            {A},
+            {"tests/test_x.py": "ImportError: no double; of its 2 tests 1 pass in their new version"},
+        ),
+        (
+            {"m/sum.TestA": 1, "m/sum.TestB": 1, "m/other.TestC": 1},
+            ran("m/other.TestC", failures=("m/sum",)),
+            {"m/sum.TestA"},
+            {"m/sum": "it cannot be loaded; of its 2 tests 1 pass in their new version"},
+        ),
+        (
+            {"x_test.go": 1, A: 1},
+            ran(failures=("x_test.go", FILE)),
+            set(),
+            {FILE: UNLOADED_1, "x_test.go": f"it fails; {NOT_NEW}"},
+        ),
+        (
+            {A: 2, B: 1},
+            ran(f"{A}[1]", failures=("lib",)),
+            set(),
+            {A: f"1 of 2 cases pass; {NOT_NEW}", "lib": UNLOADED_1},
+        ),
         ({A: 1, B: 1}, ran(failures=(A, "lib", FILE)), set(), {A: f"it fails; {NOT_NEW}", FILE: UNLOADED_1}),
         ({A: 1}, ran(), {A}, {SUITE: "no test was named on the new code: 0 passed, 0 failed"}),
     ],
@@ -51,7 +74,7 @@ def ran(*passes: str, failures: tuple[str, ...] = (), reasons: dict[str, str] | 
         "some cases pass beside a package that is not built",
         *("a test fails beside a file and a package that are not loaded", "no names"),
     ],
-)  # fmt: skip
+)
 def test_a_promise_is_broken_when_its_old_version_does_not_pass(
     expected: dict[str, int], old: Results, new: set[str], broken: dict[str, str]
 ) -> None:

@@ -188,10 +188,14 @@ def test_only_a_phase_with_a_number_in_a_criterion_gets_the_part_on_numbers() ->
                 "=== begin of diff ===\ndiff --git a/src/a.py b/src/a.py\n+x = 1\n=== end of diff ===\n",
             ),
         ),
-        (verify_prompt(template("verify"), a_brief(), diff="d", changed=["a"], gates=[gate(None, "killed")]),
-         ("did not finish; killed",)),
-        (verify_prompt(template("verify"), a_brief(), diff="d", changed=[], gates=[]),
-         ("None: the project has no test command.", "No file differs.")),
+        (
+            verify_prompt(template("verify"), a_brief(), diff="d", changed=["a"], gates=[gate(None, "killed")]),
+            ("did not finish; killed",),
+        ),
+        (
+            verify_prompt(template("verify"), a_brief(), diff="d", changed=[], gates=[]),
+            ("None: the project has no test command.", "No file differs."),
+        ),
         (
             fix(),
             (
@@ -199,16 +203,20 @@ def test_only_a_phase_with_a_number_in_a_criterion_gets_the_part_on_numbers() ->
                 "Run this first: `make lint`\nIts output ended so:\n\n    collected 3\n    ## Items\n    FAILED tests/",
             ),
         ),
-        (fix_prompt(template("fix"), a_brief(), failed=[], why="", gates=[], diff=""),
-         ("The checks did not pass.", "No single item was named.", "Run this first: the test command\n")),
-        (fix_prompt(template("fix"), a_brief(test_command=""), failed=[], why="", gates=[], diff=""),
-         ("No command failed.",)),
+        (
+            fix_prompt(template("fix"), a_brief(), failed=[], why="", gates=[], diff=""),
+            ("The checks did not pass.", "No single item was named.", "Run this first: the test command\n"),
+        ),
+        (
+            fix_prompt(template("fix"), a_brief(test_command=""), failed=[], why="", gates=[], diff=""),
+            ("No command failed.",),
+        ),
     ],
     ids=[
         *("the final verifier", "no test command", "a verifier", "an unfinished gate", "nothing to verify"),
         *("a fixer", "a fixer without a failed command", "a fixer without a command"),
     ],
-)  # fmt: skip
+)
 def test_a_prompt_has_the_facts_that_its_role_needs(prompt: str, needed: tuple[str, ...]) -> None:
     assert [text for text in needed if text not in prompt] == []
 

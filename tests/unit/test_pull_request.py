@@ -106,13 +106,18 @@ WAITS = "pull request #1: lint failed on main too; fix it there, or set pull_req
         ((LINT,), {"lint"}, set(), True, None),
         ((LINT, PENDING), {"lint"}, set(), True, "checks of pull request #1 are not finished: ci"),
         ((LINT,), {"other"}, set(), True, "repair: checks of pull request #1 failed: lint"),
-        ((LINT, RED), {"lint"}, set(), True,
-         "repair: checks of pull request #1 failed: ci; lint failed on main too, and is not to be fixed here"),
+        (
+            (LINT, RED),
+            {"lint"},
+            set(),
+            True,
+            "repair: checks of pull request #1 failed: ci; lint failed on main too, and is not to be fixed here",
+        ),
         ((LINT,), set(), {"lint"}, False, "repair: pull request #1 is behind main"),
         ((PASSED,), {"lint"}, set(), False, None),
     ],
     ids=["waited for", "with others", "passed by", "pending", "not there", "both", "mended there", "only there"],
-)  # fmt: skip
+)
 def test_a_check_that_fails_on_the_target_too_is_not_repaired(
     checks: tuple[PullCheck, ...], red: set[str], mended: set[str], is_ignored: bool, expected: str | None
 ) -> None:

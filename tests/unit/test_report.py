@@ -125,16 +125,28 @@ def test_an_approval_is_part_of_the_verification() -> None:
 @pytest.mark.parametrize(
     ("proof", "line"),
     [
-        pytest.param(replace(PROOF, verdicts=(replace(VERDICT, tree=OTHER_TREE),)),
-                     f"on tree `{OTHER_TREE}`, carried over to tree `{TREE}` (the same patch)", id="carried over"),
-        pytest.param(replace(PROOF, baselines={}, gates=(replace(GATE, answer=GateAnswer.SKIPPED, code=None),)),
-                     "- Tests: skipped — no test infrastructure\n", id="N8"),
-        pytest.param(replace(PROOF, gates=(replace(GATE, code=None, line="killed"),)),
-                     f"`make test` on tree `{TREE}`: did not finish, killed", id="not ended"),
-        pytest.param(replace(PROOF, gates=(GATE, LINT)),
-                     f"- Gate lint: `ruff` on tree `{TREE}`: exit 0, passed\n", id="every check"),
+        pytest.param(
+            replace(PROOF, verdicts=(replace(VERDICT, tree=OTHER_TREE),)),
+            f"on tree `{OTHER_TREE}`, carried over to tree `{TREE}` (the same patch)",
+            id="carried over",
+        ),
+        pytest.param(
+            replace(PROOF, baselines={}, gates=(replace(GATE, answer=GateAnswer.SKIPPED, code=None),)),
+            "- Tests: skipped — no test infrastructure\n",
+            id="N8",
+        ),
+        pytest.param(
+            replace(PROOF, gates=(replace(GATE, code=None, line="killed"),)),
+            f"`make test` on tree `{TREE}`: did not finish, killed",
+            id="not ended",
+        ),
+        pytest.param(
+            replace(PROOF, gates=(GATE, LINT)),
+            f"- Gate lint: `ruff` on tree `{TREE}`: exit 0, passed\n",
+            id="every check",
+        ),
     ],
-)  # fmt: skip
+)
 def test_the_verification_names_each_check_its_end_and_its_tree(proof: Proof, line: str) -> None:
     assert line in phase_section(replace(PHASE, proof=proof))
 

@@ -124,15 +124,19 @@ def test_text_of_a_variable_becomes_the_type_of_its_key(path: str, text: str, ex
 @pytest.mark.parametrize(
     ("tables", "expected"),
     [
-        ({"local": {"kind": "command", "argv": ["python3", "agent.py"], "env": ["API_KEY"]}},
-         AgentTable(name="local", kind="command", argv=("python3", "agent.py"), env=("API_KEY",))),
+        (
+            {"local": {"kind": "command", "argv": ["python3", "agent.py"], "env": ["API_KEY"]}},
+            AgentTable(name="local", kind="command", argv=("python3", "agent.py"), env=("API_KEY",)),
+        ),
         ({}, AgentTable(name="codex", kind="codex")),
         ({"claude": {"env": ["MODEL"]}}, AgentTable(name="claude", kind="claude", env=("MODEL",))),
-        ({"deep": {"kind": "claude", "model": "opus", "args": ["--max-turns", "9"]}},
-         AgentTable(name="deep", kind="claude", model="opus", args=("--max-turns", "9"))),
+        (
+            {"deep": {"kind": "claude", "model": "opus", "args": ["--max-turns", "9"]}},
+            AgentTable(name="deep", kind="claude", model="opus", args=("--max-turns", "9")),
+        ),
     ],
     ids=["a command", "a built-in kind needs no table", "a table of its name no kind", "how it is called"],
-)  # fmt: skip
+)
 def test_a_table_makes_an_agent_that_roles_may_name(tables: dict[str, Any], expected: AgentTable) -> None:
     assert settled(agents={"implementer": expected.name, **tables}).agents.agent(expected.name) == expected
 
@@ -151,10 +155,14 @@ def test_layers_complete_one_agent_together() -> None:
 @pytest.mark.parametrize(
     ("agents", "message"),
     [
-        ({"implementer": "hal"},
-         "runplan.toml: [agents] implementer: unknown agent 'hal'; known agents: aider, claude, codex,"),
-        ({"verifier": "hal", "own": {"kind": "command", "argv": ["x"]}},
-         "[agents] verifier: unknown agent 'hal'; known agents: own, aider, claude,"),
+        (
+            {"implementer": "hal"},
+            "runplan.toml: [agents] implementer: unknown agent 'hal'; known agents: aider, claude, codex,",
+        ),
+        (
+            {"verifier": "hal", "own": {"kind": "command", "argv": ["x"]}},
+            "[agents] verifier: unknown agent 'hal'; known agents: own, aider, claude,",
+        ),
         ({"planner": ""}, "[agents] planner: must not be empty"),
         ({"implementr": "claude"}, "[agents] implementr: unknown key; did you mean 'implementer'?"),
         ({"own": {"kind": "command", "argvs": ["x"]}}, "[agents.own] argvs: unknown key; did you mean 'argv'?"),
@@ -168,7 +176,7 @@ def test_layers_complete_one_agent_together() -> None:
         ({"implementer": "command"}, "'command' needs a table [agents.command]: a command needs argv"),
         ({"verifier": {"kind": "codex"}}, "[agents] verifier: must be text in quotes, not {'kind': 'codex'}"),
     ],
-)  # fmt: skip
+)
 def test_an_agent_that_cannot_be_dispatched_is_refused(agents: dict[str, Any], message: str) -> None:
     assert message in refusal(agents=agents)
 

@@ -50,7 +50,8 @@ ANSWERS = {
         f"Needs attention: {AT} for 40m, agent running 40m, last output 30s ago, 2 retries",
     ),
     "just started": (
-        asked(agent="claude", dispatched=ago(3)), f"Running: {AT} for 4m, agent running 3m, no output yet"
+        asked(agent="claude", dispatched=ago(3)),
+        f"Running: {AT} for 4m, agent running 3m, no output yet",
     ),
     "never said a word": (
         asked(agent="claude", since=ago(20), dispatched=ago(16)),
@@ -63,9 +64,7 @@ ANSWERS = {
     "no agent": (asked(step="gate"), "Running: phase 2, gate for 4m"),
     "long without agent": (asked(step="gate", since=ago(31)), "Needs attention: phase 2, gate for 31m"),
     "between phases": (asked(phase=None, step=None), "Running: between phases for 4m"),
-    "interrupted": (
-        asked(carried=False), f"Needs attention: {AT} for 4m, interrupted; no process is working on it"
-    ),
+    "interrupted": (asked(carried=False), f"Needs attention: {AT} for 4m, interrupted; no process is working on it"),
     "its turn in a fleet": (
         asked(carried=False, owner="", in_fleet=True, waiting_for="slot", about="its turn"),
         f"Waiting: {AT}, waiting 4m: its turn",
@@ -92,7 +91,8 @@ ANSWERS = {
         f"Needs attention: {AT}, waiting 4m for limit, should have continued 6m ago",
     ),
     "foreign claim": (
-        asked(waiting_for="claim", about="a claim of 4711"), f"Waiting: {AT}, waiting 4m: a claim of 4711"
+        asked(waiting_for="claim", about="a claim of 4711"),
+        f"Waiting: {AT}, waiting 4m: a claim of 4711",
     ),
     "long paused": (
         asked(since=ago(300), retries=3, waiting_for="paused", about="paused by a person"),
@@ -100,11 +100,9 @@ ANSWERS = {
     ),
     "pausing": (running(4, 0.5, asked="pause"), f"Pausing: {WORKS}"),
     "stopping": (asked(asked="stop"), f"Stopping: {AT} for 4m"),
-    "stopping long": (
-        asked(asked="stop", since=ago(31)), f"Needs attention: {AT} for 31m, a stop was requested"
-    ),
+    "stopping long": (asked(asked="stop", since=ago(31)), f"Needs attention: {AT} for 31m, a stop was requested"),
     "clock set back": (running(-5, -5), f"Running: {AT} for 0s, agent running 0s, last output 0s ago"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("found", "sentence"), ANSWERS.values(), ids=list(ANSWERS))

@@ -169,12 +169,22 @@ def test_a_phase_that_names_a_new_file_of_the_checks_permits_it(text: str, count
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        *((text, True) for text in ("Change src/a.py.", "See `src/a.py`, then stop", "**src/a.py**: the sum",
-                                    "the sum (src/a.py:12)", "[the sum](./src/a.py)")),
-        *((text, False) for text in ("Change src/a.pyi", "Change lib/src/a.py", "Remove the folder src/",
-                                     "Remove src/**")),
+        *(
+            (text, True)
+            for text in (
+                "Change src/a.py.",
+                "See `src/a.py`, then stop",
+                "**src/a.py**: the sum",
+                "the sum (src/a.py:12)",
+                "[the sum](./src/a.py)",
+            )
+        ),
+        *(
+            (text, False)
+            for text in ("Change src/a.pyi", "Change lib/src/a.py", "Remove the folder src/", "Remove src/**")
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_path_is_named_as_a_whole_word(text: str, named: bool) -> None:
     assert a_permit(text).names("src/a.py") is named
     assert a_permit("Change `my file.txt`").names("my file.txt")
@@ -285,10 +295,13 @@ GITHUB = "a.txt: seems to contain a GitHub token"
         pytest.param([wrote(f"{TOKEN}\nmore\n", f"{TOKEN}\n")], [], id="there before"),
         pytest.param([wrote("", TOKEN, "old.txt"), wrote(TOKEN, path="new.txt", added=True)], [], id="moved"),
         pytest.param([wrote(f"{TOKEN} {OTHER}", TOKEN)], [GITHUB], id="a second one"),
-        pytest.param([wrote(f"{TOKEN} {OTHER} AKIA{'A1' * 8}")] * 2, ["a.txt: seems to contain an AWS key", GITHUB],
-                     id="each place and kind once"),
+        pytest.param(
+            [wrote(f"{TOKEN} {OTHER} AKIA{'A1' * 8}")] * 2,
+            ["a.txt: seems to contain an AWS key", GITHUB],
+            id="each place and kind once",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_secret_that_was_not_there_before_is_found(files: list[FileChange], said: list[str]) -> None:
     assert found(*files) == said
 

@@ -17,8 +17,11 @@ LINES = "Runplan-Plan: plans/x.md\nRunplan-Phase: 4a\nRunplan-Run: r-1\nRunplan-
         pytest.param("S\n\nSigned-off-by: A <a@b>\n", "S\n\nSigned-off-by: A <a@b>\n" + LINES, id="joined"),
         pytest.param("S\n\nNote: a\nand more\n", "S\n\nNote: a\nand more\n\n" + LINES, id="prose with a colon"),
         pytest.param("S\n\n  code: x\n", "S\n\n  code: x\n\n" + LINES, id="an indented body"),
-        pytest.param("S\n\nA: b\n(cherry picked from commit 1234)\n",
-                     "S\n\nA: b\n(cherry picked from commit 1234)\n" + LINES, id="a picked commit"),
+        pytest.param(
+            "S\n\nA: b\n(cherry picked from commit 1234)\n",
+            "S\n\nA: b\n(cherry picked from commit 1234)\n" + LINES,
+            id="a picked commit",
+        ),
         pytest.param("S\n\nRunplan-Plan: forged\n", "S\n\n" + LINES, id="forged"),
         pytest.param("S\n\nrunplan-landing : forged\nA: b\n", "S\n\nA: b\n" + LINES, id="forged in lower case"),
         pytest.param("S\n\nRunplan-Run: x\n\nBody\n", "S\n\nBody\n\n" + LINES, id="forged in the body"),
@@ -27,7 +30,7 @@ LINES = "Runplan-Plan: plans/x.md\nRunplan-Phase: 4a\nRunplan-Run: r-1\nRunplan-
         pytest.param("S\r\n\r\nBody\r\n", "S\n\nBody\n\n" + LINES, id="CRLF"),
         pytest.param("S\n\n\n\n  code\n    more\n", "S\n\n  code\n    more\n\n" + LINES, id="indentation is kept"),
     ],
-)  # fmt: skip
+)
 def test_trailers_are_added(message: str, expected: str) -> None:
     assert add_trailers(message, OURS) == expected
 
