@@ -30,7 +30,7 @@ from runplan.domain.checks.secrets import redact_text
 from runplan.domain.decoding import decode_json
 from runplan.domain.errors import Unreachable
 from runplan.domain.names import digest_of
-from runplan.domain.settings.schema import NotifySettings
+from runplan.domain.settings.schema import NotifySettings, NotifyTarget
 from runplan.domain.times import iso
 
 LIMITS_S = {"command": 30.0, "webhook": 10.0, "desktop": 5.0, "url": 30.0}  #: by kind of channel
@@ -65,14 +65,15 @@ class Failure(Struct, frozen=True, kw_only=True):
 def list_channels(settings: NotifySettings, env: Mapping[str, str], *, limit_s: float = 0.0) -> list[Channel]:
     """The channels of the settings. Without `limit_s`, each kind has its own time limit."""
     sender = _Sender(settings, env, {kind: limit_s or own_s for kind, own_s in LIMITS_S.items()})
+    senders = {"command": sender.run_command, "webhook": sender.post_webhook, "desktop": sender.show_on_desktop}
     channels = [
-        Channel(name=kind, id=_identify(kind, value), on=settings.on, send=partial(sender.send, kind, ""))
-        for kind in ("command", "webhook", "desktop")
-        if (value := getattr(settings, kind))
+        Channel(name=name, id=_identify(name, value), on=settings.on, send=send)
+        for name, send in senders.items()
+        if (value := getattr(settings, name))
     ]
     for number, target in enumerate(settings.targets, 1):
         name = f"url {number} ({target.scheme})"
-        send = partial(sender.send, "url", target.url)
+        send = partial(sender.send_by_apprise, target)
         channels.append(Channel(name=name, id=_identify("url", target.url), on=target.on, send=send))
     return channels
 
@@ -129,45 +130,49 @@ class _Sender(Struct, frozen=True):
     env: Mapping[str, str]
     limits_s: Mapping[str, float]  #: by kind
 
-    def send(self, kind: str, url: str, notice: Notice) -> None:
-        """Send the notice by a channel of this kind; `url` is the address of a service that Apprise knows."""
-        limit_s = self.limits_s[kind]
-        env = {name: value for name, value in self.env.items() if not name.startswith(("GIT_", "RUNPLAN_"))}
-        match kind:
-            case "command":
-                env |= {f"RUNPLAN_{name.upper()}": value for name, value in to_builtins(notice).items()}
-                argv = ("/bin/sh", "-c", self.settings.command)
-                content = notices.as_json(notice)
-                cwd = notice.repository or "/"
-                _run_program(argv, env, stdin=content, cwd=cwd, limit_s=limit_s, secret=notice.link)
-            case "webhook":
-                request = urllib.request.Request(  # noqa: S310 - the settings allow http and https only
-                    self.settings.webhook,
-                    data=notices.as_json(notice),
-                    headers={"Content-Type": "application/json", "User-Agent": "runplan"},
-                    method="POST",
-                )
-                try:
-                    urllib.request.urlopen(request, timeout=limit_s).close()  # noqa: S310
-                except urllib.error.HTTPError as error:
-                    error.close()
-                    raise Outage(f"the answer was {error.code} {error.reason}") from None
-                except (OSError, ValueError, http.client.HTTPException) as error:  # some of them quote the address
-                    raise Outage(redact_parts(f"{type(error).__name__}: {error}", self.settings.webhook)) from None
-            case "desktop":
-                # The command and not the link: arguments can be read by other processes.
-                text = "\n".join(part for part in (notice.text, notice.command) if part)
-                program = "osascript" if sys.platform == "darwin" else "notify-send"
-                path = which(program, path=self.env.get("PATH"))
-                if path is None:
-                    raise Unreachable(f"{program} is not installed")
-                words = _APPLE if program == "osascript" else ("-a", "runplan", "--")
-                _run_program((path, *words, notice.title, text), self.env, limit_s=limit_s)
-            case _:  # in a process of its own: the daemon stays small, and a service that hangs is ended
-                body = _encodable("\n\n".join(part for part in (notice.text, notice.link or notice.command) if part))
-                message = AppriseMessage(url=url, kind=notice.kind, title=_encodable(notice.title), body=body)
-                with _CHILDREN:
-                    _run_program(_APPRISE, env, stdin=msgspec.json.encode(message), limit_s=limit_s)
+    def run_command(self, notice: Notice) -> None:
+        facts = {f"RUNPLAN_{name.upper()}": value for name, value in to_builtins(notice).items()}
+        argv = ("/bin/sh", "-c", self.settings.command)
+        run = partial(_run_program, argv, self._clean_env() | facts, stdin=notices.as_json(notice), secret=notice.link)
+        run(cwd=notice.repository or "/", limit_s=self.limits_s["command"])
+
+    def _clean_env(self) -> dict[str, str]:
+        return {name: value for name, value in self.env.items() if not name.startswith(("GIT_", "RUNPLAN_"))}
+
+    def post_webhook(self, notice: Notice) -> None:
+        request = urllib.request.Request(  # noqa: S310 - the settings allow http and https only
+            self.settings.webhook,
+            data=notices.as_json(notice),
+            headers={"Content-Type": "application/json", "User-Agent": "runplan"},
+            method="POST",
+        )
+        try:
+            urllib.request.urlopen(request, timeout=self.limits_s["webhook"]).close()  # noqa: S310
+        except urllib.error.HTTPError as error:
+            error.close()
+            raise Outage(f"the answer was {error.code} {error.reason}") from None
+        except (OSError, ValueError, http.client.HTTPException) as error:  # some of them quote the address
+            raise Outage(redact_parts(f"{type(error).__name__}: {error}", self.settings.webhook)) from None
+
+    def show_on_desktop(self, notice: Notice) -> None:
+        # The command and not the link: arguments can be read by other processes.
+        text = "\n".join(part for part in (notice.text, notice.command) if part)
+        program = "osascript" if sys.platform == "darwin" else "notify-send"
+        path = which(program, path=self.env.get("PATH"))
+        if path is None:
+            raise Unreachable(f"{program} is not installed")
+        words = _APPLE if program == "osascript" else ("-a", "runplan", "--")
+        argv = (path, *words, notice.title, text)
+        _run_program(argv, self.env, limit_s=self.limits_s["desktop"])
+
+    def send_by_apprise(self, target: NotifyTarget, notice: Notice) -> None:
+        """Send it in a process of its own: the daemon stays small, and a service that hangs is ended."""
+        body = "\n\n".join(part for part in (notice.text, notice.link or notice.command) if part)
+        title = _encodable(notice.title)
+        message = AppriseMessage(url=target.url, kind=notice.kind, title=title, body=_encodable(body))
+        stdin = msgspec.json.encode(message)
+        with _CHILDREN:
+            _run_program(_APPRISE, self._clean_env(), stdin=stdin, limit_s=self.limits_s["url"])
 
 
 def _run_program(
