@@ -1,23 +1,30 @@
 """Schedules fire, pause and end, and every slot is recorded once."""
 
+import json
 import re
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
+from runplan.adapters.configuration.places import socket_path
 from runplan.domain.times import iso, parse_iso
+from runplan.hosts.daemon.client import Client
 from tests.support.cli import Meanwhile, Project, a_plan, processes_of, steps, until, work
 from tests.support.daemons import (
+    Wall,
     change_schedule,
     daemon_of,
     firings,
     in_foreground,
     kill_daemon,
+    log_of,
     none_left,
     run_of,
     schedules,
     states,
     until_runs_are,
+    user_settings,
 )
 
 
@@ -97,11 +104,12 @@ def test_a_schedule_runs_one_phase_at_once_with_now_and_ends_when_its_plan_is_co
 
 def test_a_failed_phase_pauses_the_schedule_until_retry(project: Project) -> None:
     project.agent(steps("exit = 3"))
-    scheduled(project, "now")
-    until_runs_are(project, "failed")
-    until(lambda: schedules(project)[0].paused)
-    assert schedules(project)[0].paused == "phase 1 failed (agent-failed)"
-    due_soon(project)
+    with in_foreground(project, TEST_KILL="after RunEnded") as daemon:  # the pause is recorded with the end
+        scheduled(project, "now")
+        until(lambda: daemon.poll() is not None)
+    assert (states(project), schedules(project)[0].paused) == (["failed"], "phase 1 failed (agent-failed)")
+    soon = ago(hours=4, seconds=-1.5)
+    change_schedule(project, anchor=soon, made=soon)
     project.agent(work() + work(phase="2"))
     with in_foreground(project):
         until(lambda: firings(project))
@@ -177,3 +185,44 @@ def test_after_a_reboot_the_daemon_continues_its_runs_and_schedules(project: Pro
         until(lambda: firings(project))
     assert firings(project) == [("skipped", "the plan is in flight")]
     assert project.landed() == ["1"]
+
+
+def test_a_night_of_sleep_ends_no_agent_answers_each_slot_once_and_sends_one_morning_report(
+    project: Project, meanwhile: Meanwhile, tmp_path: Path
+) -> None:
+    """An agent may run for two hours by its own clock, which stood still."""
+    sent, wall = tmp_path / "sent", Wall(tmp_path)
+    due = datetime.now(UTC) + timedelta(hours=16)
+    command = f'command = "echo $RUNPLAN_NOTICE: $RUNPLAN_TITLE >>{sent}"'
+    user_settings(project, f'[notify]\nmorning = "{due:%H:%M}"\n{command}\non = ["morning"]\n')
+    project.agent(work(*meanwhile.pause("agent")) + work(phase="2"))
+
+    def jump(hours: float, slots: int, plan: str = "plans/X.md") -> None:
+        """The daemon notices it within a minute, or at the next request."""
+        wall.jump_to(int(hours * 3600))
+        Client(socket_path(project.env)).close()
+        until(lambda: len(firings(project, plan)) == slots)
+
+    with in_foreground(project, **wall.env):
+        scheduled(project, "now")
+        meanwhile.reached("agent")
+        jump(9, 2)
+        assert firings(project)[-1] == ("skipped", "the plan is in flight")
+        meanwhile.let_on("agent")
+        until_runs_are(project, "done")
+        assert (project.landed(), project.dispatched(), log_of(project, "trouble")) == (
+            ["1"],
+            ["implement", "verify"],
+            [],
+        )
+        jump(9.5, 2)
+        jump(13, 3)
+        until_runs_are(project, "done", "done")
+        answered = [json.loads(slot)[0] for (slot,) in project.rows("SELECT slot FROM firings ORDER BY rowid")]
+        assert answered == sorted({*answered}), "each slot once, in their order"
+        jump(24, 3)
+        until(sent.exists)
+        project.plan(a_plan("9"), name="plans/Y.md")
+        project.runplan("start", "Y", "every", "30m").exits(0)
+        jump(25, 2, "plans/Y.md")
+    assert re.fullmatch("morning: runplan: Phases: 2 landed.*\n", sent.read_text())
