@@ -15,6 +15,7 @@ from tests.support.daemons import (
     kill_daemon,
     log_of,
     run_of,
+    schedules,
     several_plans,
     states,
     until_runs_are,
@@ -240,6 +241,26 @@ def test_status_says_why_the_daemon_cannot_record(project: Project, meanwhile: M
     os.kill(daemon, signal.SIGHUP)
     until_runs_are(project, "done")
     assert project.runplan("status", "X", "--json").json["daemon"] is None
+
+
+def test_a_stop_that_cannot_be_recorded_ends_the_agent_and_can_be_repeated(
+    project: Project, meanwhile: Meanwhile
+) -> None:
+    project.agent(work(*meanwhile.pause("agent")))
+    assert project.runplan("start", "X", "auto", "every", "4h", "now").code == 0
+    meanwhile.reached("agent")
+    for table in ("commands", "events"):
+        full = f"CREATE TRIGGER full_{table} BEFORE INSERT ON {table} BEGIN SELECT RAISE(ABORT, 'no room'); END"
+        change_journal(project, full)
+    ran = project.runplan("stop", "X").exits(5, "no room; nothing was recorded; ")
+    assert ran.err.splitlines()[0] == "runplan: Ended the agent of plans/X.md; its work is kept"
+    assert ran.last.endswith("; then stop it again")
+    until(lambda: processes_of(project.home) == [daemon_of(project)])
+    for table in ("commands", "events"):
+        change_journal(project, f"DROP TRIGGER full_{table}")
+    assert project.runplan("stop", "X").code == 0
+    until_runs_are(project, "stopped")
+    assert (schedules(project), project.dispatched(), project.landed()) == ([], ["implement"], [])
 
 
 def test_a_foreground_run_without_free_descriptors_is_exit_5(project: Project) -> None:
