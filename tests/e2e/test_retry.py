@@ -120,6 +120,21 @@ def test_a_rejected_change_lands_only_with_a_person_who_is_told_of_the_rejection
     assert (f"Warning: {told}" in report, "### Sign-off\n\n- Approved by Uma User" in report) == (True, True)
 
 
+def test_a_retry_continues_what_lies_beside_a_nested_repository_whose_files_stay(project: Project) -> None:
+    commit = "git -c user.name=a -c user.email=a@example.org commit -q --allow-empty -m x"
+    nested = f"run = 'git init -q nested && cd nested && {commit} && echo theirs >file'"
+    project.agent(steps('write = "1.txt"\ntext = "1\\n"', nested))
+    assert project.start("1", "auto").last == "runplan: failed: tampered"
+    assert project.show(f"{BRANCH}:1.txt") == "1"
+    project.agent(UNUSED + fix('append = "1.txt"\ntext = "2\\n"'))
+    project.runplan("retry", "X").exits(0)
+    assert "nested is a git repository of its own" in project.prompts("fix")[-1]
+    assert project.show("main:1.txt") == "1\n2"
+    for _ in range(2):
+        told = (ran := project.runplan("gc")).out + ran.err
+        assert "/nested is a git repository of its own, and only it has its files; move it elsewhere" in told
+
+
 # --- agents with a full context --------------------------------------------------------------------------
 
 
