@@ -52,6 +52,19 @@ def test_an_undo_that_conflicts_with_later_work_fails(tmp_path: Path) -> None:
     assert project.leftovers() == []
 
 
+def test_an_undo_during_a_run_that_waits_or_below_a_landed_dependent_is_refused(tmp_path: Path) -> None:
+    project = a_project(tmp_path, "1", "2")
+    set_up(project, plan=a_plan("1", "2", depends={"2": "Phase 1."}), agent=work() + work(phase="2"))
+    assert project.start("1", "auto").code == 0
+    assert project.start("2").code == 4
+    ways = "continue it: runplan retry plans/X.md; or end it: runplan stop plans/X.md"
+    project.runplan("undo", "X", "1").ends(2, f"runplan: a run of plans/X.md has not ended; {ways}")
+    assert project.runplan("approve", "X").code == 0
+    project.runplan("undo", "X", "1").ends(
+        2, "runplan: phase 2 depends on phase 1; undo 2 first: runplan undo plans/X.md 2"
+    )
+
+
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """Begin, Write 1, its record, Write 2, its record."""
