@@ -50,6 +50,15 @@ def scripts(tmp_path: Path) -> Project:
 WEAKER, WRONG = ("tests/answer.sh", LOOSE), ("answer", "41\n")
 
 
+def test_a_test_that_one_phase_weakens_protects_the_code_until_a_person_edits_it(scripts: Project) -> None:
+    play(scripts, WEAKER, command=SCRIPTS)
+    assert scripts.start("1", "auto").code == 0
+    play(scripts, WRONG, verdict=FAILS_T1, phase="2", command=SCRIPTS)
+    scripts.start("2", "auto").ends(1, "runplan: failed: verification-failed")
+    scripts.repo.commit("Decide", **{"tests/answer.sh": "test $(cat answer) -gt 40\n"})
+    scripts.start("2", "auto").exits(0)
+
+
 @pytest.mark.promise
 def test_a_command_that_names_no_tests_is_told_by_every_command(scripts: Project) -> None:
     line = "no test names are read from this command: deleted tests are not noticed"
