@@ -157,7 +157,7 @@ def test_a_daemon_that_died_is_told_once_and_a_start_resumes_its_run(project: Pr
         told = project.runplan("status", "X")
         assert "it left no error, as after SIGKILL" in told.err
         until_runs_are(project, "done")
-    assert project.landed() == ["1"]
+    assert (project.landed(), project.dispatched()) == (["1"], ["implement", "verify"])
 
 
 def test_a_foreground_run_that_waits_is_continued_by_the_daemon(project: Project, meanwhile: Meanwhile) -> None:

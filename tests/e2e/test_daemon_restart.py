@@ -8,11 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from runplan.adapters.configuration.places import socket_path
 from runplan.domain.times import iso
+from runplan.hosts.daemon.client import Client
+from runplan.hosts.daemon.protocol import Done, Wake
+from runplan.hosts.daemon.state import Known
 from tests.support.cli import Meanwhile, Project, set_up, until, verify, work
 from tests.support.daemons import (
     in_foreground,
     kill_daemon,
+    log_of,
     run_of,
     states,
     until_runs_are,
@@ -39,6 +44,25 @@ def test_a_landing_held_by_an_edited_file_is_retried_by_the_daemon(project: Proj
         until_runs_are(project, "done")
     assert project.landed() == ["1"]
     assert project.repo.status() == ""
+
+
+def test_an_agent_that_ended_while_its_repository_was_away_is_not_started_again(
+    project: Project, meanwhile: Meanwhile, tmp_path: Path
+) -> None:
+    project.agent(work(*meanwhile.pause("agent")))
+    assert project.runplan("start", "X", "1", "auto").code == 0
+    meanwhile.reached("agent")
+    away = project.path.rename(tmp_path / "away")
+    meanwhile.let_on("agent")
+    until(lambda: list(away.glob(".git/runplan/dispatch/*/exit.json")))
+    with Client(socket_path(project.env)) as client:  # the daemon looks at its runs, and finds that it cannot
+        client.call(Wake(repository=Known(root=str(project.path), common=f"{project.path}/.git")), Done)
+        until(lambda: log_of(project, "closed"))
+    assert not project.path.exists(), "in its place nothing is made"
+    away.rename(project.path)
+    project.runplan("retry", "X").exits(0)
+    until_runs_are(project, "done")
+    assert (project.dispatched(), project.landed()) == (["implement", "verify"], ["1"])
 
 
 KEY = "k-5f1c9e-never-written"
