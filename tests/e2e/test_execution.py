@@ -183,6 +183,17 @@ def test_a_command_lands_by_itself_and_its_row_after_gate_and_verifier(project: 
     assert project.leftovers() == []
 
 
+def test_a_command_whose_script_a_phase_has_written_waits_for_a_person_who_sees_it(project: Project) -> None:
+    script = "echo 2 >2.txt; git add 2.txt; git commit -qm Two"
+    agent = work(f'write = "ship.sh"\ntext = "{script}\\n"', phase="1")
+    set_up(project, plan=executed(a_plan("1", "2"), p2="delegate sh ship.sh"), agent=agent)
+    asked = project.start("finish", "auto").exits(4)
+    assert "`sh ship.sh` runs with your rights, and ship.sh changed since the plan began" in asked.err
+    assert f"\n+{script}\n" in project.runplan("diff", "X").out
+    project.runplan("approve", "X").exits(0)
+    assert "Two" in project.repo.git("log", "--format=%s", "main").splitlines()
+
+
 @pytest.mark.parametrize(
     ("line", "reason", "said"),
     [
