@@ -94,6 +94,22 @@ def test_a_review_of_a_lower_one_reaches_the_phases_after_it(project: Project, h
     assert list(hub.branches()) == ["main"]
 
 
+def test_one_that_a_person_merged_into_the_one_below_is_not_merged_again_and_again(project: Project, hub: Hub) -> None:
+    """The target gets it with the one below, by a squash; the one above needs one merge of the target."""
+    hub.on_push = lambda branch, sha: hub.check(sha) if "/pr" in branch else None
+    project.start("finish", "pr").exits(4)
+    before = hub.branches()
+    hub.do_merge(hub.pulls[2], "merge")
+    hub.pushed(before)
+    hub.do_merge(hub.pulls[1], "squash")
+    project.start("finish", "auto", "pr").exits(0)
+    assert (hub.merges, [pull.merged for pull in hub.pulls.values()]) == (3, [True] * 3)
+    assert hub.git("log", "--format=%s", "main").count("x: repair the pull request") == 1
+    assert hub.git("ls-tree", "--name-only", "main").split()[:3] == ["1.txt", "2.txt", "3.txt"]
+    assert project.dispatched().count("fix") == 0
+    assert list(hub.branches()) == ["main"]
+
+
 def test_neighbours_of_one_name_share_a_merge_request_of_gitlab(project: Project, tmp_path: Path) -> None:
     set_up(project, plan=group(project, p2="rest", p3="rest"))
     with on_gitlab(project, tmp_path) as server:
