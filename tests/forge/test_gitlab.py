@@ -2,6 +2,7 @@
 
 import os
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -314,6 +315,13 @@ def test_a_request_for_a_review_that_gitlab_refuses_is_left_out(
     gitlab.request_review(pull.number, ["stranger"])
     gitlab.request_review(pull.number, ["reviewer"])
     assert gitlab_hub.reviewers[pull.number] == {"reviewer": "unreviewed"}
+
+
+def test_an_issue_of_a_stranger_is_trusted_until_a_stranger_edits_it(gitlab: GitLab, gitlab_hub: GitLabHub) -> None:
+    issue = gitlab_hub.add_issue("Bug", "text", "runplan", by="stranger", labeller="bob")
+    assert gitlab.is_issue_trusted(issue.number, "runplan")
+    issue.edited, issue.editor = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}", "stranger"
+    assert not gitlab.is_issue_trusted(issue.number, "runplan")
 
 
 def test_texts_of_agents_run_no_quick_action(gitlab: GitLab, gitlab_hub: GitLabHub) -> None:
