@@ -135,6 +135,28 @@ def test_a_check_sees_no_key_of_its_caller(project: Project, tmp_path: Path) -> 
         assert not [key for key in keys if key != "DATABASE_URL" and f"{key}=" in seen]
 
 
+def test_all_tests_run_where_a_narrowed_phase_turns_out_to_be_the_last(tmp_path: Path) -> None:
+    project = a_project(tmp_path, "1", "2")
+    project.settings('[tests]\ncommand = "test ! -e 1.txt"\n')
+    project.plan(a_plan("1", "2").replace("Step 1\n\n", "Step 1\n\nTests: `true`\n\n"))
+    assert project.start("1").code == 4
+    plan = project.show("main:plans/X.md") + "\n"
+    project.plan(plan.replace("| 2 — Step 2 | ⬚ |", "| 2 — Step 2 | ✅ Done |"))
+    while (ended := project.runplan("approve", "X")).code == 4:  # the target has moved
+        pass
+    assert (ended.code, project.landed()) == (1, [])
+    gates = [body["argv"][-1] for body in project.bodies("DispatchStarted") if body["role"] == "gate"]
+    assert ["test ! -e" in gate for gate in gates[:2]] == [False, True]
+
+
+def test_a_junit_file_of_an_earlier_run_does_not_count(project: Project) -> None:
+    check = "test -e 1.txt || { mkdir -p out; echo '<testsuite><testcase name=\"a\"/></testsuite>' >out/a.xml; }"
+    project.repo.commit("A check", **{"check.sh": f"{check}\n", ".gitignore": "out/\n"})
+    tests = '[tests]\ncommand = "sh check.sh"\njunit = ["out/**/*.xml"]\n'
+    project.settings(f'[run]\nclean = "untracked"\nmax_fix_cycles = 0\n{tests}')
+    project.start("1", "auto").ends(1, "runplan: failed: tests-unfinished", "no file matches tests.junit")
+
+
 FLAKY = """\
 if test -e 1.txt && ! test -e {place}/once; then touch {place}/once
     echo "=== short test summary info ==="; echo "FAILED t.py::test_a - x"; echo "=== 1 failed, 1 passed in 0.01s ==="

@@ -39,6 +39,34 @@ def test_unresolved_evidence_is_asked_for_once_more_without_a_fix_cycle(tmp_path
     assert "| pass | 1.txt |" in report
 
 
+def test_an_item_does_not_pass_without_a_file_that_it_names_unless_its_absence_is_stated(tmp_path: Path) -> None:
+    """The other names are of a file that the work removes, one in a folder, and one that the work makes git ignore."""
+    item = "Write `docs/z.md`, remove `old.py`, see `deep.txt`, generate `out/list.csv`"
+    project = a_project(tmp_path, "1")
+    project.plan(a_plan("1").replace("Write 1.txt", item).replace("— Step 1\n", "— Step 1\n\nSign-off: required\n"))
+    project.repo.commit("Begin", **{"old.py": "x\n", "a/deep.txt": "x\n"})
+    work = steps('run = "rm old.py; echo /out/ >.gitignore"', 'write = "1.txt"\ntext = "one\\n"')
+    absent = 'pass_all = true\nevidence = ["1.txt", {kind = "file", ref = "docs/z.md", absent = true}]'
+    project.agent(work + verify(absent) + verify(f'pass_all = true\nonce = "{tmp_path}/first"'))
+    project.start("1", "auto").exits(4, "Sign-off: required; W1 passes without docs/z.md, which it names")
+    first, second = project.prompts("verify")
+    missing = first.partition("## Missing files\n")[2]
+    assert [line for line in missing.splitlines() if line.startswith("- ")] == ["- W1: docs/z.md"]
+    assert "- W1: docs/z.md, which the item names, is not there\n" in second
+    assert project.runplan("approve", "X").code == 0
+    assert "| pass | 1.txt; docs/z.md (absent) |" in project.show("main:reports/plan-x.md")
+
+
+def test_a_verifier_does_not_judge_its_own_work_in_a_phase_with_its_name(tmp_path: Path) -> None:
+    project = a_project(tmp_path, "1")
+    project.agent(steps('write = "1.txt"'))
+    project.plan(a_plan("1").replace("Step 1\n\n", "Step 1\n\nAgent: `other`\n\n"))
+    project.settings('[agents.other]\nkind = "script"\nscript = "agent.toml"\n')
+    assert project.start("auto", RUNPLAN_AGENTS_VERIFIER="other").code == 0
+    started = [(body["role"], body["agent"]) for body in project.bodies("DispatchStarted")]
+    assert started == [("implement", "other"), ("verify", "robot")]
+
+
 def test_a_verifier_sees_the_instructions_of_before_and_gets_the_new_ones_as_a_file(tmp_path: Path) -> None:
     project = a_project(tmp_path, "1")
     project.commit_file("CLAUDE.md", "Be strict.\n")
