@@ -136,6 +136,20 @@ def test_the_daemon_works_sub_plans_through_pause_and_kill_and_shows_which(
     assert project.dispatched("plans/B.md") == ["implement", "verify"]
 
 
+def test_a_sub_plan_without_auto_waits_for_approval_and_is_stopped_with_its_parent(project: Project) -> None:
+    with_subplans(project)
+    waits = project.start("1").exits(4, "plans/X.md waits for plans/A.md. Then continue it: runplan retry plans/X.md")
+    assert ("Approve: runplan approve plans/A.md" in waits.last, landings(project)) == (True, [])
+    project.runplan("approve", "A").exits(0)
+    project.runplan("retry", "X").exits(0)
+    assert landings(project) == IN_ORDER[:2]
+    project.runplan("start", "X", "2").exits(0)
+    until_runs_are(project, "waiting", plan="plans/B.md")
+    project.runplan("stop", "X").exits(0, "Stopping plans/X.md; its work is kept")
+    until_runs_are(project, "done", "stopped")
+    until_runs_are(project, "stopped", plan="plans/B.md")
+
+
 @pytest.mark.matrix
 @pytest.mark.parametrize(
     ("plans", "why"),

@@ -74,6 +74,18 @@ def test_a_paused_work_begins_no_further_plan_until_it_is_resumed(project: Proje
     assert project.runplan("explain", "queue:9").code == 3
 
 
+def test_a_stop_ends_the_work_and_its_runs(project: Project) -> None:
+    add(project, A, "1")
+    assert project.runplan("work", "all").code == 0
+    for plan in (A, X):
+        until_runs_are(project, "waiting", plan=plan)
+    add(project, B, "2", front="after: A")
+    assert project.runplan("stop").code == 0
+    for plan in (A, X):
+        until_runs_are(project, "stopped", plan=plan)
+    assert (states(project, B), project.runplan("queue", "--json").json["works"]) == ([], [])
+
+
 def test_a_person_moves_pins_and_unpins(project: Project) -> None:
     add(project, A, "1")
     add(project, B, "2")
