@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from runplan.adapters.forge.protocol import PullMessage
 from runplan.domain.run.dispatch import ItemAnswer, ItemResult, Reference, Return, ReturnStatus
@@ -131,6 +132,7 @@ def test_each_request_is_an_item_and_what_else_was_said_is_context() -> None:
         ReviewItem("line 1", "Please.", author="ann", path="a.py", line=3, id="R2"),
         ReviewItem("comment 3", "It is for #7.", author="ann"),
     )
+    assert list_comments(asked, with_strangers=False) == (replace(items[1], id="R1"), items[2])
     quoted = ["R1 eve (without write access) on 2026:\n> Me too.", "R2 ann on a.py:3:\n> Please."]
     others = ["What else was said there. It asks for nothing:", "ann:\n> It is for #7."]
     assert to_repair(items).complaint.endswith("\n\n".join([*quoted, *others]))
