@@ -117,6 +117,27 @@ def test_a_branch_with_a_merge_lands_as_one_commit_of_its_author(project: Projec
     assert project.leftovers() == []
 
 
+@pytest.mark.parametrize(
+    ("theirs", "says"),
+    [
+        ({"1.txt": "1\n"}, "already-on-target: the target already holds every change"),
+        (
+            {"plans/X.md": a_plan("1", "2").replace("Step 1 | ⬚", "Step 1 | ✅ Done")},
+            "phase 1 was marked done on the target meanwhile",
+        ),
+    ],
+)
+def test_work_that_is_on_the_target_already_is_not_landed_again(
+    project: Project, meanwhile: Meanwhile, theirs: dict[str, str], says: str
+) -> None:
+    set_up(project, agent=work(*meanwhile.pause("implement")))
+    running = meanwhile.begin(project, "implement", "start", "X", "1", "auto", "--foreground")
+    project.repo.commit("The same", **theirs)
+    tip = project.repo.head("main")
+    meanwhile.finish(running, "implement").ends(1, "runplan: failed: already-on-target", says)
+    assert project.repo.head("main") == tip
+
+
 @pytest.mark.promise
 def test_a_plan_with_all_rows_done_is_marked_complete(project: Project) -> None:
     set_up(project, plan=a_plan("1").replace("⬚", "✅ Done"), agent="")
