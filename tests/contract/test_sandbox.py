@@ -67,12 +67,13 @@ def test_a_missing_program_is_named_by_whoever_starts_it(stage: Stage) -> None:
 def test_no_process_outlives_a_killed_one(stage: Stage) -> None:
     """Except without an engine, where the shim finds what is left."""
     argv = stage.sandbox.wrap(("sh", "-c", "sleep 300 & echo $!; wait"), stage.view)
+    starter = ("sh", "-c", '"$@"; exit', "sh", *argv)  # not exec: the shell stays
     with subprocess.Popen(
-        argv, cwd=stage.tree, env=stage.env, stdout=subprocess.PIPE, start_new_session=True
+        starter, cwd=stage.tree, env=stage.env, stdout=subprocess.PIPE, start_new_session=True
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline()
-        os.killpg(process.pid, 9)
+        (os.kill if stage.mode == "bwrap" else os.killpg)(process.pid, 9)  # bubblewrap notices
         process.wait(10)
         if end := stage.sandbox.end(stage.view.dispatch):
             subprocess.run(end, check=False)  # as the shim does
