@@ -639,10 +639,13 @@ def test_an_edit_of_the_same_second_and_size_is_seen(place: Place) -> None:
 # --- parking and removing -----------------------------------------------------------------------------
 
 
-def test_uncommitted_work_is_parked_before_a_worktree_is_leased_again(place: Place) -> None:
+@pytest.mark.parametrize("is_handed_over", [False, True])
+def test_uncommitted_work_is_parked_before_a_worktree_is_leased_again(place: Place, *, is_handed_over: bool) -> None:
     tree = place.lease()
     tree.write("a.txt", "uncommitted")
     tree.write("new.txt", "new")
+    if is_handed_over:
+        place.take()
     place.lease()
     assert place.repo.git("diff", "--name-only", place.base, PARKED).split() == ["a.txt", "new.txt"]
 
