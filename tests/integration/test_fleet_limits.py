@@ -4,8 +4,11 @@ import asyncio
 import inspect
 from collections.abc import Iterator
 from contextlib import closing
-from typing import Any
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
+import msgspec
 import pytest
 import structlog
 from procrastinate.worker import Worker
@@ -20,7 +23,8 @@ from runplan.domain.run import events as e
 from runplan.domain.run.dispatch import Ending
 from runplan.domain.run.kinds import Role, RunStatus
 from runplan.domain.run.rows import Command, RunRow
-from runplan.hosts.fleet.worker import JobQueue
+from runplan.domain.settings.schema import Settings
+from runplan.hosts.fleet.worker import FleetWorker, JobQueue
 from tests.support.documents import read
 from tests.support.postgres import a_location, create_database, start_server
 
@@ -182,13 +186,27 @@ def set_capacity(*, fleet: int, repository: int) -> None:
         heartbeat.set_capacity(fleet=fleet, repository=repository)
 
 
-def test_a_worker_that_was_away_owns_no_plan_that_another_one_has_taken(stores: tuple[PostgresStore, ...]) -> None:
-    store = stores[0]
+def test_a_heartbeat_notices_the_plans_that_another_worker_has_taken_or_ended(
+    stores: tuple[PostgresStore, ...], tmp_path: Path
+) -> None:
+    store, schema = stores[0], stores[0].location.schema
     row = WorkerRow(owner="h/away", host="h", labels=[], slots=1, version="")
-    store.claim_plan("own", run="r1", owner="h/away")
-    store.claim_plan("taken", run="r2", owner="other")
+    for plan, owner in (("own", "h/away"), ("left", "h/earlier"), ("taken", "other")):
+        store.claim_plan(plan, run=plan, owner=owner)
+    poked: list[str] = []
+    owned = SimpleNamespace(runs={"own": 1, "left": 2, "taken": 3, "ended": 4})
+    in_hand: Any = SimpleNamespace(owner=owned, lost=frozenset(), poke=lambda: poked.append("it"))
+    user = msgspec.convert({"fleet": {"dsn": start_server().dsn}}, Settings)
+    worker = FleetWorker({}, user, row, tmp_path, structlog.get_logger(), print)
+    worker._plans[schema, "own"] = in_hand
+    worker._queue = cast(Any, SimpleNamespace(worker_id=None))
     with closing(Heartbeat(start_server().dsn, row)) as heartbeat:
-        assert heartbeat.list_owned() == [(store.location.schema, "own", "r1", "h/away")]
+        assert {owned for owned in heartbeat.list_owned() if owned[0] == schema} == {
+            (schema, "own", "own", "h/away"),
+            (schema, "left", "left", "h/earlier"),
+        }
+        worker._beat(heartbeat)
+        assert (in_hand.lost, poked) == ({"left", "taken", "ended"}, ["it"])
 
 
 def take_woken(stores: tuple[PostgresStore, ...]) -> list[tuple[int, str]]:
