@@ -19,7 +19,7 @@ from runplan.domain.errors import RefusedEarly
 from runplan.domain.names import DIFF_FILE
 from runplan.domain.run.events import DispatchStarted, PhaseChosen
 from runplan.domain.run.kinds import PLANNING, Role
-from runplan.domain.settings.schema import AgentsSettings
+from runplan.domain.settings.schema import AgentsSettings, CheckSettings
 from tests.support.builders import settle
 from tests.support.samples import FOLDERS, expected
 from tests.support.tools import write_script
@@ -119,6 +119,17 @@ def test_the_task_is_described_in_the_variables_of_the_contract(tmp_path: Path) 
 def test_an_agent_sees_its_own_keys_only(tmp_path: Path, name: str) -> None:
     call = Call(tmp_path, name, caller=KEYS)
     assert {key for key in call.env if key in KEYS} == set(calls(name)["keys"])
+
+
+def test_tests_and_setup_see_no_key_and_no_token_but_those_of_tests_env(tmp_path: Path) -> None:
+    """They run code that an agent wrote."""
+    caller = {**KEYS, "PATH": "/bin", "SSH_AUTH_SOCK": "s", "NPM_TOKEN": "n", "RUNPLAN_TESTS_COMMAND": "make"}
+    tests = CheckSettings(env=("NPM_TOKEN", "GH_TOKEN"))
+    agents = Agents(settings(), root=tmp_path, plan="p", run="r", caller=caller, tests=tests)
+    for role in (Role.GATE, Role.BASELINE, Role.SETUP):
+        started = DispatchStarted(id="r.1", role=role, cycle=1, phase="1")
+        _, seen = agents.command("make test", started, directory=tmp_path, cwd=tmp_path, writable=())
+        assert seen.keys() & caller.keys() == {"PATH", "NPM_TOKEN"}
 
 
 def test_aider_reads_the_plan_and_the_settings_and_does_not_edit_them(tmp_path: Path) -> None:

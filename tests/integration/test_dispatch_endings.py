@@ -19,7 +19,9 @@ from tests.support.dispatching import PATIENCE_S, Stage, gone, pid_in, until
 
 
 def test_the_silence_limit_ends_a_process_that_gives_no_sign_of_life(on: Stage) -> None:
-    outcome = on.outcome(on.sh("echo once; sleep 30", silence_s=0.5))
+    """Polling is none."""
+    polls = "while test ! -e never; do read -r word </etc/hostname; sleep 0.1; done"
+    outcome = on.outcome(on.sh(f"echo once; {polls}", silence_s=0.5))
 
     assert outcome.ending is Ending.SILENT
     assert outcome.message == "once\n"
@@ -301,8 +303,8 @@ def test_finished_work_is_not_cut_off_for_what_it_cost(on: Stage, reader: str, l
     assert (outcome.ending, outcome.code) == (Ending.EXITED, 0)
 
 
-def test_wall_time_is_kept_after_a_good_end_too(on: Stage) -> None:
-    outcome = on.outcome(on.sh(f"echo '{DONE['codex'][0]}'; sleep 30", reader="codex", wall_s=0.3))
+def test_wall_time_is_kept_after_a_good_end_and_by_a_process_that_prints_for_ever(on: Stage) -> None:
+    outcome = on.outcome(on.sh(f"echo '{DONE['codex'][0]}'; exec yes $(printf %01000d 0)", reader="codex", wall_s=0.3))
 
     assert outcome.ending is Ending.TIMEOUT
 
