@@ -270,13 +270,14 @@ def test_an_aider_with_a_full_context_applies_its_answer(on: Stage) -> None:
     assert (on.path / "made.txt").exists()
 
 
-def test_what_its_sub_agents_use_after_a_good_end_counts(on: Stage) -> None:
+@pytest.mark.parametrize("limit", [{"tokens": 1_000}, {"usd": 1.0, "usd_in": 1_000.0}], ids=["tokens", "usd"])
+def test_what_its_sub_agents_use_after_a_good_end_counts(on: Stage, limit: dict[str, Any]) -> None:
     """Sub-agents may run on for a moment; a tool event does not name its agent."""
     tool = said(2, content=[{"type": "tool_use", "name": "Bash", "input": {}}]).replace(
         '"type": "assistant"', '"type": "assistant", "parent_tool_use_id": "t1"'
     )
     script = f"{said(1)}{result()}{tool}sleep 30"
-    assert on.outcome(on.sh(script, reader="claude", tokens=1_000, grace_s=0.05)).ending is Ending.BUDGET
+    assert on.outcome(on.sh(script, reader="claude", grace_s=0.05, **limit)).ending is Ending.BUDGET
 
 
 DONE = {
