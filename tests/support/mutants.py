@@ -31,6 +31,7 @@ NOT_TESTED = ("test_docs.py", "test_make.py")  #: they take long, and test no co
 BUDGET_S = 20.0  #: of processors, for the quick tests of one mutant as they were measured, and again for the others
 LIMIT_S = 400.0  #: after which a mutant counts as killed: on a machine that does nothing else, its tests end earlier
 BAR = 95.0  #: percent
+NO_TESTS = (4, 5)  #: exit codes of pytest for unknown names of tests, and for none
 LARGE = 100  #: such numbers are limits of sizes, in which one more or less makes no difference
 
 _PAIRS: tuple[tuple[type[ast.AST], type[ast.AST]], ...] = (
@@ -256,7 +257,7 @@ def try_mutant(mutant: Mutant, tests: list[str], tree: Path, number: int) -> str
         [tree / ".venv/bin/python", "-m", "pytest", *words], cwd=tree, env=env, stdout=out, stderr=out, process_group=0
     )
     try:
-        return "killed" if run.wait(timeout=LIMIT_S) else "survived"
+        code = run.wait(timeout=LIMIT_S)
     except subprocess.TimeoutExpired:
         os.killpg(run.pid, signal.SIGKILL)
         run.wait()
@@ -264,6 +265,9 @@ def try_mutant(mutant: Mutant, tests: list[str], tree: Path, number: int) -> str
     finally:
         changed.write_bytes(original[0])
         os.utime(changed, ns=(original[1], original[1]))
+    if code in NO_TESTS:
+        raise RuntimeError(f"pytest ended with {code}: tests have changed since they were measured; play it again")
+    return "killed" if code else "survived"
 
 
 def choose_mutants(seed: int, count: int, only: str) -> list[Mutant]:
