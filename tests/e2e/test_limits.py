@@ -139,15 +139,18 @@ def test_a_run_waits_for_its_hours(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "kills", [((0, "Paused"), (1, "RunResumed")), ((24_000, "Paused"),)], ids=["set back behind a retry", "years ahead"]
+    ("kills", "verb"),
+    [(((0, "Paused"), (1, "RunResumed")), "status"), (((24_000, "Paused"),), "stop")],
+    ids=["set back behind a retry", "years ahead in another run"],
 )
 def test_a_limit_is_waited_out_once_though_the_clock_was_ahead(
-    project: Project, tmp_path: Path, kills: tuple[tuple[int, str], ...]
+    project: Project, tmp_path: Path, kills: tuple[tuple[int, str], ...], verb: str
 ) -> None:
     limits = [step for hours, _ in kills for step in once(tmp_path, str(hours), LIMIT, "exit = 1")]
     project.agent(steps(*limits, 'write = "1.txt"'))
     for hours, point in kills:
         now = iso(HERE + timedelta(hours=hours))
         assert project.start("1", "auto", TEST_NOW=now, TEST_KILL=f"after {point}").code == -9
+    project.runplan(verb, "X").exits(0)
     project.start("1", "auto").exits(0)
     assert len(project.bodies("Paused")) == len(kills), "else an agent would start again and again"
