@@ -498,8 +498,10 @@ class GitHub:
     def list_comments(self, number: int) -> tuple[m.Comment, ...]:
         comments = self._repo.get_issue(number).get_comments()
         return tuple(
-            m.Comment(author=f.user_login(each.user), text=each.body or "", changed=each.updated_at.timestamp())
-            for each in comments
+            m.Comment(
+                author=f.user_login(comment.user), text=comment.body or "", changed=comment.updated_at.timestamp()
+            )
+            for comment in comments
         )
 
     def put_comment(self, number: int, *, marker: str, text: str, is_pull: bool = False) -> None:  # noqa: ARG002

@@ -241,10 +241,10 @@ def find_image(
 ) -> str:
     """The id of the image; one that is built is made from the files of `tree`, which `export` writes."""
     name = settings.image or f"runplan-build:{digest_of(f'{tree} {settings.build} {settings.context}'.encode())[:16]}"
-    if (found := _ask_image(engine, name, env)) or settings.image:
-        if not found:
+    if (image := _ask_image(engine, name, env)) or settings.image:
+        if not image:
             raise RefusedEarly(f"the image {name} is not on this machine; get it: {engine.name} pull {name}")
-        return found
+        return image
     with tempfile.TemporaryDirectory(prefix="runplan-build-") as place:
         top = Path(place).resolve()
         export(top)

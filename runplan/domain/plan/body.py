@@ -110,12 +110,12 @@ def body_of(lines: Lines, first: int, end: int) -> Body:
 
 def read_settings(body: Body) -> tuple[PhaseSettings, str]:
     """What lines above the headings set, such as "Agent: `codex`" (else it is prose), and the group of a stack."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for _, key, value in _list_keys(body):
         if key.capitalize() in CODE_KEYS and (code := re.fullmatch(_CODE, value)):
-            found.setdefault(key.lower(), code[1].strip())
-    group = found.pop("pull-request", "")
-    return PhaseSettings(**found), group
+            values.setdefault(key.lower(), code[1].strip())
+    group = values.pop("pull-request", "")
+    return PhaseSettings(**values), group
 
 
 def _list_keys(body: Body) -> Iterator[tuple[int, str, str]]:

@@ -96,7 +96,7 @@ def list_left_out(lines: Lines, reading: Reading) -> Iterator[Remark]:
 
 def _list_counted_on(lines: Lines, series: Iterable[list[Heading]]) -> dict[str, int]:
     """The sections whose numbers go on from chapter to chapter, and where they begin."""
-    found = {}
+    counted_on = {}
     for headings in series:
         numbers = [heading.name.id for heading in headings]
         above = {
@@ -106,8 +106,8 @@ def _list_counted_on(lines: Lines, series: Iterable[list[Heading]]) -> dict[str,
             if 1 < chapter.level < heading.level and chapter.at < heading.at < chapter.end
         }
         if len(above) > 1 and len(numbers) > 2 and numbers == [str(n + 1) for n in range(len(numbers))]:
-            found[f"the sections 1 to {len(numbers)}, which count across chapters"] = headings[0].at
-    return found
+            counted_on[f"the sections 1 to {len(numbers)}, which count across chapters"] = headings[0].at
+    return counted_on
 
 
 def is_told_elsewhere(lines: Lines, reading: Reading) -> bool:

@@ -132,7 +132,7 @@ def find_sections(lines: Lines, *units: str, levels: Sequence[int] = (2, 3, 4, 1
     for heading in named:
         if heading.level in headings and (heading.at not in inside or id_key(heading.name.id) not in outside):
             headings[heading.level].append(heading)
-    clear_level = (found for level, found in headings.items() if level > 1 and any(h.name.strong for h in found))
+    clear_level = (some for level, some in headings.items() if level > 1 and any(h.name.strong for h in some))
     sections: list[Heading] = next(clear_level, next(filter(None, headings.values()), []))
     clear = {id_key(section.name.id) for section in sections if section.name.strong}
     counts = Counter(id_key(section.name.id) for section in sections)

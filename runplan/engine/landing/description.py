@@ -174,7 +174,9 @@ def marks_of(body: str) -> str:
 def _link_lines(text: str, link: Callable[[str, int], str]) -> str:
     """The text in which `path:line` is a link, outside of code."""
     places = r"(?<![\w/.`\[-])([\w.-][\w./-]*):(\d+)(?![\w`])"
-    return re.sub(places, lambda at: f"[{at[0]}]({url})" if (url := link(at[1], int(at[2]))) else at[0], text)
+    return re.sub(
+        places, lambda place: f"[{place[0]}]({url})" if (url := link(place[1], int(place[2]))) else place[0], text
+    )
 
 
 def _box(text: str, phase: PhaseProgress) -> str:

@@ -253,8 +253,9 @@ class TargetRules(RunRules):
         if started.target != (target := context.settings.run.target):
             return f"the run is recorded for {started.target}, and run.target on the default branch is {target}"
         tips = (self.context_for(started, context).tip(), active.context.lander.tip())
-        attempts = (lane.attempt for lane in open_states(active.state))
-        for attempt in (each for each in attempts if each and not each.failure and not each.delivery.landed):
+        for attempt in (lane.attempt for lane in open_states(active.state)):
+            if attempt is None or attempt.failure or attempt.delivery.landed:
+                continue
             chosen = attempt.chosen
             is_of_plan = chosen.phase and not isinstance(chosen, (e.RepairChosen, PlanningChosen))
             is_true = _is_true(chosen, active.context, tips) if is_of_plan else chosen.own == PhaseSettings()

@@ -94,10 +94,10 @@ def show_time(moment: str | None, zone: str = "", *, is_age: bool = False) -> st
     """
     if not moment:
         return ""
-    at = parse_iso(moment)
+    shown = parse_iso(moment)
     now = datetime.now(UTC)
-    text = in_words((now - at).total_seconds()) if is_age else clock(at, zone_of(zone) if zone else None, now=now)
-    exact = f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    text = in_words((now - shown).total_seconds()) if is_age else clock(shown, zone_of(zone) if zone else None, now=now)
+    exact = f"{shown.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
     more = Markup(" data-age") if is_age else ""
     return Markup('<time datetime="{0}" title="{0}"{1}>{2}</time>').format(exact, more, text)
 

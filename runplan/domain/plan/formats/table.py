@@ -74,8 +74,8 @@ def _find_listed(lines: Lines, ids: Set[str]) -> list[Heading]:
     series = (*by_word, *reading.counted_headings(lines.headings).values())
     telling = [h for h in lines.headings if h.level > 1 and id_key(h.name.id) in ids and not h.name.id.isdigit()]
     levels = ([heading for heading in telling if heading.level == level] for level in (2, 3, 4))
-    listed = (found for found in (*series, *levels) if ids == {id_key(heading.name.id) for heading in found})
-    return next((found for found in listed if len(found) == len(ids) > 1), [])
+    listed = (named for named in (*series, *levels) if ids == {id_key(heading.name.id) for heading in named})
+    return next((named for named in listed if len(named) == len(ids) > 1), [])
 
 
 def find_table(lines: Lines, sections: Sequence[Heading]) -> tuple[int, list[Row]] | None:
