@@ -134,7 +134,7 @@ class BackgroundHost:
         # A repository that is gone is not created.
         with suppress(RunplanError, OSError), closing(open_store(self._journal, writable=False)) as store:
             if any(command.verb == "stop" and self.is_mine(command.plan) for command in store.list_queued_commands()):
-                CALLS.end(state=self.state, refuse=True)
+                CALLS.refuse(self.state)
 
     def request_end(self) -> None:
         """End every process; the next host starts the same ones again."""

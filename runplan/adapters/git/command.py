@@ -124,14 +124,18 @@ class LongCalls:
             self._ended |= {process} if state else set()
             end_session(process)
 
-    def end(self, *, state: Path | None = None, older_s: float = 0.0, refuse: bool = False) -> None:
-        """Kill those of one repository, or all, that have run so long; with `refuse` also its new ones."""
-        self._refused |= {state} if state and refuse else set()
+    def end(self, *, state: Path | None = None, older_s: float = 0.0) -> None:
+        """Kill those of one repository, or all, that have run so long."""
         began = time.monotonic() - older_s
         with self._lock:
             for process, (place, since) in self._running.items():
                 if since <= began and state in (None, place):
                     self._kill(process, place)
+
+    def refuse(self, state: Path) -> None:
+        """Kill those of the repository, and its new ones until they are allowed again."""
+        self._refused.add(state)
+        self.end(state=state)
 
     def allow(self, state: Path) -> None:
         self._refused.discard(state)
