@@ -41,7 +41,7 @@ def set_up_fleet(caller: Caller, urls: Sequence[str]) -> tuple[str, dict[str, st
     remotes = [str(Path(url).resolve()) if Path(url).exists() else url for url in urls]
     if not remotes:
         with caller.open() as context:
-            remotes = [remote_url(context.repository, context.settings)]
+            remotes = [remote_url(context, context.settings)]
             if not remotes[0]:
                 missing = f"there is no remote {context.settings.run.remote} here"
                 raise RefusedEarly(f"{missing}; name the repository: runplan fleet init --repository URL")

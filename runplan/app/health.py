@@ -108,7 +108,7 @@ def _check_repository(context: RepositoryContext, checks: list[SetupCheck]) -> R
     with make_check("git", checks) as finding:
         require_git(facts.git_version)
         finding.detail = f"version {facts.git_version.removeprefix('git version ')}"
-        if left_out := context.repository.left_out:
+        if left_out := context.left_out:
             finding.detail = "\n".join((finding.detail, *left_out))
             finding.remedy = "move the included file out of the checkout if runplan's git needs it"
     with make_check("settings", checks) as finding:
@@ -123,7 +123,7 @@ def _check_repository(context: RepositoryContext, checks: list[SetupCheck]) -> R
     if not is_settled:
         return None
     with make_check("target", checks) as finding:
-        require_target(context.repository, context.local_target)
+        require_target(context, context.local_target)
         finding.detail = f"branch {context.settings.run.target}"
     with make_check("worktrees", checks) as finding:
         place = worktree_root(context.root, context.settings, context.env)
@@ -131,7 +131,7 @@ def _check_repository(context: RepositoryContext, checks: list[SetupCheck]) -> R
         if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
             raise RefusedEarly(f"{place} is not writable; set run.worktrees to a writable directory")
         finding.detail = str(place)
-    fleet = find_fleet(context.repository, context.settings) if context.settings.fleet.dsn else None
+    fleet = find_fleet(context, context.settings) if context.settings.fleet.dsn else None
     if fleet is not None:
         with make_check("fleet", checks) as finding:
             with closing(open_store(fleet)) as store:
@@ -332,8 +332,8 @@ def _check_landing(context: RepositoryContext, checks: list[SetupCheck]) -> None
     with make_check("start", checks) as finding:
         if is_partial_clone(read_listing(context.git.text("config", "--list", "-z"))):
             raise RefusedEarly(PARTIAL_CLONE)
-        modes.require_ready(context.repository, context.settings, context.env)
-        require_workable(context.repository, target=context.target, prefix=run.branch_prefix)
+        modes.require_ready(context, context.settings, context.env)
+        require_workable(context, target=context.target, prefix=run.branch_prefix)
         preflight.require_agents(context)
         finding.detail = "no further obstacle"
         if context.fleet is not None and not uses_remote(run.landing):

@@ -372,7 +372,7 @@ def _begin_run(row: ScheduleRow, owner: RunOwner, now: datetime) -> Answer | Non
     if watch.startswith(QUEUE):
         return begin_work(asked, owner)
     context = owner.context_for(asked)
-    modes.require_ready(context.repository, context.settings, context.env)
+    modes.require_ready(context, context.settings, context.env)
     forge = modes.open_forge(context.git, context.settings.run, context.env)
     label = watch.removeprefix(WATCH)
     refusals = list[str]()

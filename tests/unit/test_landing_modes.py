@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import asdict
 
 from runplan.adapters.configuration.load import Layer
 from runplan.adapters.git.repository import open_repository
@@ -22,7 +23,7 @@ def test_no_phase_of_a_pull_request_is_pushed_to_the_target(tmp_path: Path) -> N
     settings = settle([Layer(origin="runplan.toml", values={"run": {"landing": "pr"}})]).settings
     repo = init_repo(tmp_path / "repo")
     here = open_repository(repo.path, env=repo.env)
-    context = RepositoryContext(cwd=repo.path, env=repo.env, repository=here, settings=settings)
+    context = RepositoryContext(**asdict(here), cwd=repo.path, env=repo.env, settings=settings)
     plan = parse_plan(a_plan({"1": "⬚"}, {"1": "Execution: direct\n"}), path="plans/X.md")
     with pytest.raises(RefusedEarly, match="the run lands by pr; remove `Execution: direct`"):
         require_landable(context, plan)

@@ -83,7 +83,7 @@ def resolve_start(
                 raise errors.Busy(describe_busy(path, left[0].id, left[1]))
     if path and not asked.every and (running := _already_running(caller, context, path, asked)) is not None:
         return running
-    for sentence in context.repository.left_out:
+    for sentence in context.left_out:
         caller.warn(sentence)
     remarks = complete_landings(caller, context)
     context = with_target_settings(context, asked.landing, like=like)
@@ -165,7 +165,7 @@ def with_landing(context: RepositoryContext, landing: str) -> RepositoryContext:
 def complete_landings(caller: Caller, context: RepositoryContext) -> tuple[str, ...]:
     """Complete interrupted landings, and refuse a target that cannot be landed on; remarks for the report."""
     notes = preflight.settle_lost_landings(context)
-    remarks = modes.require_ready(context.repository, context.settings, context.env)
+    remarks = modes.require_ready(context, context.settings, context.env)
     for note in (*notes, *remarks):
         caller.warn(note)
     return remarks
@@ -182,7 +182,7 @@ def with_target_settings(
             return there.with_landing(there.settings.run.landing, target=like.target, remote=like.remote)
         if there.target == context.target:
             return there
-        modes.require_ready(there.repository, there.settings, there.env)
+        modes.require_ready(there, there.settings, there.env)
         context = there
     raise errors.SettingsError(
         f"run.target: the settings on each branch name another one; the last is {context.target_name}"
@@ -200,7 +200,7 @@ def resolve_request(caller: Caller, context: RepositoryContext, path: str, asked
     on_target = context
     if context.settings.run.concludes:
         context = replace(context, pull=contexts.slug_of(context, path))
-        modes.fetch_branch(context.repository, context.settings.run, context.pull, context.env)
+        modes.fetch_branch(context, context.settings.run, context.pull, context.env)
     tip = context.tip()
     resuming = context.store().get_interrupted_run(path) is not None
     text = preflight.committed_plan(context, path, is_compared=not resuming)

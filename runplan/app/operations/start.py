@@ -184,7 +184,7 @@ def check_start(caller: Caller, plan: str) -> None:
     """Refuse what a start of the whole plan would refuse; nothing is changed."""
     with caller.open() as context:
         context = runs.with_target_settings(context, "")
-        modes.require_ready(context.repository, context.settings, context.env)
+        modes.require_ready(context, context.settings, context.env)
         ready = runs.resolve_request(caller, context, runs.resolve_plan(context, plan), Options(finish=True))
         if isinstance(ready, runs.Ready):
             runs.admit_agents(caller, ready.context)
@@ -310,7 +310,7 @@ def _undo_phase(caller: Caller, context: RepositoryContext, path: str, wanted: s
             depend = f"phase {upon[0]} depends" if len(upon) == 1 else f"phases {', '.join(upon)} depend"
             raise RefusedEarly(f"{depend} on phase {phase.id}; undo {upon[0]} first: {first}")
         slug = slug_of(context, plan.path)
-        merged = modes.fetch_merged(context.repository, context.settings, slug, context.env, plan)
+        merged = modes.fetch_merged(context, context.settings, slug, context.env, plan)
         landing_to_undo(context.tip(), plan, phase, target=context.target_name, objects=context.git, merged=merged)
     elif (unfinished.mode, unfinished.wanted) != (Mode.UNDO, phase.id):
         ways = f"continue it: {command('runplan', 'retry', path)}; or end it: {command('runplan', 'stop', path)}"

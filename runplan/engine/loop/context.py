@@ -7,8 +7,8 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
-from msgspec import DecodeError, Struct
-from msgspec.structs import replace
+from msgspec import DecodeError, field
+from msgspec.structs import asdict, replace
 
 from runplan import __version__
 from runplan.adapters.configuration.load import LoadedSettings, environment, load_settings
@@ -21,17 +21,8 @@ from runplan.adapters.store.files import first_line, make_below, publish
 from runplan.adapters.store.location import FleetLocation, Location, normalize_url
 from runplan.adapters.store.outputs import Outputs
 from runplan.adapters.store.protocol import Store, open_store
-from runplan.domain import names
+from runplan.domain import errors, names
 from runplan.domain.decoding import convert, decode_json, to_json
-from runplan.domain.errors import (
-    NotAPlan,
-    NotFound,
-    PlanUnreadable,
-    RefusedEarly,
-    SettingsError,
-    Unreachable,
-    UsageError,
-)
 from runplan.domain.plan.marks import ExecutionKind
 from runplan.domain.run.events import RunStarted
 from runplan.domain.run.rows import RunRow
@@ -42,33 +33,22 @@ from runplan.domain.text import command, committing
 from runplan.domain.times import iso_at
 
 
-class RepositoryContext(Struct, frozen=True, kw_only=True):
+class RepositoryContext(Repository, frozen=True, kw_only=True):
     """A repository, and how it is set up for a caller or a run."""
 
     cwd: Path
     env: Mapping[str, str]
-    repository: Repository
     settings: Settings
     pull: str = ""  #: slug of the plan whose pull request is meant
     fleet: FleetLocation | None = None  #: of the journal, if the user belongs to a fleet
-    readers: list[Store] = []  #: the one connection to a fleet's database, since each takes long to make
-
-    @property
-    def git(self) -> Git:
-        return self.repository.git
-
-    @property
-    def root(self) -> Path:
-        return self.repository.root
-
-    @property
-    def common_dir(self) -> Path:
-        return self.repository.common_dir
+    readers: list[Store] = field(
+        default_factory=list
+    )  #: the one connection to a fleet's database, since each takes long to make
 
     @property
     def state(self) -> Path:
         """The directory of runplan's files, in the common git directory, which `git clean` does not touch."""
-        return self.repository.common_dir / "runplan"
+        return self.common_dir / "runplan"
 
     @property
     def journal(self) -> Location:
@@ -139,8 +119,8 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
     def tip(self) -> str:
         tip = self.git.tip(self.target)
         if tip is None:
-            require_target(self.repository, self.target)
-            raise Unreachable(f"{self.target} cannot be read; see: git fsck")
+            require_target(self, self.target)
+            raise errors.Unreachable(f"{self.target} cannot be read; see: git fsck")
         return tip
 
     def open_remote(self) -> Remote:
@@ -159,7 +139,7 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
             remote.fetch_ref(*refs, prune=True)
             make_below(self.common_dir, self.state)
             publish(file, newest.encode(), sync=False)
-        except Unreachable as error:
+        except errors.Unreachable as error:
             moment = f" at {iso_at(file.stat().st_mtime)}" if file.exists() else ""
             warn(f"{error}; plans are shown as of the last fetch{moment}")
 
@@ -181,11 +161,11 @@ def open_context(
     def read(root: Path, env: Mapping[str, str]) -> Settings:
         try:
             return load_settings(root, env=env).settings
-        except SettingsError as error:
+        except errors.SettingsError as error:
             if warn is None:
                 raise
             warn(f"{error}; using the default settings")
-        with contextlib.suppress(SettingsError):  # the user's are needed to find the journal
+        with contextlib.suppress(errors.SettingsError):  # the user's are needed to find the journal
             return load_settings(root, env=env, committed=(FILES[0], b"")).settings
         return Settings()
 
@@ -200,12 +180,12 @@ def context_at(
     try:
         cwd = cwd.absolute()
     except FileNotFoundError:
-        raise RefusedEarly("the current directory is gone; go to the repository first") from None
+        raise errors.RefusedEarly("the current directory is gone; go to the repository first") from None
     repository = open_repository(cwd, env=env)
     try:
         read = settings(repository.root, env)
         fleet = find_fleet(repository, read) if read.fleet.dsn else None
-        yield RepositoryContext(cwd=cwd, env=env, repository=repository, settings=read, fleet=fleet)
+        yield RepositoryContext(**asdict(repository), cwd=cwd, env=env, settings=read, fleet=fleet)
     finally:
         repository.git.close()
 
@@ -228,10 +208,11 @@ def newest_run(context: RepositoryContext, word: str | None) -> tuple[Store, Run
     path = plan_path(context, word) if word is not None else None
     rows = store.list_runs(path, limit=1)
     if not rows and any(queued.plan == path for queued in store.list_queued_commands()):
-        raise NotFound(f"the run of {path} is queued and has not begun; see: {command('runplan', 'status', str(path))}")
+        see = command("runplan", "status", str(path))
+        raise errors.NotFound(f"the run of {path} is queued and has not begun; see: {see}")
     if not rows:
         start = command("runplan", "start", path or "PLAN")
-        raise NotFound(f"no run of {path or 'any plan'} is recorded here; start one: {start}")
+        raise errors.NotFound(f"no run of {path or 'any plan'} is recorded here; start one: {start}")
     return store, rows[0]
 
 
@@ -245,16 +226,16 @@ def plan_path(context: RepositoryContext, word: str) -> str:
                 path = named.relative_to(top).as_posix()
                 names.require_plain(path)
                 return path
-        raise UsageError(f"{word} is not in this repository ({root})")
+        raise errors.UsageError(f"{word} is not in this repository ({root})")
     ran = list[str]()
     active = list[str]()
-    with contextlib.suppress(Unreachable):  # a damaged journal does not matter for finding a plan
+    with contextlib.suppress(errors.Unreachable):  # a damaged journal does not matter for finding a plan
         store = context.store()
         ran = store.list_plans()
         active = store.list_active_plans()
     plans = known_plans(context, active)
     if os.path.isdir(named) and not any(names.is_named(word, plan) for plan in plans):  # noqa: PTH112
-        raise UsageError(f"{word} is a directory; name the plan file in it")
+        raise errors.UsageError(f"{word} is a directory; name the plan file in it")
     plans = list(dict.fromkeys([*plans, *spec_plans(root)]))
     gone = [plan for plan in ran if plan not in plans]
     # The plan of an issue that another repository has taken is on its branch alone.
@@ -308,7 +289,7 @@ def plan_or_watch(context: RepositoryContext, word: str) -> str:
         make = command("runplan", "watch-issues", "--label", label, "every", "10m")
         make = command("runplan", "work", "all") if word.startswith(names.QUEUE) else make
         there_are = f"there are: {', '.join(watches)}"
-        raise NotFound(f"{word}: no such watch; {there_are if watches else f'make one: {make}'}")
+        raise errors.NotFound(f"{word}: no such watch; {there_are if watches else f'make one: {make}'}")
     return word
 
 
@@ -381,7 +362,7 @@ def read_outline(
             return decode_json(outline, PlanOutline)
     text = trees.read_plan(git, blob, path)
     if text is None:
-        raise Unreachable(f"{path} cannot be read; see: git fsck")
+        raise errors.Unreachable(f"{path} cannot be read; see: git fsck")
     plan = parse_outline(text, path)
     if is_on_branch:  # it is not complete before the merge
         plan = replace(plan, status="active", complete=False)
@@ -394,8 +375,8 @@ def parse_outline(text: bytes, path: str) -> PlanOutline:
 
     try:
         plan = model.parse_plan(text, path=path)
-    except PlanUnreadable as error:
-        return PlanOutline(error=str(error), is_page=isinstance(error, NotAPlan))
+    except errors.PlanUnreadable as error:
+        return PlanOutline(error=str(error), is_page=isinstance(error, errors.NotAPlan))
     outline = convert(plan, PlanOutline, from_attributes=True)
     hindrances = [phase.status != "done" and tracker.describe_hindrance(plan, phase) for phase in plan.phases]
     phases = (replace(phase, hindrance=why or "") for phase, why in zip(outline.phases, hindrances, strict=True))

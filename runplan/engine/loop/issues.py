@@ -146,7 +146,7 @@ def take_issue(
     slug = slug_of(context, path)
     target = context.tip()
     store = context.store()
-    tip = modes.fetch_branch(context.repository, context.settings.run, slug, context.env)
+    tip = modes.fetch_branch(context, context.settings.run, slug, context.env)
     context = replace(context, pull=slug)
     if tip is None and context.git.blob(target, path) is None:
         require_test_command(context)  # a refused start leaves no branch behind
@@ -181,9 +181,8 @@ def _create_branch(
     context: RepositoryContext, forge: Forge, number: int, plan: IssuePlan, *, now: datetime, label: str
 ) -> Oid | TakenElsewhere:
     """Push a commit with the plan as a new branch; the tip of the branch, which another repository may have made."""
-    repository = context.repository
     target = context.tip()
-    there = modes.own_branch(repository, context.settings.run, context.pull, context.env)
+    there = modes.own_branch(context, context.settings.run, context.pull, context.env)
     issue = forge.read_issue(number)
     if not issue.is_open:
         raise NotWorkable(f"issue {number} is closed; reopen it to have it worked on: {issue.url}")
@@ -198,13 +197,13 @@ def _create_branch(
     pull = forge.find_pull_request(branch=there.branch, base=context.settings.run.target)
     if pull is not None and pull.is_merged:
         return TakenElsewhere(why=f"issue {number} was worked on: {pull.name} is merged: {pull.url}")
-    writer = Candidates(repository.git)
-    blob = repository.git.write_object("blob", text)
-    tree = writer.tree_with(repository.git.commit(target).tree, {plan.path: Entry("100644", blob)})
-    user = require_workable(repository, target=context.target, prefix=context.settings.run.branch_prefix)
-    by = Signature(author=user, committer=user, when=git_date(now), sign=signing(repository.git))
-    message = add_trailers(f"Plan issue {number}", [(TAKEN_BY, names.repository_id(repository.common_dir))])
-    answer = there.push(writer.commit(tree, onto=target, message=message, by=by), old="", source=repository.common_dir)
+    writer = Candidates(context.git)
+    blob = context.git.write_object("blob", text)
+    tree = writer.tree_with(context.git.commit(target).tree, {plan.path: Entry("100644", blob)})
+    user = require_workable(context, target=context.target, prefix=context.settings.run.branch_prefix)
+    by = Signature(author=user, committer=user, when=git_date(now), sign=signing(context.git))
+    message = add_trailers(f"Plan issue {number}", [(TAKEN_BY, names.repository_id(context.common_dir))])
+    answer = there.push(writer.commit(tree, onto=target, message=message, by=by), old="", source=context.common_dir)
     if isinstance(answer, PushDeclined):
         raise RefusedEarly(f"{there.name} does not accept a push to {there.branch}: {answer.said}")
     tip = there.fetch()
@@ -227,7 +226,7 @@ def list_free_issues(
     target = context.tip()
     repository_id = names.repository_id(context.common_dir)
     pattern = names.pull_branch(context.settings.run.branch_prefix, "issue-*")
-    branches = modes.own_branch(context.repository, context.settings.run, "issue", context.env).branches(pattern)
+    branches = modes.own_branch(context, context.settings.run, "issue", context.env).branches(pattern)
     for issue in forge.list_issues(label):
         if issue.is_trusted is False and context.settings.issues.trust == "write":
             refusals.append(_describe_stranger(issue))

@@ -82,7 +82,7 @@ def remove_built_images(context: RepositoryContext, *, newest: int, dry_run: boo
 def _collect_pushed(context: RepositoryContext, tool: Path, *, dry_run: bool) -> Iterator[Removed | Kept]:
     """Work on the remote; it may go when the run has ended and the phase has landed."""
     store = context.store()
-    remote = modes.open_target(context.repository, context.settings, context.env)
+    remote = modes.open_target(context, context.settings, context.env)
     unfinished = {row.id for row in store.list_unfinished_runs()}
     landed = {(fact.run, fact.event.phase): fact.seq for fact in store.list_facts(e.Landed)}
     leases = {names.wip_ref(fact.event.branch): fact for fact in store.list_facts(e.Leased)}

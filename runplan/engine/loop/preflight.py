@@ -256,7 +256,7 @@ def require_landable(context: RepositoryContext, plan: Plan) -> None:
         if phase.execution.kind is ExecutionKind.DIRECT:
             try:
                 modes.require_allowed("direct", settings.run)
-                require_remote(modes.open_target(context.repository, settings, context.env))
+                require_remote(modes.open_target(context, settings, context.env))
             except RefusedEarly as error:
                 raise RefusedEarly(f"{place}: {error}") from None
     is_stacked = settings.pull_request.stack and settings.run.concludes

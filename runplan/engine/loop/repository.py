@@ -107,7 +107,7 @@ def make_run_context(
     bounds = Bounds(seconds=limits.handover_s, size=limits.handover_size, entries=limits.handover_entries)
     zones = Zones(workspace, agents.confine, bounds, agents.script_env)
     lander, direct = modes.open_landers(
-        context.repository, context.settings, context.env, tool=workspace.path, plan=plan, zones=zones
+        context, context.settings, context.env, tool=workspace.path, plan=plan, zones=zones
     )
     return RunContext(
         **{name: getattr(opened, name) for name in OpenRepository.__struct_fields__},
@@ -139,7 +139,7 @@ def open_workspace(context: RepositoryContext) -> Workspace:
 def open_repository(context: RepositoryContext, *, wakeup: int | None = None) -> Iterator[OpenRepository]:
     """Open a repository, or refuse one that cannot be worked in; `wakeup` interrupts a wait for dispatches."""
     settings = context.settings
-    user = repositories.require_workable(context.repository, target=context.target, prefix=settings.run.branch_prefix)
+    user = repositories.require_workable(context, target=context.target, prefix=settings.run.branch_prefix)
     for program in (context.git.program, sys.executable, __file__):  # no agent may replace them
         for place in Path(program).parents:
             if place == context.state or names.is_worktree_name(place.name.removesuffix("-proof"), str(context.root)):

@@ -173,7 +173,7 @@ class DaemonProcess:
         if not Path(root).is_dir():
             raise not_there(Path(root))
         with context_at(Path(root), self._services.environment, self._read_settings) as context:
-            if context.repository.root.resolve() != Path(root).resolve():
+            if context.root.resolve() != Path(root).resolve():
                 raise not_there(Path(root))
             context = replace(context, fleet=None)  # the workers of a fleet do the rest
             with open_repository(context, wakeup=wakeup) as repository:

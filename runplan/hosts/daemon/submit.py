@@ -54,7 +54,7 @@ def submit_commands(
             raise StillQueued(NO_WORKER)
         return _await_answers(context, stored, say if wait else None, limit_s)
     begins = any(command.verb in BEGINNING for command in commands)
-    repository = Known(common=str(context.repository.common_dir), root=str(context.repository.root))
+    repository = Known(common=str(context.common_dir), root=str(context.root))
     try:
         client = reach_daemon(context.env) if begins else connect_daemon(context.env)
     except NotRunning:
