@@ -20,7 +20,7 @@ from runplan.domain.run.kinds import Reason
 from runplan.domain.settings.schema import PullRequestSettings, RunSettings, Settings
 from runplan.engine.landing.conversation import result_marker
 from runplan.engine.landing.description import BEGIN, DRAFT, END, PEOPLE
-from runplan.engine.landing.lander import Commanded, Conclusion, Failed, Landed, NeedsRepair, Progress, Refused, Waiting
+from runplan.engine.landing.lander import Commanded, Conclusion, Failed, Landed, NeedsRepair, Progress, Waiting
 from runplan.engine.landing.merging import read_issues
 from runplan.engine.landing.modes import open_landers
 from runplan.engine.landing.pull_request import PlanPlace, PullRequestLander
@@ -503,10 +503,9 @@ def test_a_refused_push_is_named(a_lander: MakeLander, clone: Path, hub: Hub) ->
     old = lander.tip() or ""
     new = git("commit-tree", f"{old}^{{tree}}", "-p", old, "-m", "more", cwd=clone)
     answer = lander.land(lander.prepare(id="r1.2", old=old, new=new), lambda: None)
-    assert isinstance(answer, Refused)
-    assert isinstance(answer.reason, Failed)
-    assert (answer.reason.reason, hub.tip(BRANCH)) == (Reason.PROTECTED, old)
-    assert "GH006" in answer.reason.why
+    assert isinstance(answer, Failed)
+    assert (answer.reason, hub.tip(BRANCH)) == (Reason.PROTECTED, old)
+    assert "GH006" in answer.why
 
 
 @pytest.mark.promise

@@ -224,7 +224,7 @@ def test_a_remote_that_moved_is_reported_and_not_changed(pair: Pair) -> None:
     landing = pair.intent(candidate(pair.here, {"a.txt": "a2\n"}))
     ottos = pair.elsewhere(**{"c.txt": "c\n"})
     before = snapshot(pair.here)
-    assert land(pair, landing) == Refused(reason=TargetMoved(tip=ottos))
+    assert land(pair, landing) == TargetMoved(tip=ottos)
     assert pair.there.head(MAIN) == ottos
     after = snapshot(pair.here)
     assert (after.files, after.index, after.leftovers) == (before.files, before.index, ())
@@ -235,7 +235,7 @@ def test_a_remote_that_moves_while_the_push_is_taken_in_is_not_overwritten(pair:
     landing = pair.intent(candidate(pair.here, {"a.txt": "a2\n"}))
     other = candidate(pair.there, {"c.txt": "c\n"}, landing="L2")
     pair.hook("pre-receive", f"env -u GIT_QUARANTINE_PATH git update-ref {MAIN} {other}")
-    assert land(pair, landing) == Refused(reason=TargetMoved(tip=other))
+    assert land(pair, landing) == TargetMoved(tip=other)
     assert pair.landed() == 0
 
 
@@ -246,7 +246,7 @@ def test_a_remote_that_is_set_back_before_the_push_does_not_get_its_dropped_comm
         old = direct.tip()
         assert old is not None
         landing = direct.prepare(id="L1", old=old, new=candidate(pair.here, {"a.txt": "a2\n"}, onto=TRACKED))
-        assert direct.land(landing) == Refused(reason=TargetMoved(tip=start))
+        assert direct.land(landing) == TargetMoved(tip=start)
     assert pair.there.head(MAIN) == start
 
 
@@ -267,12 +267,11 @@ def test_a_server_that_declines_is_quoted(pair: Pair) -> None:
     new = candidate(pair.here, {"a.txt": "a2\n"})
     before = snapshot(pair.here)
     answer = land(pair, new)
-    assert isinstance(answer, Refused)
-    assert isinstance(answer.reason, Failed)
-    assert answer.reason.why.startswith(
+    assert isinstance(answer, Failed)
+    assert answer.why.startswith(
         "origin does not accept a push to main: GH006: Protected branch. / - Use a pull request. "
     )
-    assert "hook declined" in answer.reason.why
+    assert "hook declined" in answer.why
     assert snapshot(pair.here) == before
     assert pair.landed() == 0
 

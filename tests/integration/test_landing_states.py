@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runplan.engine.landing.lander import Landed, Pending, Refused, TargetMoved
+from runplan.engine.landing.lander import Landed, Pending, TargetMoved
 from tests.support.landings import at, candidate, files_of, held, intent, land, lander, leftovers, snapshot
 from tests.support.repos import MAIN, Repo, make_repo
 from tests.support.tools import write_script
@@ -395,7 +395,7 @@ def test_the_users_git_is_refused_during_the_swap_only(repo: Repo) -> None:
 def test_a_commit_after_the_look_is_noticed_by_the_swap(repo: Repo) -> None:
     landing = intent(repo, candidate(repo, PHASE))
     answer = land(repo, landing, at("land.staged", lambda: repo.commit("Mine", **{"b.txt": "b2\n"})))
-    assert answer == Refused(reason=TargetMoved(tip=repo.head()))
+    assert answer == TargetMoved(tip=repo.head())
     assert repo.status() == ""
     assert snapshot(repo).leftovers == ()
 

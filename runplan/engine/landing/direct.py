@@ -59,7 +59,7 @@ class RemoteLander:
                 return seen
             if isinstance(answer, push.PushDeclined):
                 why = f"{self._remote.name} does not accept a push to {self.branch}: {answer.said}"
-                return Refused(reason=Failed(Reason.PROTECTED, why))
+                return Failed(Reason.PROTECTED, why)
             if isinstance(seen, Refused):
                 return seen
             failed = f"the push to {self.branch} on {self._remote.name} failed and changed nothing"
@@ -158,9 +158,9 @@ class Direct(RemoteLander):
 
     def land(self, landing: LandingStarted, deliver: Callable[[], object] = lambda: None) -> LandingAnswer:
         answer = super().land(landing, deliver)
-        if not self._on_local or not isinstance(answer, Refused) or not isinstance(answer.reason, TargetMoved):
+        if not self._on_local or not isinstance(answer, TargetMoved):
             return answer
-        if not self._git.is_ancestor(answer.reason.tip, landing.old):
+        if not self._git.is_ancestor(answer.tip, landing.old):
             return Pending(why=self.describe_missing())
         push_own = command("git", "push", self._remote.name, self.branch)
         lacks = f"{self._remote.name} lacks commits of your {self.branch}, on which the phase is built"
@@ -192,7 +192,7 @@ class Direct(RemoteLander):
             raise Unreachable(f"{self._remote.name} has no branch {self.branch} any more; create it again: {again}")
         landed_commit = find_landing(self._git, landing, tip)
         if landed_commit is None:
-            return tip if tip == landing.old else Refused(reason=TargetMoved(tip=tip))
+            return tip if tip == landing.old else TargetMoved(tip=tip)
         if landed_commit == landing.new:
             return Landed(tip=tip, note=self.follow_remote(landing))
         # Another commit with this landing's id: an earlier push was slow to arrive, and the candidate was rebuilt.

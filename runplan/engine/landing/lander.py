@@ -38,10 +38,7 @@ class Failed(Struct, frozen=True):
     why: str
 
 
-class Refused(Struct, frozen=True, kw_only=True):
-    reason: TargetMoved | Failed
-
-
+Refused: TypeAlias = TargetMoved | Failed
 LandingAnswer: TypeAlias = Landed | Pending | Refused
 
 

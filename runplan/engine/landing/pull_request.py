@@ -159,12 +159,12 @@ class PullRequestLander(RemoteLander):
         if tip is not None and find_landing(self._git, landing, tip):
             return Landed(tip=tip)
         if self.closed is not None:
-            return Refused(reason=self.closed)
+            return self.closed
         if tip is not None and tip != self._merged_tip and self._is_merged(tip):
             self._merged_tip = tip
         if self._is_on_target(landing.old) if tip in (None, self._merged_tip) else tip == landing.old:
             return tip or ""
-        return Refused(reason=TargetMoved(tip=tip or self.target.tip() or ""))  # without a tip: merged by squash
+        return TargetMoved(tip=tip or self.target.tip() or "")  # without a tip: merged by squash
 
     def _show_landing(self, landing: LandingStarted, is_new: bool) -> str:
         """Open the pull request, or show the new phase in it; where it is, or that the forge does not answer."""

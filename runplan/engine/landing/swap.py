@@ -35,7 +35,7 @@ from runplan.domain.gitfacts import Change, Oid
 from runplan.domain.names import HEADS
 from runplan.domain.run.events import LandingStarted
 from runplan.domain.text import command
-from runplan.engine.landing.lander import Landed, LandingAnswer, Pending, Refused, TargetMoved, find_landing
+from runplan.engine.landing.lander import Landed, LandingAnswer, Pending, TargetMoved, find_landing
 
 BOX = "runplan-swap"  #: in the common git directory
 LOCK = "runplan/landing.flock"
@@ -489,13 +489,13 @@ class CherryPick:
             return Ended(plan.landing.id if plan else "", waits=str(hold))
         return Ended("")
 
-    def _answer_if_moved(self, landing: LandingStarted) -> Landed | Refused | None:
+    def _answer_if_moved(self, landing: LandingStarted) -> Landed | TargetMoved | None:
         tip = self._git.tip(landing.ref)
         if tip is None:
             branch = landing.ref.removeprefix(HEADS)
             again = command("git", "branch", branch, landing.old)
             raise GitFailed(f"the branch {branch} is gone; create it again: {again}")
-        return None if tip == landing.old else self.observe(landing) or Refused(reason=TargetMoved(tip=tip))
+        return None if tip == landing.old else self.observe(landing) or TargetMoved(tip=tip)
 
     def _move_branch(self, landing: LandingStarted) -> Landed:
         branch = landing.ref.removeprefix(HEADS)

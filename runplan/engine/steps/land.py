@@ -28,7 +28,7 @@ from runplan.domain.run.state import RunState
 from runplan.domain.text import bounded, command, inert
 from runplan.domain.times import FIRST_PARENT_S, delay_s, iso, parse_iso
 from runplan.engine.landing import modes
-from runplan.engine.landing.lander import Failed, Landed, Pending, Refused, TargetMoved
+from runplan.engine.landing.lander import Failed, Landed, Pending, TargetMoved
 from runplan.engine.landing.pull_request import PullRequestLander
 from runplan.engine.landing.stack import TOP
 from runplan.engine.report import sections, text as report
@@ -357,9 +357,9 @@ def land(state: RunState, context: RunContext) -> Iterator[e.Event]:
                 yield _record_landing(state.current, started, seen)
             case Pending(why=why):
                 yield e.LandingHeld(why=why)
-            case Refused(reason=TargetMoved(tip=tip)):
+            case TargetMoved(tip=tip):
                 yield record_move(context, started.old, tip)
-            case Refused(reason=Failed(reason=reason, why=why)):
+            case Failed(reason=reason, why=why):
                 yield LandingRefused(why=why, reason=reason)
 
 
