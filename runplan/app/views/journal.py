@@ -167,9 +167,9 @@ def describe_event(event: e.Event) -> str:
             after = {name: f" on phase {before}, which is being proven" for name, before, _ in ahead}
             begun = (f"phase {phase} as [{name}]{after.get(name, '')}" for name, phase, _ in lanes)
             return f"\nside by side: {', '.join(begun)}"
-        case e.Leased(branch=branch, parked=parked, kept=describe_kept_work):
+        case e.Leased(branch=branch, parked=parked, kept=kept):
             note = f"; the earlier attempt is kept at {parked}" if parked else ""
-            note = f"; continues the kept work, {describe_kept_work.head[:12]}" if describe_kept_work else note
+            note = f"; continues the kept work, {kept.head[:12]}" if kept else note
             return f"  worktree   on branch {branch.removeprefix('refs/heads/')}{note}"
         case e.DispatchStarted(role=role, agent=agent, again=again, gates=gates):
             reason = f"second try: {again}" if agent else "second run, because the first failed"

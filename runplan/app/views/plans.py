@@ -18,7 +18,7 @@ from runplan.domain.names import QUEUE, WATCHES, describe_watch, hint_at
 from runplan.domain.plan.marks import PlanStatus
 from runplan.domain.run.dispatch import PROGRESS
 from runplan.domain.run.kinds import Mode, RunStatus, WaitKind
-from runplan.domain.run.rows import OwnerState, PlanFacts, WaitRow, Work, WorkProgress
+from runplan.domain.run.rows import OwnerState, PlanFacts, Work, WorkProgress
 from runplan.domain.standing.phases import PlanOutline
 from runplan.domain.standing.queue import holds_up
 from runplan.domain.times import iso_at
@@ -87,7 +87,16 @@ class PlanReader:
             answered = status.Look(last[0].at, last[0].answer, last[0].why) if last else None
             lands = landing if path.startswith(QUEUE) else "pr"
             view = status.view_plan(path, outline, facts, landing=lands, now=self._now, answered=answered)
-            views.append(self._view_work(view, facts.wait) if facts.wait is not None else view)
+            if facts.wait is not None:  # a work on the queue, as the plans stand that it has begun
+                from runplan.engine.loop.runs import find_awaited  # slow to import, and only this view needs it
+
+                work = decode_json(facts.wait.about, WorkProgress)
+                begun = {path: self._read_plan(path) for path in work.begun}
+                runs = {path: state.run for path, (_, state) in begun.items() if state.run is not None}
+                held = next((path for path, run in runs.items() if holds_up(find_awaited(self._store, run))), "")
+                plan = status.view_plan(held, *begun[held], landing="", now=self._now) if held else None
+                view = status.view_work(view, work, facts.wait.wake, plan, now=self._now)
+            views.append(view)
         if self._new:
             journal = self._context.journal
             with suppress(RunplanError, OSError), closing(open_store(journal, may_create=False)) as store:
@@ -95,17 +104,6 @@ class PlanReader:
         order = list(status.PlanState)
         views.sort(key=lambda view: (order.index(view.state), view.plan))
         return views, closed or find_missing_host(self._context, views)
-
-    def _view_work(self, view: status.PlanView, row: WaitRow) -> status.PlanView:
-        """The work on the queue, as the plans stand that it has begun."""
-        from runplan.engine.loop.runs import find_awaited  # slow to import, and only this view needs it
-
-        work = decode_json(row.about, WorkProgress)
-        begun = {path: self._read_plan(path) for path in work.begun}
-        runs = ((path, facts.run) for path, (_, facts) in begun.items() if facts.run is not None)
-        held = [path for path, run in runs if holds_up(find_awaited(self._store, run))]
-        plans = [status.view_plan(path, *begun[path], landing="", now=self._now) for path in held[:1]]
-        return status.view_work(view, work, row.wake, next(iter(plans), None), now=self._now)
 
     def _read_plan(self, path: str) -> tuple[PlanOutline, PlanFacts]:
         facts = self._facts.get(path, PlanFacts())
