@@ -45,6 +45,7 @@ from runplan.engine.loop.repository import open_repository
 from runplan.hosts.foreground import Interruption
 
 UNCONFINED = "An agent can do what you can: write your checkout, end runplan's processes, run `runplan approve`"
+_NEEDED = ("git", "settings", "identity", "target", "worktrees", "tests", "setup")  #: checks that must pass before it
 
 
 class State(StrEnum):
@@ -263,9 +264,6 @@ def _check_project(context: RepositoryContext, checks: list[SetupCheck]) -> None
 def _require_programs(context: RepositoryContext, line: str, other: str) -> None:
     if program := preflight.missing_program(context, line):
         raise RefusedEarly(f"`{line}`: {program} was not found; install {program}, {other}")
-
-
-_NEEDED = ("git", "settings", "identity", "target", "worktrees", "tests", "setup")  #: checks that must pass before it
 
 
 def _rehearse(caller: Caller, context: RepositoryContext, checks: Sequence[SetupCheck]) -> SetupCheck:

@@ -43,7 +43,6 @@ IN_FLIGHT = "the plan is in flight"
 MOST_REFUSALS = 5  #: of issues that the answer to a watch names
 KEEP_SCHEDULE = "keep_schedule"  #: the argument of a stop that ends the run only
 
-
 Execution: TypeAlias = Callable[["Executor", Command], Answer | None]  #: None: the command has to wait for a run's end
 VERBS: dict[str, Execution] = {}
 

@@ -31,6 +31,8 @@ from runplan.hosts.daemon import submit
 from runplan.hosts.daemon.state import read_holder
 
 ENDING_S = 20.0  #: for a foreground run to end its agents
+SHORT = 12  #: digits of an id
+REPLACED = "The change was replaced: the link is for an earlier change, or it was answered. See: runplan inbox"
 
 
 @operation
@@ -156,9 +158,6 @@ def _end_foreground(
     return lines, still_running
 
 
-SHORT = 12  #: digits of an id
-
-
 @operation
 def approve(caller: Caller, request: requests.ApproveRequest) -> Answer:
     return _submit_answer("approve", caller, request)
@@ -254,9 +253,6 @@ def answer(caller: Caller, request: requests.AnswerRequest) -> Answer:
         caller.say(f"answering {question.id}: {question.text}")
         reply = QuestionAnswered(id=question.id, text=text)
         return continue_run(caller, context, RunRequest(started=started, answered=reply))
-
-
-REPLACED = "The change was replaced: the link is for an earlier change, or it was answered. See: runplan inbox"
 
 
 class LinkEnded(RunplanError):

@@ -79,7 +79,6 @@ def _create_file(path: Path, text: str) -> None:
 
 
 _COLUMN = 34  # where the reasons begin
-
 PROPOSED_USD = 20.0  #: as a limit of a plan
 _EXAMPLES = {
     "limits": f"""
@@ -127,8 +126,6 @@ _NO_AGENT = """\
 # None of the known agents ({known}) was found on PATH.
 # Install one, or use any command as an agent: see [agents.local] below.
 """
-
-
 _INTERFACES = """\
 # A proposal: you sign off changes of the interface. [try] has an agent use them before.
 # sign_off = {}

@@ -22,8 +22,6 @@ from runplan.engine.report.summary import Outlook, forecast_phases, list_landed
 from runplan.hosts.daemon.state import Known
 
 MOST_RUNS = 1_000  #: whose cost is added up for a budget
-
-
 #: The parts of the board, the most urgent first: the word for a page, and the heading. What failed is among what waits.
 GROUPS = {
     PlanState.WAITING: ("needs-you", "Needs you"),

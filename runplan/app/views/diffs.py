@@ -9,8 +9,6 @@ from msgspec.structs import replace
 from runplan.domain.text import visible
 
 _FILE = "diff --git "
-
-
 _CHANGES = {"rename": "renamed", "copy": "copied", "new": "added", "deleted": "removed"}
 
 

@@ -11,6 +11,9 @@ from runplan.domain.gitfacts import LANDING, Commit, Oid, read_trailers
 from runplan.domain.run.events import IssueRead, LandingStarted, ReviewItem
 from runplan.domain.run.kinds import Reason, WaitKind
 
+#: How far back a landing is looked for when the user has worked on top of it or rewritten the branch.
+DEEPEST = 2_000
+
 
 class Landed(Struct, frozen=True, kw_only=True):
     tip: Oid  #: where the target stood when this was seen
@@ -118,10 +121,6 @@ class Sighting(Struct):
     refused: list[tuple[tuple[Oid, Oid], str]] = []  #: head, tip of the target, and method of refused merges
     #: The messages, those of them that were handled, and those that are due: permissions are read after a change.
     due: tuple[tuple[object, ...], DueMessages] | None = None
-
-
-#: How far back a landing is looked for when the user has worked on top of it or rewritten the branch.
-DEEPEST = 2_000
 
 
 def find_landing(git: Git, landing: LandingStarted, tip: Oid) -> Oid | None:

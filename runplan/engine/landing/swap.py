@@ -49,6 +49,18 @@ _SETTINGS = ("-c", "core.fsync=committed,loose-object,reference", "-c", "core.fi
 _STATUS = ("status", "--porcelain=v1", "-z", "--untracked-files=no", "--no-renames", "--ignore-submodules=dirty")
 _MOST_LOOKED_FOR = 100  #: ids in the index, or paths; beyond that git looks at all files
 _LARGE = 200_000  #: bytes of the index of some 2,000 files
+TRIES = 5  #: how often a landing is staged while the user stages files
+SWITCHING_S = 10.0  #: a `git switch` takes less from reading the branch to locking the index
+#: Files in the git directory of a checkout while an operation of git waits there for the user.
+_MARKS = {
+    "MERGE_HEAD": "merge",
+    "CHERRY_PICK_HEAD": "cherry-pick",
+    "REVERT_HEAD": "revert",
+    "sequencer": "cherry-pick or revert",
+    "BISECT_LOG": "bisect",
+    "rebase-merge": "rebase",
+    "rebase-apply": "rebase or am",
+}
 
 
 class Hold(Exception):
@@ -433,20 +445,6 @@ def remove_empty_parents(root: Path, names: Iterable[str]) -> None:
         for parent in Path(name).parents[:-1]:
             with suppress(OSError):
                 (root / parent).rmdir()
-
-
-TRIES = 5  #: how often a landing is staged while the user stages files
-SWITCHING_S = 10.0  #: a `git switch` takes less from reading the branch to locking the index
-#: Files in the git directory of a checkout while an operation of git waits there for the user.
-_MARKS = {
-    "MERGE_HEAD": "merge",
-    "CHERRY_PICK_HEAD": "cherry-pick",
-    "REVERT_HEAD": "revert",
-    "sequencer": "cherry-pick or revert",
-    "BISECT_LOG": "bisect",
-    "rebase-merge": "rebase",
-    "rebase-apply": "rebase or am",
-}
 
 
 class CherryPick:

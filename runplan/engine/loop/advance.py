@@ -66,6 +66,8 @@ PREPARATIONS: dict[Role, process.Prepare] = {
 }
 
 Act: TypeAlias = Callable[[a.Action, RunState, RunContext], Iterable[e.Event]]
+SLUG = "doctor_run"  #: in the name of the worktree; no plan has it, for the slugs of plans have no underscore
+LOCK = "locks/doctor.lock"  #: below the directory of the journal; held while a rehearsal uses its worktree
 
 
 def act(action: a.Action, state: RunState, context: RunContext) -> Iterable[e.Event]:
@@ -144,10 +146,6 @@ def take_step(action: a.Action, journal: Journal, context: RunContext, act: Act 
         error.lane = action.lane  # type: ignore[attr-defined]
         raise
     return recorded
-
-
-SLUG = "doctor_run"  #: in the name of the worktree; no plan has it, for the slugs of plans have no underscore
-LOCK = "locks/doctor.lock"  #: below the directory of the journal; held while a rehearsal uses its worktree
 
 
 def rehearse_phase(

@@ -49,6 +49,7 @@ from runplan.engine.steps.read_plan import choose_work
 
 PROMPTS = "config/prompts"  #: where a repository has prompts of its own
 PATIENCE_S = 20.0  #: a landing here takes less, a push may take longer
+MAX_DEPTH = 3  #: sub-plans below each other
 
 
 def settle_lost_landings(context: RepositoryContext) -> list[str]:
@@ -420,9 +421,6 @@ def missing_program(context: RepositoryContext, line: str) -> str:
     env = agent_environment(context.env, keep=(), settings={})
     has_module = run_program((python, "-I", "-c", look), env, within_s=invocation.VERSION_S)[0] == 0
     return "" if has_module else f"the module {module} of {python}"
-
-
-MAX_DEPTH = 3  #: sub-plans below each other
 
 
 def require_subplans(context: RepositoryContext, plan: Plan) -> None:

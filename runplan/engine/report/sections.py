@@ -25,6 +25,7 @@ LONGEST_DETAIL = 20_000
 MOST = 100  #: lines of one kind
 NAMED = 5  #: tests that are named of each kind
 NO_TESTS = "Tests: skipped — no test infrastructure"
+LONGEST_ANSWER = 2_000  #: characters of a finding or an answer
 
 
 def phase_section(
@@ -227,9 +228,6 @@ def describe_counts(results: str) -> str:
     totals = json.loads(results) if results else {}
     passed = totals.get("passed")
     return "" if passed is None else f"{passed} passed, {totals.get('failed') or 0} failed"
-
-
-LONGEST_ANSWER = 2_000  #: characters of a finding or an answer
 
 
 def planning_report(store: Store, plan: str, run: str = "") -> str:

@@ -37,8 +37,6 @@ KINDS = (
     *(TrialJudged, e.PhaseFailed, e.Landed),
 )
 REPAIR = "pull request"  #: stands for the id of a phase in a repair, which is in no plan
-
-
 SIZES = (3, 6)  #: the fewest items of a middling and of a large phase
 FEWEST_ALIKE = 3  #: phases like one, from which a forecast is made
 SHORTEST_SHARED_S = 60.0  #: shares of less time say nothing
@@ -49,6 +47,10 @@ REMEDIES = {
     "set-up": "`run.setup_inputs` names the files on which set-up depends, so that it runs again only for them",
     "tests": "a line `Tests:` in a phase narrows its tests",
 }
+GOALS = ("goal", "goals", "objective", "overview", "summary")  #: headings above the paragraph with the goal
+LABEL = "**goal:**"
+LONGEST_GOAL = 1000
+DOUBTS = ("Problem: ", "Next: ")  #: begin the remarks of an agent that a reviewer has to know
 
 
 class PhaseSpending(AgentUsage, frozen=True, kw_only=True):
@@ -440,14 +442,6 @@ def of_morning(news: Sequence[RepositoryNews]) -> Notice | None:
     names = ", ".join(repository.repository.rstrip("/").rpartition("/")[2] for repository in news)
     since = command("runplan", "report", "--since", "yesterday")
     return Notice(kind="morning", title=f"runplan: {count_phases(news)}", text=f"Repositories: {names}.", command=since)
-
-
-GOALS = ("goal", "goals", "objective", "overview", "summary")  #: headings above the paragraph with the goal
-LABEL = "**goal:**"
-LONGEST_GOAL = 1000
-
-
-DOUBTS = ("Problem: ", "Next: ")  #: begin the remarks of an agent that a reviewer has to know
 
 
 def describe_plan(plan: Plan, text: bytes, list_facts: Callable[..., list[Recorded[Any]]], group: str) -> PlanProgress:

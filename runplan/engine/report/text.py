@@ -13,6 +13,11 @@ from runplan.domain.text import command
 _HIDDEN = (
     "\x1b\\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]"
 )
+_LINES = r"[^\n]*\n|[^\n]+"
+BEGIN = "<!-- runplan: index -->"
+END = "<!-- runplan: end of index -->"
+STALE = timedelta(days=7)  #: since the last landing of an unfinished plan
+_ROW = r"\| (.*) \| (done|active|stale) \| (\d{4}-\d\d-\d\d) \| \[([^\]]+)\]\(\4\) \|"
 
 
 def escape_inline(text: str) -> str:
@@ -59,9 +64,6 @@ def drop_surrogates(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-_LINES = r"[^\n]*\n|[^\n]+"
-
-
 def prepend_sections(report: str | None, *, plan_title: str, sections: Sequence[str]) -> str:
     """The report with the new ones of the sections on top, the last one first; all other bytes stay."""
     text = report or ""
@@ -98,12 +100,6 @@ def _find_heading(lines: list[str], opening: str) -> int | None:
         if not fenced and line.startswith(opening):
             return number
     return None
-
-
-BEGIN = "<!-- runplan: index -->"
-END = "<!-- runplan: end of index -->"
-STALE = timedelta(days=7)  #: since the last landing of an unfinished plan
-_ROW = r"\| (.*) \| (done|active|stale) \| (\d{4}-\d\d-\d\d) \| \[([^\]]+)\]\(\4\) \|"
 
 
 class PlanRow(Struct, frozen=True, kw_only=True):

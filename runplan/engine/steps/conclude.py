@@ -35,7 +35,6 @@ CONFLICT = (
     "The target was merged into this branch, with conflict markers in {}. Resolve them: keep what both sides mean, "
     "and leave no marker."
 )
-
 WORKING = "runplan works on this issue"
 CLAIM_S = 7 * 24 * 3600.0  #: after which a claim counts no more
 _CLAIM = r"<!-- runplan-claim (\w+) (.+?) -->"

@@ -37,6 +37,7 @@ DEEPEST = 8  #: directories for which `**` in tests.junit stands
 NAMED = 3  #: failing tests named in one line
 #: Of a check that failed with products of an earlier set-up, and passed with new ones.
 STALE = 'passed with a fresh set-up, so the earlier one was stale: name what it reads, run.setup_inputs = ["PATH"]'
+LARGEST_COPY = 16 * 1024 * 1024  #: bytes of a file of run.copy that are compared
 
 
 def command_line(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext) -> tuple[str, float]:
@@ -284,9 +285,6 @@ def log_files(started: e.DispatchStarted, context: RunContext) -> dict[str, Path
 def read_content(path: Path) -> bytes:
     """The content of a file that a check may have written, removed, or replaced by a link or a pipe."""
     return read_bounded(path, largest=2 * OUTPUT_READ, follow=False) or b""
-
-
-LARGEST_COPY = 16 * 1024 * 1024  #: bytes of a file of run.copy that are compared
 
 
 def describe_change(before: str, now: str) -> str:

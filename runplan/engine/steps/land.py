@@ -38,6 +38,7 @@ from runplan.engine.steps.proof import list_unproven, plan_proofs
 from runplan.engine.steps.verify import correct_plan
 
 Files: TypeAlias = dict[str, bytes]
+RECENT = timedelta(days=2)  #: older landings of ours do not explain a moved target
 
 
 def build_candidate(state: RunState, context: RunContext) -> e.Event:
@@ -324,9 +325,6 @@ def build_undo(state: RunState, context: RunContext) -> e.Event:
     if isinstance(built, e.CandidateBuilt):
         built = replace(built, undoes=undoable.landing, undone=undoable.code)
     return built
-
-
-RECENT = timedelta(days=2)  #: older landings of ours do not explain a moved target
 
 
 def ask(state: RunState, _context: RunContext) -> e.Event:

@@ -25,7 +25,6 @@ T = TypeVar("T")
 
 LONGEST_ADDRESS = 107 if sys.platform == "linux" else 103
 NOT_RUNNING = "the daemon is not running; start it: runplan daemon"
-
 ANSWER_S = 30.0  #: a daemon listens and answers at once, but the machine may be loaded
 
 

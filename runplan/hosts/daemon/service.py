@@ -22,11 +22,9 @@ Words: TypeAlias = tuple[str, ...]
 DAEMON = (sys.executable, "-P", "-m", "runplan", "daemon")
 UNIT = "runplan.service"
 LABEL = "runplan.hosts.daemon"
-
 ANSWER_S = 30.0
 #: Time to stop: `daemon.grace` and the current step. With a longer grace the daemon asks for more time itself.
 STOP_S = 120
-
 #: Variables of the login that the daemon needs and the service manager does not set.
 VARIABLES = ("PATH", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME")
 
@@ -56,6 +54,9 @@ WorkingDirectory=/
 [Install]
 WantedBy=default.target
 """
+READY = "READY=1"
+STOPPING = "STOPPING=1"
+WATCHDOG = "WATCHDOG=1"
 
 
 class Manager(Struct, frozen=True, kw_only=True):
@@ -164,11 +165,6 @@ def run_all(manager: Manager, commands: Sequence[Words], env: Mapping[str, str],
             output = " ".join(errors.split()) or f"exit code {code}"
             raise Unreachable(f"{' '.join(command)}: {output[:300]}")
     return True
-
-
-READY = "READY=1"
-STOPPING = "STOPPING=1"
-WATCHDOG = "WATCHDOG=1"
 
 
 def extend_timeout(seconds: float) -> str:

@@ -56,6 +56,8 @@ from runplan.hosts.fleet.host import FleetHost
 POLL_S = 5.0  #: between two looks for jobs whose time has come
 RETRY_S = 1.0  #: after an error of the database, also at a heartbeat
 NEVER_S = 86_400.0
+LOG = "worker.log"
+BEATS = 6  #: in the time of a lease
 
 
 class JobQueue(Worker):
@@ -168,10 +170,6 @@ class JobQueue(Worker):
             with contextlib.suppress(ConnectorException):
                 await super()._periodic_deferrer()  # type: ignore[no-untyped-call]
             await asyncio.sleep(RETRY_S)
-
-
-LOG = "worker.log"
-BEATS = 6  #: in the time of a lease
 
 
 def work_on_plans(env: Mapping[str, str], row: store.WorkerRow, say: Callable[[str], None]) -> None:

@@ -35,6 +35,14 @@ from runplan.domain.errors import Exit, NotFound, RunplanError, Unreachable, Usa
 from runplan.domain.text import plain
 from runplan.interfaces.mcp import tools as mcp_tools
 
+LONGEST = 100_000  #: bytes of an argument; Linux takes 131,071
+GRACE_S = 5.0  #: for a call that is at its time limit
+QUIET_S = 10.0  #: between two signs of life; clients give up a call that is silent, opencode after 30 s
+Report: TypeAlias = Callable[[str], Coroutine[Any, Any, None]]
+INSTRUCTIONS = """\
+runplan works through Markdown plans with coding agents, and asks the user before a change lands. After start or plan, \
+call follow until the run ends or needs the user. Show the user the diff; approve or reject only as the user says."""
+
 
 def carry_out(name: str, asked: object, caller: Caller, is_over: Callable[[], bool]) -> mcp_tools.Result:
     """The result of the call; `is_over` ends one that follows a run."""
@@ -110,15 +118,6 @@ def _follow(plan: str, caller: Caller, is_over: Callable[[], bool]) -> mcp_tools
     if not has_ended:
         return {**mcp_tools.list_plan(view), "note": "the run goes on: call follow again"}
     return {**mcp_tools.list_plan(view), "log": lines[-mcp_tools.LINES_SHOWN :]}
-
-
-LONGEST = 100_000  #: bytes of an argument; Linux takes 131,071
-GRACE_S = 5.0  #: for a call that is at its time limit
-QUIET_S = 10.0  #: between two signs of life; clients give up a call that is silent, opencode after 30 s
-Report: TypeAlias = Callable[[str], Coroutine[Any, Any, None]]
-INSTRUCTIONS = """\
-runplan works through Markdown plans with coding agents, and asks the user before a change lands. After start or plan, \
-call follow until the run ends or needs the user. Show the user the diff; approve or reject only as the user says."""
 
 
 def run_mcp(_args: object) -> None:

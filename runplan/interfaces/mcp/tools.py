@@ -19,6 +19,13 @@ from runplan.domain.text import visible
 
 FOLLOWED_S = 50.0  #: default of `follow`; Codex ends a call after 60 s
 COMMAND_S = 120.0  #: for a tool that reads, or hands its work to the daemon
+LARGEST_TEXT = 20_000  #: characters of one text of a result
+LINES_SHOWN = 30  #: of a followed run
+_FILE_OF_DIFF = re.compile(r"(?m)^(?=diff --git )")
+#: The fields of a plan and of its run in a list.
+_PLAN_FIELDS = ("plan", "title", "status", "words", "next", "schedule")
+_RUN_FIELDS = ("id", "state", "phase", "step", "waiting_for", "outcome", "reason")
+Content: TypeAlias = dict[str, object]
 
 
 class ReadArguments(Struct, frozen=True, kw_only=True):
@@ -82,17 +89,6 @@ def schema_of(tool: McpTool) -> dict[str, object]:
             properties[name] |= {"description": about.text} if isinstance(about, Help) else {}
     required = {"required": [*tool.required]} if tool.required else {}
     return {"type": "object", "properties": properties, **required}  # a call with any other is refused
-
-
-LARGEST_TEXT = 20_000  #: characters of one text of a result
-LINES_SHOWN = 30  #: of a followed run
-_FILE_OF_DIFF = re.compile(r"(?m)^(?=diff --git )")
-#: The fields of a plan and of its run in a list.
-_PLAN_FIELDS = ("plan", "title", "status", "words", "next", "schedule")
-_RUN_FIELDS = ("id", "state", "phase", "step", "waiting_for", "outcome", "reason")
-
-
-Content: TypeAlias = dict[str, object]
 
 
 class Result(Struct, frozen=True, kw_only=True):

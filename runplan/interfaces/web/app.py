@@ -41,6 +41,25 @@ CHANGED = b"event: changed\ndata: 1\n\n"
 ALIVE = b": alive\n\n"
 #: An open page begins again this many milliseconds after it has lost the connection.
 RETRY = b"retry: 1000\n\n"
+ENTER = "/enter"
+STATIC = "/static/"
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+}
+#: The status of a page that shows an error, by the exit code of a command with this error.
+STATUSES = {Exit.NOT_FOUND: 404, Exit.WAITING: 409, Exit.UNREACHABLE: 503}
+#: Pages that need no cookie: a signed link permits one answer.
+OPEN = ("/a/",)
+ENDING_S = 0.1  #: for a thread to end
+FINISH_S = 2  #: for requests that are being answered when a signal comes
 
 
 class Watcher:
@@ -86,23 +105,6 @@ async def stream_events(request: Request) -> Response:
     seen_ns = read_number(query.get("seen", ""), request.state.began_ns)
     topic = Topic(query.get("repo", ""), query.get("plan", ""))
     return StreamingResponse(watcher.stream(topic, seen_ns), media_type="text/event-stream")
-
-
-ENTER = "/enter"
-STATIC = "/static/"
-POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-)
-HEADERS = {
-    "content-security-policy": POLICY,
-    "cross-origin-opener-policy": "same-origin",
-    "cross-origin-resource-policy": "same-origin",
-    "referrer-policy": "no-referrer",
-    "x-content-type-options": "nosniff",
-}
-#: The status of a page that shows an error, by the exit code of a command with this error.
-STATUSES = {Exit.NOT_FOUND: 404, Exit.WAITING: 409, Exit.UNREACHABLE: 503}
 
 
 class AccessControl:
@@ -168,10 +170,6 @@ class AccessControl:
         return render(request, "sign_in.html", status=401, again=again, is_entry=is_entry)
 
 
-#: Pages that need no cookie: a signed link permits one answer.
-OPEN = ("/a/",)
-
-
 def _plain_page(request: Request, status: int, title: str, text: str) -> Response:
     return render(request, "message.html", status=status, title=title, text=text, again="", count_waiting=lambda: 0)
 
@@ -193,8 +191,6 @@ def show_error(request: Request, error: Exception) -> Response:
     return _plain_page(request, status, "That did not work", text)
 
 
-ENDING_S = 0.1  #: for a thread to end
-FINISH_S = 2  #: for requests that are being answered when a signal comes
 UVICORN: dict[str, object] = {"loop": "asyncio", "http": "h11", "ws": "none", "lifespan": "off", "log_config": None}
 UVICORN |= dict.fromkeys(("access_log", "proxy_headers", "server_header", "date_header"), False)  # a log has the token
 UVICORN["timeout_graceful_shutdown"] = FINISH_S

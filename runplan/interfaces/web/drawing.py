@@ -123,8 +123,6 @@ TICKS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400,
 ROW_HEIGHT = 30
 MOST_ROWS = 20  #: phases
 BREAK_SHARE = 1 / 30  #: of the time at work, as which longer times without work are drawn
-
-
 #: The class of the bars of a role; commands of the project are like phases that are ready.
 ROLES = {"implement": "running", "fix": "needs-you", **dict.fromkeys(("verify", "try", "critique"), "scheduled")}
 ROLES |= dict.fromkeys(("understand", "explore", "alternatives", "draft", "revise"), "running")

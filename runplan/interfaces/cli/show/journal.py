@@ -30,6 +30,8 @@ from runplan.interfaces.cli.terminal import Style, warn
 
 #: Fields that only runplan itself needs.
 INTERNAL = {"settings", "slug", "patch", "onto_tree", "base_tree", "bounds", "given", "needs", "command"}
+_LAST = 5  #: steps that `explain` shows
+_ROUTINE = ("DispatchStarted", "DispatchEnded")  #: each is followed by what came of it
 
 
 def run_logs(args: argparse.Namespace) -> None:
@@ -123,10 +125,6 @@ class Transcripts:
             for line in transcript.read_new(is_last=is_last):
                 print(self._style.wrap(line, " " * len(transcript.lane)))
         self._open = {id_: transcript for id_, transcript in self._open.items() if transcript.ended is None}
-
-
-_LAST = 5  #: steps that `explain` shows
-_ROUTINE = ("DispatchStarted", "DispatchEnded")  #: each is followed by what came of it
 
 
 def run_explain(args: argparse.Namespace) -> None:

@@ -15,6 +15,10 @@ from runplan.domain.text import count_cells, counted, cut_cells, elapsed, fit_ce
 
 #: Parts of a line with their colours.
 Line: TypeAlias = tuple[tuple[str, str], ...]
+KEYS = "d diff  a approve  r reject  l logs  s stop  Enter details  ? help  q quit"
+NARROWEST = 20
+SMALL = 4  #: fewer lines show nothing but plans
+BAR = 8  #: cells
 
 
 class KeyTask(Enum):
@@ -89,10 +93,6 @@ def press_key(screen: Screen, key: str) -> tuple[Screen, KeyTask | None]:
     return screen, task
 
 
-KEYS = "d diff  a approve  r reject  l logs  s stop  Enter details  ? help  q quit"
-NARROWEST = 20
-SMALL = 4  #: fewer lines show nothing but plans
-BAR = 8  #: cells
 _LEVELS = {"fine": "", "slow": "yellow", "look": "red"}
 _COLOURS = {PlanState.WAITING: "yellow bold", PlanState.RUNNING: "cyan bold"}
 

@@ -22,8 +22,6 @@ from runplan.interfaces.cli.terminal import Style, warn
 WIDE = 160  #: characters of a line that is not wrapped, where the width is unknown
 FEW = 3  #: finished plans that are shown when no other plan is
 LINES_SHOWN = 3  #: of the reason of a failure, and of the output of its command
-
-
 #: Plans, what keeps them from being worked, and their folder.
 Plans: TypeAlias = tuple[list[PlanView], HostView | None, str]
 

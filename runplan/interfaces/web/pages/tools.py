@@ -26,6 +26,9 @@ from runplan.domain.text import command
 from runplan.domain.times import iso
 from runplan.interfaces.web.render import render, route, site_of
 
+MOST_FINISHED = 12  #: finished plans on the board
+MOST_QUEUED = 20  #: plans of each queue there
+
 
 class Choice(Struct, frozen=True, kw_only=True):
     scope: str = "finish"  #: finish, next, or the id of a phase after `phase `
@@ -139,10 +142,6 @@ def show_health(request: Request) -> Response:
         took_s=(datetime.now(UTC) - began).total_seconds(),
         lessons=list_lessons(caller) if caller else (),
     )
-
-
-MOST_FINISHED = 12  #: finished plans on the board
-MOST_QUEUED = 20  #: plans of each queue there
 
 
 @route("/")
