@@ -1,11 +1,8 @@
 """Compares answers of the stand-in with GitHub's published OpenAPI description (openapi.json, an excerpt).
 
-The excerpt holds the fields that the stand-in uses. It is made by:
-python -m tests.support.github.described api.github.com.json
+The excerpt holds the fields that the stand-in uses, as api.github.com.json of github/rest-api-description has them.
 """
 
-import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -50,72 +47,3 @@ def faults(schema: dict[str, Any], value: Any, where: str) -> list[str]:
         ]
         return unknown + inner
     return []
-
-
-# --- making the excerpt ----------------------------------------------------------------------------------
-
-
-class Excerpt:
-    """Cuts the description down to the fields of sample answers."""
-
-    def __init__(self, whole: dict[str, Any]) -> None:
-        self.whole = whole
-
-    def resolve(self, schema: dict[str, Any]) -> dict[str, Any]:
-        while "$ref" in schema:
-            node: Any = self.whole
-            for part in schema["$ref"].removeprefix("#/").split("/"):
-                node = node[part]
-            schema = node
-        return schema
-
-    def cut(self, schema: dict[str, Any], value: Any) -> dict[str, Any]:
-        schema = self.resolve(schema)
-        options = [self.resolve(one) for key in ("oneOf", "anyOf") for one in schema.get(key, ())]
-        if "allOf" in schema:
-            merged: dict[str, Any] = {"type": "object", "properties": {}}
-            for one in schema["allOf"]:
-                merged["properties"] |= self.resolve(one).get("properties", {})
-            schema = merged
-        if options:
-            cut = {"options": [self.cut(option, value) for option in options]}
-            if schema.get("nullable") or any(option.get("nullable") for option in options):
-                cut["options"].append({"nullable": True})
-            return cut
-        made: dict[str, Any] = {key: schema[key] for key in ("type", "nullable", "enum") if key in schema}
-        if isinstance(value, list):
-            sample: Any = {}
-            for item in value:
-                sample = _joined(sample, item)
-            made["items"] = self.cut(schema.get("items", {}), sample)
-        if isinstance(value, dict):
-            known = schema.get("properties", {})
-            made["properties"] = {name: self.cut(known[name], value[name]) for name in value if name in known}
-        return made
-
-
-def _joined(one: Any, other: Any) -> Any:
-    """A sample with the fields of both."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one | {name: _joined(one.get(name), value) for name, value in other.items()}
-    return one if other is None else other
-
-
-def excerpt(whole: dict[str, Any], answers: list[tuple[str, str, int, Any]]) -> dict[str, Any]:
-    """The schemas of these answers, by `METHOD path status`."""
-    made: dict[str, Any] = {}
-    cutter = Excerpt(whole)
-    for method, path, status, answer in answers:
-        operation = whole["paths"][described(path)][method.lower()]
-        response = cutter.resolve(operation["responses"][str(status)])
-        schema = response.get("content", {}).get("application/json", {}).get("schema", {})
-        made[f"{method} {described(path)} {status}"] = cutter.cut(schema, answer) if schema else {}
-    return made
-
-
-if __name__ == "__main__":
-    recorded = json.loads(sys.stdin.read())
-    description = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    made = sorted(excerpt(description, recorded).items())
-    lines = (f"{json.dumps(call)}: {json.dumps(schema, sort_keys=True)}" for call, schema in made)
-    EXCERPT.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
