@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from runplan.adapters import processes
-from runplan.hosts.daemon.client import reach_daemon
 from tests.support.cli import Meanwhile, Project, a_plan, processes_of, until, with_remote, work
 from tests.support.daemons import (
     daemon_of,
@@ -28,28 +27,24 @@ from tests.support.tools import write_script
 HOOK = "touch {place}/push.here\nuntil test -e {place}/push.on; do sleep 0.01; done\nexit 1"
 
 
-@pytest.mark.parametrize("state", ["busy", "killed"])
-def test_a_pause_takes_effect_once(project: Project, meanwhile: Meanwhile, tmp_path: Path, state: str) -> None:
-    """The worker of the repository waits for a remote, or the daemon is gone."""
+def test_a_pause_takes_effect_once_the_daemon_is_not_busy(
+    project: Project, meanwhile: Meanwhile, tmp_path: Path
+) -> None:
+    """The worker of the repository waits for a remote."""
     project.plan(a_plan("2"), name="plans/Y.md")
     project.agent(work(*meanwhile.pause("agent")) + work(phase="2"))
     assert project.runplan("start", "X", "1", "auto").code == 0
     meanwhile.reached("agent")
-    if state == "busy":
-        remote = with_remote(project, tmp_path / "origin")
-        write_script(remote.path / "hooks/pre-receive", HOOK.format(place=tmp_path))
-        assert project.runplan("start", "Y", "2", "auto", "direct").code == 0
-        meanwhile.reached("push")
-        with project.popen("pause", "X") as asks:
-            assert asks.stderr is not None
-            said = iter(asks.stderr.readline, b"")
-            assert any(b"daemon busy (git or network); request queued" in line for line in said)
-            meanwhile.let_on("push")
-            assert asks.wait(60) == 0
-    else:
-        kill_daemon(project)
-        project.runplan("pause", "X").exits(0)
-        reach_daemon(project.env).close()
+    remote = with_remote(project, tmp_path / "origin")
+    write_script(remote.path / "hooks/pre-receive", HOOK.format(place=tmp_path))
+    assert project.runplan("start", "Y", "2", "auto", "direct").code == 0
+    meanwhile.reached("push")
+    with project.popen("pause", "X") as asks:
+        assert asks.stderr is not None
+        said = iter(asks.stderr.readline, b"")
+        assert any(b"daemon busy (git or network); request queued" in line for line in said)
+        meanwhile.let_on("push")
+        assert asks.wait(60) == 0
     meanwhile.let_on("agent")
     until_runs_are(project, "waiting")
     assert run_of(project)["about"] == "paused by a person"
