@@ -1,8 +1,12 @@
-"""A sample of the kill matrix, and of its points that fail. `make chaos` runs all of it."""
+"""A sample of the kill matrix, of its points that fail, of random plans and of random kills. `make chaos` runs more."""
+
+from pathlib import Path
 
 import pytest
 
 from tests.chaos.matrix import Bench, Cell, World, cells, fault_cells, sample
+from tests.chaos.plans import compare
+from tests.chaos.soak import soak
 from tests.chaos.trial import Kill
 
 SAMPLE = [
@@ -60,3 +64,14 @@ def test_after_a_fault_every_phase_lands_once(bench: Bench, world: World, fault:
 
     assert [f"{result.cell}: {result.found.wrong}" for result in results if not result.ok] == []
     assert sum(result.kills for result in results) > 0
+
+
+@pytest.mark.parametrize("seed", [3, 6])
+def test_a_plan_lands_with_phases_ahead_as_without(tmp_path: Path, seed: int) -> None:
+    assert compare(tmp_path, seed=seed) == []
+
+
+def test_plans_killed_at_random_moments_end_as_if_nothing_had_happened(tmp_path: Path) -> None:
+    account = soak(tmp_path, kills=4, seed=11, runner="foreground")
+    assert account.wrong == []
+    assert (account.kills.total(), account.lost, account.doubled) == (4, 0, 0)
