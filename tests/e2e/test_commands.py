@@ -32,9 +32,7 @@ def test_a_pause_takes_effect_once_the_daemon_is_not_busy(
 ) -> None:
     """The worker of the repository waits for a remote."""
     project.plan(a_plan("2"), name="plans/Y.md")
-    project.agent(work(*meanwhile.pause("agent")) + work(phase="2"))
-    assert project.runplan("start", "X", "1", "auto").code == 0
-    meanwhile.reached("agent")
+    meanwhile.start(project)
     remote = with_remote(project, tmp_path / "origin")
     write_script(remote.path / "hooks/pre-receive", HOOK.format(place=tmp_path))
     assert project.runplan("start", "Y", "2", "auto", "direct").code == 0
@@ -57,9 +55,7 @@ def test_a_pause_takes_effect_once_the_daemon_is_not_busy(
 
 def orphaned_agent(project: Project, meanwhile: Meanwhile, *words: str) -> None:
     """An agent is running, and its daemon is dead."""
-    project.agent(work(*meanwhile.pause("agent")) + work(phase="2"))
-    assert project.runplan("start", "X", "auto", *words).code == 0
-    meanwhile.reached("agent")
+    meanwhile.start(project, "auto", *words)
     kill_daemon(project)
     assert processes_of(project.home)
 
@@ -121,9 +117,7 @@ def test_a_start_whose_answer_was_not_recorded_is_not_executed_again(project: Pr
 
 def test_with_broken_settings_status_and_stop_still_work(project: Project, meanwhile: Meanwhile) -> None:
     """In the user's file, without a daemon; in the repository's, with one."""
-    project.agent(work(*meanwhile.pause("agent")))
-    assert project.runplan("start", "X", "1", "auto").code == 0
-    meanwhile.reached("agent")
+    meanwhile.start(project)
     own = project.home / ".config/runplan/runplan.toml"
     for file, verbs in ((project.path / "runplan.toml", "status,next,logs X,explain X"), (own, "pause X,stop X")):
         if file == own:
@@ -144,9 +138,7 @@ def test_with_broken_settings_status_and_stop_still_work(project: Project, meanw
 
 
 def test_a_stop_ends_a_frozen_daemon_s_agents_and_waits(project: Project, meanwhile: Meanwhile, tmp_path: Path) -> None:
-    project.agent(work(f'run = "echo $PPID >{tmp_path}/agent"', *meanwhile.pause("agent")))
-    assert project.runplan("start", "X", "auto", "every", "4h", "now").code == 0
-    meanwhile.reached("agent")
+    meanwhile.start(project, "auto", "every", "4h", "now", first=f'run = "echo $PPID >{tmp_path}/agent"')
     frozen = freeze_daemon(project)
     silence = f"the daemon (process {frozen}) is stopped; continue it: kill -CONT {frozen}"
     ran = project.runplan("stop", "X")

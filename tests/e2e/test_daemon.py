@@ -60,9 +60,7 @@ def test_start_and_retry_wait_for_the_outcome_and_exit_with_it(project: Project)
 
 @pytest.mark.promise
 def test_a_stop_ends_agents_keeps_the_work_and_lists_what_it_stopped(project: Project, meanwhile: Meanwhile) -> None:
-    project.agent(work("tell = {tokens = 600, usd = 0.6}", *meanwhile.pause("agent")))
-    assert project.runplan("start", "X", "auto", "every", "4h", "now").code == 0
-    meanwhile.reached("agent")
+    meanwhile.start(project, "auto", "every", "4h", "now", first="tell = {tokens = 600, usd = 0.6}")
     ran = project.runplan("stop").exits(0)
     assert ran.err.splitlines() == [
         "runplan: Cancelled the schedule of plans/X.md (every 4h)",
@@ -120,9 +118,7 @@ def test_runs_beyond_max_parallel_wait_until_it_is_raised_or_one_ends(project: P
 
 @pytest.mark.promise
 def test_other_work_is_declined_in_a_phase_and_unknown_words_refused(project: Project, meanwhile: Meanwhile) -> None:
-    project.agent(work(*meanwhile.pause("agent"), "exit = 3"))
-    assert project.runplan("start", "X", "1", "auto").code == 0
-    meanwhile.reached("agent")
+    meanwhile.start(project, last="exit = 3")
     for words in (("2", "auto", "--wait"), ("finish", "auto"), ("1", "direct"), ("2", "--foreground")):
         ran = project.runplan("start", "X", *words)
         assert (ran.code, "plans/X.md is busy with phase 1 (r" in ran.last) == (4, True), ran.err
@@ -138,9 +134,7 @@ def test_other_work_is_declined_in_a_phase_and_unknown_words_refused(project: Pr
 
 @pytest.mark.promise
 def test_a_daemon_that_died_is_told_once_and_a_start_resumes_its_run(project: Project, meanwhile: Meanwhile) -> None:
-    project.agent(work(*meanwhile.pause("agent")))
-    assert project.runplan("start", "X", "1", "auto").code == 0
-    meanwhile.reached("agent")
+    meanwhile.start(project)
     pid, run = daemon_of(project), run_of(project)["id"]
     kill_daemon(project, signal.SIGSEGV)
     told, again = (project.runplan("status", "X") for _ in range(2))
@@ -217,9 +211,7 @@ def change_journal(project: Project, statement: str) -> None:
 
 
 def test_status_says_why_the_daemon_cannot_record(project: Project, meanwhile: Meanwhile) -> None:
-    project.agent(work(*meanwhile.pause("agent")))
-    assert project.runplan("start", "X", "1", "auto").code == 0
-    meanwhile.reached("agent")
+    meanwhile.start(project)
     change_journal(project, "CREATE TRIGGER full BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'no room'); END")
     assert STILL not in project.runplan("status").out
     meanwhile.let_on("agent")
@@ -246,9 +238,7 @@ def test_status_says_why_the_daemon_cannot_record(project: Project, meanwhile: M
 def test_a_stop_that_cannot_be_recorded_ends_the_agent_and_can_be_repeated(
     project: Project, meanwhile: Meanwhile
 ) -> None:
-    project.agent(work(*meanwhile.pause("agent")))
-    assert project.runplan("start", "X", "auto", "every", "4h", "now").code == 0
-    meanwhile.reached("agent")
+    meanwhile.start(project, "auto", "every", "4h", "now")
     for table in ("commands", "events"):
         full = f"CREATE TRIGGER full_{table} BEFORE INSERT ON {table} BEGIN SELECT RAISE(ABORT, 'no room'); END"
         change_journal(project, full)

@@ -49,9 +49,7 @@ def test_a_landing_held_by_an_edited_file_is_retried_by_the_daemon(project: Proj
 def test_an_agent_that_ended_while_its_repository_was_away_is_not_started_again(
     project: Project, meanwhile: Meanwhile, tmp_path: Path
 ) -> None:
-    project.agent(work(*meanwhile.pause("agent")))
-    assert project.runplan("start", "X", "1", "auto").code == 0
-    meanwhile.reached("agent")
+    meanwhile.start(project)
     away = project.path.rename(tmp_path / "away")
     meanwhile.let_on("agent")
     until(lambda: list(away.glob(".git/runplan/dispatch/*/exit.json")))

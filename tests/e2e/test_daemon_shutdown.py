@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from tests.support.cli import Meanwhile, Project, ended, processes_of, steps, until, work
+from tests.support.cli import Meanwhile, Project, ended, processes_of, until
 from tests.support.daemons import a_manager, daemon_of, in_foreground, log_of, states, until_runs_are, user_settings
 
 LONG = '[daemon]\ngrace = "10m"\n'
@@ -23,12 +23,10 @@ def gone(project: Project, daemon: int) -> bool:
     return daemon not in processes_of(project.home)
 
 
-def in_flight(project: Project, meanwhile: Meanwhile, *words: str, settings: str = LONG) -> None:
+def in_flight(project: Project, meanwhile: Meanwhile, settings: str = LONG) -> None:
     """A run whose implementer does not end before it is let on."""
     user_settings(project, settings)
-    project.agent(steps(*meanwhile.pause("agent"), 'write = "1.txt"') + work(phase="2"))
-    assert project.runplan("start", "X", *(words or ("1", "auto"))).code == 0
-    meanwhile.reached("agent")
+    meanwhile.start(project)
 
 
 @pytest.mark.promise
@@ -53,7 +51,7 @@ def test_the_first_signal_starts_nothing_new_and_lets_agents_finish(project: Pro
 
 @pytest.mark.promise
 def test_daemon_restart_drains_and_the_new_daemon_takes_up_the_agents(project: Project, meanwhile: Meanwhile) -> None:
-    in_flight(project, meanwhile, settings='[daemon]\ngrace = "1s"\n')
+    in_flight(project, meanwhile, '[daemon]\ngrace = "1s"\n')
     before = daemon_of(project)
     follower = project.popen("start", "X", "1", "auto", "--wait")
     assert follower.stderr is not None

@@ -72,9 +72,7 @@ def test_now_without_a_schedule_is_exit_3(project: Project) -> None:
 
 
 def test_a_stop_may_keep_the_schedule(project: Project, meanwhile: Meanwhile) -> None:
-    project.agent(work(*meanwhile.pause("agent")))
-    scheduled(project, "now")
-    meanwhile.reached("agent")
+    meanwhile.start(project, "auto", "every", "4h", "now")
     project.runplan("stop", "X", "--keep-schedule").ends(
         0, "runplan: Stopping plans/X.md; its work and its schedule (every 4h) are kept"
     )
@@ -173,9 +171,7 @@ def test_slots_missed_while_off_fire_once(project: Project) -> None:
 @pytest.mark.promise
 def test_after_a_reboot_the_daemon_continues_its_runs_and_schedules(project: Project, meanwhile: Meanwhile) -> None:
     """It finds its schedules and the running run by itself."""
-    project.agent(steps(*meanwhile.pause("agent"), 'write = "1.txt"') + work(phase="2"))
-    scheduled(project, "now")
-    meanwhile.reached("agent")
+    meanwhile.start(project, "auto", "every", "4h", "now")
     with none_left(project.home):
         pass  # the power fails
     meanwhile.let_on("agent")
@@ -195,7 +191,6 @@ def test_a_night_of_sleep_ends_no_agent_answers_each_slot_once_and_sends_one_mor
     due = datetime.now(UTC) + timedelta(hours=16)
     command = f'command = "echo $RUNPLAN_NOTICE: $RUNPLAN_TITLE >>{sent}"'
     user_settings(project, f'[notify]\nmorning = "{due:%H:%M}"\n{command}\non = ["morning"]\n')
-    project.agent(work(*meanwhile.pause("agent")) + work(phase="2"))
 
     def jump(hours: float, slots: int, plan: str = "plans/X.md") -> None:
         """The daemon notices it within a minute, or at the next request."""
@@ -204,8 +199,7 @@ def test_a_night_of_sleep_ends_no_agent_answers_each_slot_once_and_sends_one_mor
         until(lambda: len(firings(project, plan)) == slots)
 
     with in_foreground(project, **wall.env):
-        scheduled(project, "now")
-        meanwhile.reached("agent")
+        meanwhile.start(project, "auto", "every", "4h", "now")
         jump(9, 2)
         assert firings(project)[-1] == ("skipped", "the plan is in flight")
         meanwhile.let_on("agent")

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -98,7 +98,11 @@ class Project:
 
     def runplan_from(self, script: str, *args: str, cwd: Path | None = None) -> Ran:
         """Let a shell start the command, as "$@"."""
-        return _spawned(["sh", "-c", script, "sh", RUNPLAN, *args], cwd or self.path, self.env)
+        return run_program(["sh", "-c", script, "sh", RUNPLAN, *args], cwd or self.path, self.env)
+
+    def run_program(self, *argv: str | Path) -> Ran:
+        """Run another program as the user."""
+        return run_program(argv, self.path, self.env)
 
     def go_on(self, ran: Ran) -> Ran:
         """Run the command that continues a waiting run: the first one of its last line that does not only show it."""
@@ -218,10 +222,11 @@ def run_command(*args: str, cwd: Path, env: dict[str, str]) -> Ran:
     """By a fork where that makes no difference: most of what a short command takes is its imports."""
     if forks.serves(env):
         return _forked(cwd, args, env)
-    return _spawned([RUNPLAN, *args], cwd, env)
+    return run_program([RUNPLAN, *args], cwd, env)
 
 
-def _spawned(argv: Sequence[str | Path], cwd: Path, env: dict[str, str]) -> Ran:
+def run_program(argv: Sequence[str | Path], cwd: Path, env: Mapping[str, str]) -> Ran:
+    """Run any program to its end, without input."""
     ran = subprocess.run(
         argv, cwd=cwd, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=100, check=False
     )
@@ -410,6 +415,12 @@ class Meanwhile:
 
     def let_on(self, name: str) -> None:
         (self._place / f"{name}.on").touch()
+
+    def start(self, project: Project, *words: str, first: str = "", last: str = "") -> None:
+        """Have the daemon start X, by default its phase 1 with `auto`, until the agent waits at `agent`."""
+        project.agent(work(*filter(None, (first, *self.pause("agent"), last))) + work(phase="2"))
+        project.runplan("start", "X", *(words or ("1", "auto"))).exits(0)
+        self.reached("agent")
 
     def begin(self, project: Project, name: str, *words: str) -> forks.Process:
         """Start a command in the background, until an agent has reached this."""
