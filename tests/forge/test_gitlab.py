@@ -231,7 +231,7 @@ def test_people_that_gitlab_does_not_take_are_named(gitlab: GitLab, gitlab_hub: 
         "GitLab did not take nobody as assignee",
         "GitLab did not take reviewer as reviewer",
     ]
-    assert (gitlab_hub.pull_labels[number], gitlab_hub.assignees[number]) == (["plan", "bot"], ["bob"])
+    assert (gitlab_hub.pulls[number].labels, gitlab_hub.pulls[number].assignees) == (["plan", "bot"], ["bob"])
     gitlab_hub.review(number, "", by="bob", state="CHANGES_REQUESTED")
     gitlab.request_review(number, ["bob"])
     assert gitlab_hub.reviewers[number] == {"bob": "unreviewed"}

@@ -112,7 +112,6 @@ class Hub:
         self.merge_queue = False
         self.default_branch = "main"  #: words such as "Fixes #1" close an issue only after a merge into it
         self.nulls = 1  #: how often a new or pushed pull request is read as `mergeable: null`
-        self.base_moves = 0  #: how many merges meet "Base branch was modified"
         self.pulls: dict[int, Pull] = {}
         self.issues: dict[int, Issue] = {}
         self.runs: dict[str, list[dict[str, Any]]] = {}
@@ -130,8 +129,7 @@ class Hub:
 
     def signed_in(self, authorization: str) -> bool:
         """Whether git sent one of the tokens; unlike the API it sends it as a password."""
-        kind, _, encoded = authorization.partition(" ")
-        return kind.lower() == "basic" and b64decode(encoded).decode().partition(":")[2] in self.tokens
+        return authorization.lower().startswith("basic ") and self.git_token(authorization) in self.tokens
 
     def git_token(self, authorization: str) -> str:
         return b64decode(authorization.partition(" ")[2]).decode().partition(":")[2]
@@ -214,7 +212,7 @@ class Hub:
             if not {pull.head, pull.base} <= after.keys():
                 pull.state = "closed"
             elif after[pull.head] != pull.sha or before.get(pull.base) != after.get(pull.base):
-                pull.sha, pull.unknown, pull.auto_merge = after[pull.head], self.nulls, pull.auto_merge
+                pull.sha, pull.unknown = after[pull.head], self.nulls
                 self.keep(pull)
         for branch, sha in after.items():
             if before.get(branch) != sha and self.on_push is not None:
@@ -407,12 +405,8 @@ class Hub:
             raise Answer(405, "Pull Request is not mergeable")
         if sha and sha != pull.sha:
             raise Answer(409, "Head branch was modified. Review and try the merge again.")
-        if self.base_moves > 0:
-            self.base_moves -= 1
-            raise Answer(405, "Base branch was modified. Review and try the merge again.")
         if self.merge_queue:
-            text = "Repository rule violations found\n\nChanges must be made through the merge queue"
-            raise Answer(405, text)
+            raise Answer(405, "Repository rule violations found\n\nChanges must be made through the merge queue")
         if method not in self.methods:
             raise Answer(405, f"{method.capitalize()} merges are not allowed on this repository.")
         if method in self.refused:  # docs.github.com/en/rest/pulls/pulls#merge-a-pull-request: 405 has any words
@@ -518,6 +512,14 @@ class Hub:
     def now(self, at: datetime | None = None) -> str:
         """The time as GitHub writes it."""
         return f"{at or datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+    def find_comment(self, id_: int) -> dict[str, Any]:
+        """The comment on any issue or pull request."""
+        every = (comment for place in (self.issues, self.pulls) for one in place.values() for comment in one.comments)
+        found = next((comment for comment in every if comment["id"] == id_), None)
+        if found is None:
+            raise self.not_found
+        return found
 
     def comments_of(self, number: int) -> list[dict[str, Any]]:
         where = self.issues.get(number) or self.pulls.get(number)

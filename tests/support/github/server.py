@@ -362,24 +362,19 @@ def add_comment(r: Request) -> tuple[int, Any]:
 
 
 def edit_comment(r: Request) -> tuple[int, Any]:
-    every = [*(one.comments for one in r.hub.issues.values()), *(one.comments for one in r.hub.pulls.values())]
-    found = next((one for comments in every for one in comments if one["id"] == r.number), None)
-    if found is None:
-        raise r.hub.not_found
+    found = r.hub.find_comment(r.number)
     found["body"] = r.body["body"]
     return 200, found
 
 
 def react(r: Request) -> tuple[int, Any]:
     """The same reaction of an account counts once, and is no fault."""
-    every = [*(one.comments for one in r.hub.issues.values()), *(one.comments for one in r.hub.pulls.values())]
-    if all(one["id"] != r.number for comments in every for one in comments):
-        raise r.hub.not_found
+    r.hub.find_comment(r.number)  # else there is nothing to react to
     reaction = (r.number, r.body["content"])
     is_new = reaction not in r.hub.reactions
     r.hub.reactions += [reaction] if is_new else []
-    user = {"id": 1, "login": "octocat", "type": "User"}
-    return 201 if is_new else 200, {"id": r.number, "user": user, "content": reaction[1], "created_at": r.hub.now()}
+    made = {"id": r.number, "user": _user("octocat"), "content": reaction[1], "created_at": r.hub.now()}
+    return 201 if is_new else 200, made
 
 
 def assign(r: Request) -> tuple[int, Any]:
@@ -532,7 +527,6 @@ ROUTES: Routes = (
     ("POST", "/pulls/{pull_number}/comments/{comment_id}/replies", reply),
     ("PATCH", "/pulls/comments/{comment_id}", edit_comment),
     ("POST", "/pulls/comments/{comment_id}/reactions", react),
-    ("GET", "/pulls/{pull_number}/reviews", lambda r: (200, r.pull.reviews)),
     ("POST", "/pulls/{pull_number}/requested_reviewers", request_reviewers),
     ("POST", "/statuses/{sha}", create_status),
     ("GET", "/commits/{ref}/check-runs", check_runs),

@@ -44,10 +44,8 @@ class GitLabHub(Hub):
         self.allowed_failures = set[str]()  #: names of jobs that may fail
         self.notes: dict[tuple[str, int], list[dict[str, Any]]] = {}
         self.reviewers: dict[int, dict[str, str]] = {}  #: states by name
-        self.assignees: dict[int, list[str]] = {}
         self.merge_users: dict[int, str] = {}
         self.squashed: dict[int, str] = {}
-        self.pull_labels: dict[int, list[str]] = {}
         self.ran: list[str] = []  #: quick actions that a text has run
         self._iids = itertools.count(1)
         self._ids = itertools.count(501)

@@ -63,8 +63,8 @@ def _pull(r: Request, pull: Pull, *, is_single: bool) -> dict[str, Any]:
         "merge_user": user(name) if (name := hub.merge_users.get(pull.number)) else None,
         "detailed_merge_status": state,
         "has_conflicts": state == "conflict",
-        "labels": hub.pull_labels.get(pull.number, []),
-        "assignees": [user(name) for name in hub.assignees.get(pull.number, [])],
+        "labels": pull.labels,
+        "assignees": [user(name) for name in pull.assignees],
         "reviewers": [user(name) for name in hub.reviewers.get(pull.number, {})],
         "web_url": f"https://gitlab.test/{hub.owner}/{hub.name}/-/merge_requests/{pull.number}",
     }
@@ -128,14 +128,13 @@ def edit_pull(r: Request) -> tuple[int, Any]:
     if "description" in r.body:
         pull.body = hub.act(r.body["description"])
     if "assignee_ids" in r.body:
-        hub.assignees[pull.number] = [names[number] for number in r.body["assignee_ids"]][: hub.people_limit]
+        pull.assignees = [names[number] for number in r.body["assignee_ids"]][: hub.people_limit]
     if "reviewer_ids" in r.body:
         before = hub.reviewers.get(pull.number, {})
         wanted = [names[number] for number in r.body["reviewer_ids"]][: hub.people_limit]
         hub.reviewers[pull.number] = {name: before.get(name, "unreviewed") for name in wanted}
     if labels := r.body.get("add_labels"):
-        present = hub.pull_labels.setdefault(pull.number, [])
-        present += [label for label in labels.split(",") if label not in present]
+        pull.labels += [label for label in labels.split(",") if label not in pull.labels]
     return 200, _pull(r, pull, is_single=True)
 
 
