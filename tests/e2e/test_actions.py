@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]  # comes with apprise
 
-from tests.support.cli import RUNPLAN, Project
+from tests.support.cli import RUNPLAN, Project, Ran, run_program
 from tests.support.documents import ROOT
 from tests.support.github.server import Fault, StandIn, on_github
 from tests.support.tools import write_script
@@ -66,17 +66,9 @@ class Runner:
         if given.get("persist-credentials") is False:
             self.git("config", "--unset-all", header)
 
-    def run(self, step: dict[str, Any]) -> subprocess.CompletedProcess[str]:
+    def run(self, step: dict[str, Any]) -> Ran:
         given = {name: _evaluate(value) for name, value in step.get("env", {}).items()}
-        return subprocess.run(
-            ["bash", "-e", "-o", "pipefail", "-c", step["run"]],
-            cwd=self.checkout,
-            env=self.env | given,
-            text=True,
-            capture_output=True,
-            timeout=100,
-            check=False,
-        )
+        return run_program(["bash", "-e", "-o", "pipefail", "-c", step["run"]], self.checkout, self.env | given)
 
 
 def _evaluate(value: str) -> str:
@@ -104,8 +96,7 @@ def test_the_example_works_a_plan(runner: Runner, server: StandIn, given: dict[s
     """Also with the credentials that actions/checkout keeps unless it is told not to."""
     runner.check_out(given, is_detached=is_detached)
     for step in STEPS:
-        ran = runner.run(step)
-        assert ran.returncode == 0, ran.stderr
+        runner.run(step).exits(0)
     assert (server.hub.merges, server.hub.pulls[1].merged) == (1, True)
     assert "## Phase — 1 Step 1" in runner.summary.read_text()
 
@@ -130,7 +121,6 @@ def test_a_workflow_that_could_not_land_is_refused_before_any_work(
         server.faults.append(Fault(call="POST /pulls", kind="before", status=403, message=said))
     runner.check_out({"fetch-depth": depth})
     install, work, _ = STEPS
-    assert runner.run(install).returncode == 0
-    ran = runner.run(work)
-    assert (ran.returncode, list(server.hub.branches())) == (2, ["main"])
-    assert expected in ran.stderr
+    runner.run(install).exits(0)
+    runner.run(work).exits(2, expected)
+    assert list(server.hub.branches()) == ["main"]

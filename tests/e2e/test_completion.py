@@ -2,7 +2,6 @@
 
 import shlex
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -39,9 +38,7 @@ def project(tmp_path: Path) -> Project:
 
 
 def in_shell(project: Project, shell: str, script: str, *options: str) -> list[str]:
-    ran = subprocess.run([shell, *options, "-c", script], cwd=project.path, env=project.env, capture_output=True)
-    assert ran.returncode == 0, ran.stderr
-    return ran.stdout.decode().splitlines()
+    return project.run_program(shell, *options, "-c", script).exits(0).out.splitlines()
 
 
 @pytest.mark.promise

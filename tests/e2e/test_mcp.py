@@ -152,11 +152,8 @@ def test_it_is_refused_to_agents_and_without_its_library(project: Project) -> No
     hidden = (
         "import sys; sys.modules['mcp'] = None; from runplan.interfaces.cli.main import main; sys.exit(main(['mcp']))"
     )
-    without = subprocess.run(
-        [RUNPLAN.with_name("python"), "-c", hidden], cwd=project.path, env=project.env, capture_output=True, check=False
-    )
-    assert without.returncode == 2
-    assert b"pip install 'runplan[mcp]'" in without.stderr
+    without = project.run_program(RUNPLAN.with_name("python"), "-c", hidden)
+    without.exits(2, "pip install 'runplan[mcp]'")
 
 
 def test_ctrl_c_ends_the_server_and_only_the_protocol_is_printed(project: Project) -> None:

@@ -1,6 +1,5 @@
 """Every way a run can fail: named, nothing landed, the work kept, and the command to continue."""
 
-import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -300,11 +299,11 @@ entry()
 
 def test_a_run_that_runplan_itself_failed_at_is_taken_up_once_and_then_waits(project: Project) -> None:
     defect = [sys.executable, "-P", "-c", DEFECT, "start", "X", "1", "auto", "--foreground"]
-    ran = subprocess.run(defect, cwd=project.path, env=project.env, capture_output=True, text=True, check=False)
-    assert ran.stderr.count("  crashed    KeyError: 'key' (a defect of runplan)") == 1, ran.stderr
+    ran = project.run_program(*defect)
+    assert ran.err.count("  crashed    KeyError: 'key' (a defect of runplan)") == 1, ran.err
     again = "runplan retry plans/X.md"
     words = f"unexpected KeyError: 'key' (--debug shows the traceback); the work is kept. Continue with: {again}"
-    assert (ran.returncode, ran.stderr.splitlines()[-1]) == (5, f"runplan: {words}")
+    ran.ends(5, f"runplan: {words}")
     (entry,) = project.runplan("inbox", "--json").json["entries"]
     assert (entry["kind"], entry["text"], entry["commands"]) == ("crash", "KeyError: 'key'", [again])
     assert project.runplan("status", "X", "--json").json["run"]["state"] == "waiting"

@@ -237,16 +237,9 @@ PROGRAM = (
 
 def imported(project: Project, *words: str) -> set[str]:
     """The modules that a command imports."""
-    ran = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *words],
-        cwd=project.path,
-        env=project.env,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (ran.returncode, ran.stderr.count("\n")) == (0, 1)
-    return set(ran.stderr.split())
+    ran = project.run_program(sys.executable, "-c", PROGRAM, *words).exits(0)
+    assert ran.err.count("\n") == 1
+    return set(ran.err.split())
 
 
 @pytest.mark.parametrize("words", READING, ids=" ".join)

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from runplan.hosts.daemon.service import systemd_unit
-from tests.support.cli import Ran, run_command
+from tests.support.cli import Ran, run_command, run_program
 from tests.support.daemons import a_manager
 from tests.support.repos import isolated_env
 from tests.support.tools import write_script
@@ -119,13 +118,8 @@ def test_systemd_understands_the_unit(tmp_path: Path) -> None:
     file = tmp_path / "runplan.service"
     file.write_text(systemd_unit({"PATH": "/bin:/my bin"}, umask=0o022, argv=(str(odd), "daemon")))
 
-    done = subprocess.run(
-        ["systemd-analyze", "--user", "verify", file],
-        env={"PATH": "/usr/bin:/bin", "XDG_RUNTIME_DIR": str(tmp_path), "HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    env = {"PATH": "/usr/bin:/bin", "XDG_RUNTIME_DIR": str(tmp_path), "HOME": str(tmp_path)}
+    said = run_program(["systemd-analyze", "--user", "verify", file], tmp_path, env).err
 
-    assert "runplan.service:" not in done.stderr, done.stderr
-    assert "is not executable" not in done.stderr, done.stderr
+    assert "runplan.service:" not in said, said
+    assert "is not executable" not in said, said

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import socket
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 
 from runplan.adapters.sandbox import serve
-from tests.support.cli import Project, a_plan, a_project, processes_of, set_up, steps
+from tests.support.cli import Project, a_plan, a_project, processes_of, run_program, set_up, steps
 from tests.support.mounts import obstacle
 
 SERVE = 'python3 -u -m http.server "$RUNPLAN_PORT" --bind 127.0.0.1 --directory web'
@@ -92,9 +91,9 @@ def test_a_port_that_another_process_serves_is_never_tried() -> None:
         for port in ports:
             stack.enter_context(socket.create_server(("127.0.0.1", port)))
         argv = (sys.executable, serve.__file__, "60", "", "true", "echo", "tried")
-        ran = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
+        ran = run_program(argv, Path.cwd(), env)
     taken = f"the ports {ports[0]} to {ports[-1]} of the worktree are taken by other processes\n"
-    assert (ran.returncode, ran.stdout, ran.stderr) == (1, "", taken)
+    assert (ran.code, ran.out, ran.err) == (1, "", taken)
 
 
 def test_files_that_are_no_own_image_or_text_are_not_kept(project: Project, tmp_path: Path) -> None:

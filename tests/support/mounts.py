@@ -13,7 +13,7 @@ import pytest
 
 from runplan.adapters.sandbox.bubblewrap import find_obstacle
 from tests.support import inject
-from tests.support.cli import RUNPLAN, Project, Ran
+from tests.support.cli import RUNPLAN, Project, Ran, run_program
 
 #: As root a mount namespace is enough; others may be root of a user namespace, where the machine allows that.
 WAYS = (("unshare", "--mount"), ("unshare", "--mount", "--map-root-user"))
@@ -53,15 +53,7 @@ class Inside:
         enter = ["nsenter", f"--target={self.holder.pid}", "--mount", *user]
         # The directory is entered by name from within: what lies below a mount is not what lies on it.
         there = ["sh", "-c", 'cd "$0" && exec "$@"', str(self.project.path)]
-        ran = subprocess.run(
-            [*enter, *there, *command],
-            env={**self.project.env, **env},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=100,
-            check=False,
-        )
-        return Ran(code=ran.returncode, out=ran.stdout.decode(), err=ran.stderr.decode())
+        return run_program([*enter, *there, *command], Path.cwd(), {**self.project.env, **env})
 
 
 @contextlib.contextmanager
