@@ -64,8 +64,9 @@ def _folder_name(path: PurePosixPath) -> str:
     return path.parent.name if is_track or path.name in (PLAN_FILE, "tasks") else ""
 
 
-def is_within(paths: Iterable[str], path: str) -> bool:
-    return any(path == folder or path.startswith(f"{folder}/") for folder in paths)
+def is_below(path: str, tops: Iterable[str]) -> bool:
+    """Whether a path is one of these, or lies below one."""
+    return any(path == top or path.startswith(f"{top}/") for top in tops)
 
 
 def context_files(plan: str) -> tuple[str, ...]:

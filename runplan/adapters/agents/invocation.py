@@ -20,12 +20,12 @@ from runplan.adapters.processes import AGENT_MARK, MARK, run_program
 from runplan.adapters.sandbox import serve
 from runplan.adapters.sandbox.engines import CONTAINER, is_used, open_sandbox
 from runplan.adapters.sandbox.home import HomeMounts
-from runplan.adapters.sandbox.view import HomeUse, Places, Sandbox, View, is_below
+from runplan.adapters.sandbox.view import HomeUse, Places, Sandbox, View
 from runplan.domain.checks.guarded import INSTRUCTIONS, list_scripts
 from runplan.domain.checks.secrets import redact_text, secret_values
 from runplan.domain.errors import RefusedEarly
 from runplan.domain.gitfacts import committing_as
-from runplan.domain.names import digest_of
+from runplan.domain.names import digest_of, is_below
 from runplan.domain.run.dispatch import EVERY_PHASE, NOTES, OWN, RETURN, SCRATCH
 from runplan.domain.run.events import DispatchStarted
 from runplan.domain.run.kinds import Access, Reason, Role

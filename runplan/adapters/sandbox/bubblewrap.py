@@ -13,9 +13,9 @@ from runplan.adapters.processes import run_program
 from runplan.adapters.sandbox import forward
 from runplan.adapters.sandbox.home import HomeMounts, list_programs
 from runplan.adapters.sandbox.proxy import SOCKET
-from runplan.adapters.sandbox.view import Obstacle, Places, Sandbox, View, is_below
+from runplan.adapters.sandbox.view import Obstacle, Places, Sandbox, View
 from runplan.adapters.store.files import make_below, read_file, remove_directory
-from runplan.domain.names import GIT_CONFIG
+from runplan.domain.names import GIT_CONFIG, is_below
 from runplan.domain.run.dispatch import TEMPORARY
 
 PROBE_S = 10.0

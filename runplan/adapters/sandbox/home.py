@@ -10,7 +10,8 @@ from glob import escape
 from pathlib import Path
 
 from runplan.adapters.configuration.places import credential_files, home as home_of, state_directory
-from runplan.adapters.sandbox.view import HomeUse, is_below
+from runplan.adapters.sandbox.view import HomeUse
+from runplan.domain.names import is_below
 from runplan.domain.run.dispatch import TEMPORARY
 from runplan.domain.text import counted
 

@@ -5,7 +5,7 @@ own. The entries of the user's home are readable there, except for secrets, whic
 which are private.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -68,8 +68,3 @@ class Sandbox(Struct, frozen=True):
 
     def remove_leftovers(self, list_live: Callable[[], Collection[str]]) -> None:
         """Remove what is left of views of dispatches that are not live, and of scripts whose runplan has ended."""
-
-
-def is_below(path: str, tops: Iterable[str]) -> bool:
-    """Whether a path is one of these, or lies below one."""
-    return any(path == top or path.startswith(f"{top}/") for top in tops)

@@ -12,7 +12,7 @@ from runplan.domain.checks.guarded import CI, INSTRUCTIONS, Read, find_changes
 from runplan.domain.checks.secrets import SENSITIVE_FILES, redact_text, secrets_in
 from runplan.domain.errors import PlanUnreadable
 from runplan.domain.globs import covers, literal
-from runplan.domain.names import is_within
+from runplan.domain.names import is_below
 from runplan.domain.plan.marks import ExecutionKind, Status
 from runplan.domain.plan.model import Plan, Remark, parse_plan
 from runplan.domain.run.kinds import Reason
@@ -98,7 +98,7 @@ def examine_changes(
 
 def _examine_change(change: FileChange, permit: Permit) -> Iterator[Tampering]:
     path = change.path
-    if is_within(permit.bookkeeping, path):
+    if is_below(path, permit.bookkeeping):
         yield Tampering(TamperKind.BOOKKEEPING, path, "belongs to runplan; an agent may not change it")
     elif not permit.covers(path):
         yield Tampering(TamperKind.OUT_OF_SCOPE, path, f"outside Touches: {', '.join(permit.touches)}")

@@ -17,7 +17,7 @@ from runplan.adapters.git.repository import Repository
 from runplan.adapters.store.claims import landing_lock
 from runplan.domain import gitfacts as g
 from runplan.domain.errors import RefusedEarly
-from runplan.domain.names import REQUIRES, is_within, report_path, slug as plan_slug, split_files
+from runplan.domain.names import REQUIRES, is_below, report_path, slug as plan_slug, split_files
 from runplan.domain.plan import tracker
 from runplan.domain.plan.model import Phase, Plan, Status
 from runplan.domain.run import events as e
@@ -277,7 +277,7 @@ def landing_to_undo(
             raise _refuse_undo(f"the commit {oid[:12]} is a merge, or its parent is not in this clone", oid)
         changed[oid] = {change.path for change in candidates.changes(parents[0], oid)}
     # No agent may change the plan, so a commit that does is runplan's own.
-    of_runplan = [paths for paths in changed.values() if any(is_within((plan.path,), path) for path in paths)]
+    of_runplan = [paths for paths in changed.values() if any(is_below(path, (plan.path,)) for path in paths)]
     bookkeeping = {path for paths in of_runplan for path in paths}
     code = tuple(oid for oid, paths in changed.items() if paths - bookkeeping)
     if not code:

@@ -20,7 +20,7 @@ from runplan.adapters.supervise.output import MISREAD
 from runplan.domain.checks import drift, returns, verdict
 from runplan.domain.checks.evidence import Facts
 from runplan.domain.globs import covers
-from runplan.domain.names import as_utf8, is_within
+from runplan.domain.names import as_utf8, is_below
 from runplan.domain.plan.body import named_paths
 from runplan.domain.plan.model import parse_plan
 from runplan.domain.run import events as e
@@ -228,7 +228,7 @@ def _base_of(phase: WorkAttempt, context: RunContext, scope: str) -> str:
 
 def _list_changed(phase: WorkAttempt, context: RunContext, scope: str) -> list[str]:
     changes = context.candidates.changes(_base_of(phase, context, scope), phase.built.commits[-1])
-    return [change.path for change in changes if not is_within(context.bookkeeping, change.path)]
+    return [change.path for change in changes if not is_below(change.path, context.bookkeeping)]
 
 
 def _list_missing(phase: WorkAttempt, context: RunContext, scope: str) -> e.Rows:
