@@ -84,13 +84,10 @@ query($owner: String!, $name: String!, $branch: String!, $ref: String!, $number:
 #: Further rules in words, by the field of classic protection, the parameter of a ruleset's rule, or the type of a rule:
 #: docs.github.com/en/rest/repos/rules. Rules about the names of branches, tags or files hold back no merge.
 RULES = {
-    "requiresConversationResolution": "resolved conversations",
-    "required_review_thread_resolution": "resolved conversations",
-    "requiresCodeOwnerReviews": "a review of a code owner",
-    "require_code_owner_review": "a review of a code owner",
+    **dict.fromkeys(("requiresConversationResolution", "required_review_thread_resolution"), "resolved conversations"),
+    **dict.fromkeys(("requiresCodeOwnerReviews", "require_code_owner_review"), "a review of a code owner"),
     "require_last_push_approval": "an approval of the last push",
-    "requiresSignatures": "signed commits",
-    "required_signatures": "signed commits",
+    **dict.fromkeys(("requiresSignatures", "required_signatures"), "signed commits"),
     "required_deployments": "successful deployments",
     "code_scanning": "results of code scanning",
     "workflows": "required workflows",

@@ -304,13 +304,13 @@ class Git(Struct, eq=False, dict=True):
             raise self._ended(READER)
         return Stored(oid=words[0].decode(), kind=words[1].decode(), content=content, size=length)
 
-    def known(self, name: str, *, most: int = sys.maxsize) -> Stored | None:
+    def known(self, name: str) -> Stored | None:
         """The object with a full id, or at a path in the commit with that id. It cannot change, so it is cached."""
         if (kept := self._objects.get(name)) is not None:
             return kept
-        stored = self.object(name, most=most)
+        stored = self.object(name)
         oid = name.partition(":")[0]
-        if stored is not None and stored.size <= min(LARGEST_KEPT, most) and len(oid) in (40, 64) and oid.isalnum():
+        if stored is not None and stored.size <= LARGEST_KEPT and len(oid) in (40, 64) and oid.isalnum():
             if len(self._objects) == MOST_KEPT:
                 del self._objects[next(iter(self._objects))]
             self._objects[name] = stored

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 class Anchor:
     """Remembers the identity of a file or directory, or of the first one found at its path."""
 
-    __slots__ = ("_number", "_path")
-
     def __init__(self, path: Path) -> None:
         self._path = path
         self._number = _read_identity(path)
