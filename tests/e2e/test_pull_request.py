@@ -353,7 +353,7 @@ def test_git_signs_in_with_the_token_which_no_argument_log_or_check_has(
 @pytest.mark.promise
 def test_a_token_reaches_git_only_for_its_host_and_where_git_has_none() -> None:
     def settings(remote: str, *, is_gits: bool = False) -> tuple[str, ...]:
-        address = parse_remote(remote)
+        address = parse_remote(remote, {})
         assert address is not None
         return GitHub(
             address,

@@ -80,7 +80,7 @@ def slept() -> list[float]:
 
 @pytest.fixture
 def forge(stand_in: StandIn, slept: list[float]) -> GitHub:
-    address = parse_remote(stand_in.remote)
+    address = parse_remote(stand_in.remote, {})
     assert address is not None
     calls = GitHubCalls(sleep=slept.append, now=lambda: 1000.0)
     return GitHub(address, Auth.Token("t0ken"), Token(value="t0ken", source=""), api=stand_in.api, calls=calls)
@@ -99,7 +99,7 @@ def gitlab_server(gitlab_hub: GitLabHub) -> Iterator[GitLabStandIn]:
 
 @pytest.fixture
 def gitlab(gitlab_server: GitLabStandIn, slept: list[float]) -> GitLab:
-    address = parse_remote(gitlab_server.remote)
+    address = parse_remote(gitlab_server.remote, {})
     assert address is not None
     calls = GitLabCalls(sleep=slept.append, now=lambda: 1000.0)
     return GitLab(address, Token(value="t0ken", source=""), url=gitlab_server.address, calls=calls)

@@ -253,7 +253,7 @@ def test_the_authorities_that_git_trusts_are_trusted(stand_in: StandIn, tmp_path
     certificate, key = make_certificate(tmp_path)
     stand_in.use_tls(certificate, key)
     with Git(tmp_path, env=dict(os.environ)) as git:
-        address = parse_remote(stand_in.remote)
+        address = parse_remote(stand_in.remote, {})
         assert address is not None
         env = environment(stand_in) | {"GIT_SSL_CAINFO": certificate}
         assert open_forge(git, address, env).read_repository().can_push

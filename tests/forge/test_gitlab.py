@@ -46,7 +46,7 @@ def a_merge(pull: PullRequest, method: str = "merge") -> Merge:
     ],
 )
 def test_groups_of_a_remote_may_be_nested(url: str, expected: tuple[str, str, str]) -> None:
-    address = parse_remote(url)
+    address = parse_remote(url, {})
     assert address is not None
     assert (address.host, address.owner, address.repository) == expected
 

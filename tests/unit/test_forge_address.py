@@ -24,10 +24,13 @@ REMOTES = {
 
 
 @pytest.mark.parametrize("url", REMOTES)
-def test_a_remote_names_host_owner_and_repository(url: str) -> None:
-    found = parse_remote(url, resolve={"work": "github.com"}.get if url.startswith("git@work") else lambda host: host)  # type: ignore[arg-type]
+def test_a_remote_names_host_owner_and_repository(url: str, tmp_path: Path) -> None:
+    ssh = tmp_path / "ssh"
+    ssh.write_text('#!/bin/sh\n[ "$*" = "-G work" ] && echo "hostname github.com"\n')
+    ssh.chmod(0o755)
+    env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "GH_TOKEN": "t", "GH_ENTERPRISE_TOKEN": "t"}
+    found = parse_remote(url, env)
     assert found is not None
-    env = {"GH_TOKEN": "t", "GH_ENTERPRISE_TOKEN": "t"}
     api = open_forge(Git(Path(), env), found, env)._client.requester.base_url
     assert (found.host, found.owner, found.repository, api) == REMOTES[url]
 
@@ -36,7 +39,7 @@ def test_a_remote_names_host_owner_and_repository(url: str) -> None:
     "url", ["/srv/r.git", "file:///srv/o/r.git", "../r.git", "C:\\r.git", "https://github.com/o", ""]
 )
 def test_a_path_is_no_remote_of_a_forge(url: str) -> None:
-    assert parse_remote(url) is None
+    assert parse_remote(url, {}) is None
 
 
 CLOUD = Address(host="github.com", owner="o", repository="r")

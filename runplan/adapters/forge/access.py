@@ -61,7 +61,7 @@ def read_address(git: Git, *, remote: str, env: Mapping[str, str]) -> Address:
     asked = git.run("remote", "get-url", "--push", "--", remote, ok=ANY)
     if asked.code:
         raise RefusedEarly(f"there is no remote {remote} here to push to; run: git remote add {remote} URL")
-    address = parse_remote(asked.text, resolve=lambda host: _ssh_host(host, env))
+    address = parse_remote(asked.text, env)
     if address is None:
         public = re.sub(r"//[^/@]*@", "//", asked.text)
         needed = "landing by pr needs a repository on GitHub or GitLab"
@@ -69,8 +69,8 @@ def read_address(git: Git, *, remote: str, env: Mapping[str, str]) -> Address:
     return address
 
 
-def parse_remote(url: str, *, resolve: Callable[[str], str] = lambda host: host) -> Address | None:
-    """The repository that a remote's URL names; None for a path. `resolve` maps an ssh alias to its host name."""
+def parse_remote(url: str, env: Mapping[str, str]) -> Address | None:
+    """The repository that a remote's URL names; None for a path."""
     short = _SCP.fullmatch(url) if "://" not in url else None
     parts = urlsplit(f"ssh://{short['host']}/" if short else url)
     if parts.scheme not in ("https", "http", "ssh", "git+ssh") or not parts.hostname:
@@ -80,7 +80,12 @@ def parse_remote(url: str, *, resolve: Callable[[str], str] = lambda host: host)
         return None
     owner = "/".join(names[:-1])  # groups of GitLab may be nested
     if "ssh" in parts.scheme:
-        host = resolve(short["host"] if short else parts.hostname).lower()
+        host = short["host"] if short else parts.hostname
+        if "." not in host:  # a name of the configuration of ssh, which says what host it means
+            _, output, _ = run_program(("ssh", "-G", host), env, within_s=PROGRAM_S)
+            named = re.search(r"^hostname (\S+)$", output, re.MULTILINE)
+            host = named[1] if named else host
+        host = host.lower()
         return Address(host=_ALIASES.get(host, host), owner=owner, repository=names[-1])
     host = f"{parts.hostname}:{parts.port}" if parts.port else parts.hostname
     web = f"{parts.scheme}://{host}" if parts.scheme == "https" or parts.hostname in _LOOPBACK else ""
@@ -109,12 +114,3 @@ def header_settings(address: Address, account: str, token: str) -> tuple[str, ..
     basic = b64encode(f"{account}:{token}".encode()).decode()
     key = f"http.{address.web}/.extraHeader"
     return f"{key}=", f"{key}=Authorization: Basic {basic}"  # the first drops headers of the user's configuration
-
-
-def _ssh_host(alias: str, env: Mapping[str, str]) -> str:
-    """The host name that ssh would use for a name of its configuration."""
-    if "." in alias:
-        return alias
-    _, output, _ = run_program(("ssh", "-G", alias), env, within_s=PROGRAM_S)
-    host = re.search(r"^hostname (\S+)$", output, re.MULTILINE)
-    return host[1] if host else alias

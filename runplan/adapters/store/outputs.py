@@ -104,7 +104,8 @@ class StoredOutputs:
     def read(self, dispatch: str, name: str, start: int = 0) -> tuple[bytes, int]:
         """As `Outputs.read`; a line names the bytes that were left out."""
         if start < 0:
-            start = max(0, dict(self._store.query(_SIZES, dispatch)).get(name, 0) + start)
+            sizes: dict[str, int] = dict(self._store.query(_SIZES, dispatch))
+            start = max(0, sizes.get(name, 0) + start)
         pieces = []
         for part_start, content, place in self._store.query(_PARTS, dispatch, name, start):
             end = part_start + len(content)
