@@ -228,7 +228,8 @@ def reset_time(words: str, *, now: float, zone: tzinfo | None = None) -> float |
 def reset_header(headers: Mapping[str, object], *, now: float) -> float | None:
     """The same from the headers of a response; a wait of zero counts as none."""
     known = {name.lower(): str(value) for name, value in headers.items()}
-    waits = (_parse_number(known.get("retry-after-ms", "")) / 1000, _parse_number(known.get("retry-after", "")))
+    named = ((known.get("retry-after-ms", ""), 1000.0), (known.get("retry-after", ""), 1.0))
+    waits = (float(text) / unit for text, unit in named if re.fullmatch(r"\d{1,12}(?:\.\d{1,9})?", text))
     return next((now + wait for wait in waits if 0 < wait <= FARTHEST_S), None)
 
 
@@ -254,7 +255,3 @@ def _from_clock(text: str, now: float, zone: tzinfo) -> float | None:
         return (moment + timedelta(days=1)).timestamp()
     except (ArithmeticError, LookupError, OSError, ValueError):
         return None
-
-
-def _parse_number(text: str) -> float:
-    return float(text) if re.fullmatch(r"\d{1,12}(?:\.\d{1,9})?", text) else 0.0

@@ -5,7 +5,6 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import cached_property
 from pathlib import Path
 from typing import TypeAlias
 
@@ -54,7 +53,7 @@ class Uncertain(Struct, frozen=True, kw_only=True):
 PushAnswer: TypeAlias = Taken | PushDeclined | Uncertain
 
 
-class Remote(Struct, frozen=True, eq=False, dict=True):
+class Remote(Struct, frozen=True, eq=False):
     git: Git
     name: str
     branch: str
@@ -119,11 +118,6 @@ class Remote(Struct, frozen=True, eq=False, dict=True):
             return Uncertain(said=str(error))
         return read_push(ref=ref, code=ran.code, out=ran.text, err=ran.err)
 
-    @cached_property
-    def _has_own_ssh(self) -> bool:
-        named = not {"GIT_SSH_COMMAND", "GIT_SSH"}.isdisjoint(self.caller)
-        return named or self.git.run("config", "core.sshCommand", ok=(0, 1)).code == 0
-
     def _run(self, *args: str, source: Path | None = None) -> Ran:
         git, settings = self.git, [*_SETTINGS, f"remote.{self.name}.mirror=false"]  # else it would push every ref
         if source is not None:
@@ -145,7 +139,8 @@ class Remote(Struct, frozen=True, eq=False, dict=True):
             sign_in = self.sign_in() if self.sign_in else ()
             env = {name: self.caller[name] for name in PASSED if name in self.caller}
             env |= configured(*settings, *sign_in)
-            if not self._has_own_ssh:
+            has_own_ssh = env.keys() & {"GIT_SSH_COMMAND", "GIT_SSH"}
+            if not has_own_ssh and self.git.run("config", "core.sshCommand", ok=(0, 1)).code:
                 env["GIT_SSH_COMMAND"] = SSH
             ran = git.run(*args, env=env, ok=ANY, timeout_s=self.timeout_s, fds=(fd,), among=CALLS)
             if ran.code >= 0:  # else it was killed, and may have left lock files and children
