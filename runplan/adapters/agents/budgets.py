@@ -52,7 +52,6 @@ def is_estimate(tally: Tally) -> bool:
 
 
 def price_usage(used: Usage, usd_in: float, usd_out: float) -> Usage:
-    """The usage with dollars by these prices for a million tokens."""
     fresh = max(0.0, used.input_tokens - used.cached_tokens * (1 - _CACHED))
     return replace(used, usd=(fresh * usd_in + used.output_tokens * usd_out) / 1_000_000)
 

@@ -239,7 +239,6 @@ def version_of(table: AgentTable, caller: Mapping[str, str]) -> str:
 
 @cache
 def _ask_version(path: str, env: tuple[tuple[str, str], ...], _changed_ns: int) -> str:
-    """The version that a program prints, asked once per binary."""
     code, output, _ = run_program((path, "--version"), dict(env), within_s=VERSION_S)
     version = re.search(r"\d{1,6}\.\d{1,6}[\w.+-]{0,40}", output[:1_000]) if code == 0 else None
     return version[0] if version else ""

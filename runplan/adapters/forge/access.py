@@ -110,7 +110,6 @@ def find_stored_token(address: Address, ask: Ask) -> Token | None:
 
 
 def header_settings(address: Address, account: str, token: str) -> tuple[str, ...]:
-    """Settings with which git sends the token to this host alone."""
     basic = b64encode(f"{account}:{token}".encode()).decode()
     key = f"http.{address.web}/.extraHeader"
     return f"{key}=", f"{key}=Authorization: Basic {basic}"  # the first drops headers of the user's configuration

@@ -187,7 +187,6 @@ def to_issue(issue: Issue) -> m.Issue:
 
 
 def is_trusted(issue: Node, label: str, may_write: Callable[[str], bool]) -> bool:
-    """Whether its author may write, or the account that set this label and every later editor of the text."""
     if may_write(author_login(issue.get("author"))):
         return True
     events = list_nodes(issue, "timelineItems")

@@ -33,8 +33,6 @@ class Address(Struct, frozen=True, kw_only=True):
 
 
 class ForgeRepository(Struct, frozen=True, kw_only=True):
-    """A repository on a forge, and what the token may do there."""
-
     name: str  #: owner/name as the forge spells it; differs from the remote after a rename
     can_push: bool
     default_branch: str = ""  #: a merge into it closes the issues that the description names

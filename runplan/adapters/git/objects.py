@@ -206,7 +206,6 @@ class Candidates:
         self._user = user or git
 
     def tree_with(self, tree: Oid, files: Mapping[str, Entry | None]) -> Oid:
-        """The tree with each path of `files` set to its entry, or removed; missing directories are made."""
         return tree_with(self._git, tree, files) or write_tree(self._git, ())
 
     def commits(self, base: Oid, head: Oid) -> tuple[Commit, ...] | None:

@@ -164,8 +164,6 @@ class Bounds(Struct, frozen=True, kw_only=True):
 
 
 class KnownFiles(Struct, frozen=True):
-    """The files of a worktree."""
-
     commit: Oid  #: which has them, or their tree
     is_all: bool = False  #: no further files are there, not even ignored ones
 
@@ -383,7 +381,6 @@ class Worktree:
 
     @property
     def inputs(self) -> str:
-        """The inputs of the run.setup whose products are here; "" if there are none."""
         return self.read_note("inputs") if is_directory(self.path) else ""
 
     def read_note(self, name: str) -> str:

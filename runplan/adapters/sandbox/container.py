@@ -183,7 +183,6 @@ class Container(Sandbox, frozen=True):
             yield forward.__file__, (forward.__file__, ":ro")
 
     def _drop(self, source: str, number: int, view: View, copies: dict[str, str]) -> tuple[str, str]:
-        """The mount of a directory whose changes are dropped."""
         assert view.scratch is not None
         if self.engine.name == "podman" and not view.is_copy:
             return source, ":O"

@@ -41,8 +41,6 @@ class View(Struct, frozen=True, kw_only=True):
 
 
 class Places(Struct, frozen=True):
-    """The places of a repository that an engine knows."""
-
     homes: Path = Path()  #: directory of the private homes, one for each worktree
     needed: tuple[Path, ...] = ()  #: readable wherever they lie: repository, checkout, worktrees
     shown: Mapping[Path, Path] = {}  #: files that hold a secret, with the copy without it that is shown instead
@@ -59,7 +57,6 @@ class Sandbox(Struct, frozen=True):
     """An engine that makes views. This one makes none: the process sees and may write what the user may."""
 
     def wrap(self, command: Sequence[str], view: View) -> tuple[str, ...]:  # noqa: ARG002
-        """The command that runs `command` in the view."""
         return tuple(command)
 
     def end(self, dispatch: str) -> tuple[str, ...]:  # noqa: ARG002

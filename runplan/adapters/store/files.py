@@ -66,7 +66,6 @@ LARGEST = 8 * 1024 * 1024  #: bytes of the largest file written by an agent that
 
 
 def read_file(path: str | Path) -> bytes | None:
-    """The content of a file; None when there is none."""
     try:
         with open(path, "rb", buffering=0) as file:
             return file.read()

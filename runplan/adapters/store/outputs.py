@@ -61,7 +61,6 @@ class StoredOutputs:
         self._sizes[dispatch] |= ends
 
     def _read_parts(self, dispatch: str, name: str, file: BinaryIO, path: Path) -> list[Part]:
-        """What the file has more than the database."""
         if dispatch not in self._sizes:
             self._sizes[dispatch] = dict(self._store.query(_SIZES, dispatch))
         start = self._sizes[dispatch].get(name, 0)

@@ -475,8 +475,6 @@ MOVED_PER_S = 64 * 1024
 
 
 class ProcessActivity(Struct, frozen=True, kw_only=True):
-    """The CPU time and I/O of some processes up to a moment."""
-
     at: float
     cpu_s: float
     moved: int  #: bytes
