@@ -8,6 +8,8 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from runplan.domain.text import one_line
+
 Oid: TypeAlias = str  #: a full object id, 40 or 64 hex digits
 
 
@@ -98,7 +100,7 @@ def add_trailers(message: str, trailers: Sequence[tuple[str, str]]) -> str:
     paragraphs = _paragraphs(re.sub(_OURS, "", message)) or [["(no message)"]]
     if len(paragraphs) == 1 or not _is_block(paragraphs[-1]):
         paragraphs.append([])
-    lines = (f"{key}: {_single_spaced(value)}" for key, value in trailers)
+    lines = (f"{key}: {one_line(value)}" for key, value in trailers)
     paragraphs[-1] += [line for line in lines if line not in paragraphs[-1]]
     return "\n\n".join("\n".join(paragraph) for paragraph in paragraphs if paragraph) + "\n"
 
@@ -118,10 +120,6 @@ def _paragraphs(message: str) -> list[list[str]]:
 
 def _is_block(paragraph: Sequence[str]) -> bool:
     return all(re.match(_TRAILER, line) or line.startswith(_PICKED) for line in paragraph)
-
-
-def _single_spaced(value: str) -> str:
-    return " ".join(value.split())
 
 
 class StandingLanding(Struct, frozen=True, kw_only=True):
@@ -147,7 +145,7 @@ def newest_landing(marked: Iterable[tuple[Oid, str]], *, plan: str, phase: str) 
     """The phase's newest landing among commits (id, message), newest first; None when there is none to undo."""
     read = [(oid, message, _marks(message)) for oid, message in marked]
     undone = {landing for _, _, marks in read for landing in marks[UNDOES]}
-    expected = {PLAN: {_single_spaced(plan)}, PHASE: {_single_spaced(phase)}, UNDOES: set[str]()}
+    expected = {PLAN: {one_line(plan)}, PHASE: {one_line(phase)}, UNDOES: set[str]()}
     own = (marks for _, _, marks in read if expected[PLAN] <= marks[PLAN] and expected[PHASE] <= marks[PHASE])
     standing = (sorted(marks[LANDING] - undone) for marks in own if not marks[UNDOES])
     landing = next(filter(None, standing), [""])[0]
@@ -162,7 +160,7 @@ def newest_landing(marked: Iterable[tuple[Oid, str]], *, plan: str, phase: str) 
 
 def _marks(message: str) -> dict[str, set[str]]:
     """The values of Runplan-* lines anywhere in the message; that of a squashed commit has several of a kind."""
-    lines = [(key.lower(), _single_spaced(value)) for key, value in re.findall(_OURS, message)]
+    lines = [(key.lower(), one_line(value)) for key, value in re.findall(_OURS, message)]
     return {key: {value for name, value in lines if name == key.lower()} for key in (PLAN, PHASE, LANDING, UNDOES)}
 
 

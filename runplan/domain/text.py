@@ -118,8 +118,12 @@ def nearest_word(word: str, known: Iterable[str], cutoff: float = 0.7) -> str:
     return near[0] if near else ""
 
 
+def one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
 def plain_line(text: str) -> str:
-    return "".join(filter(str.isprintable, " ".join(plain(text).split())))
+    return "".join(filter(str.isprintable, one_line(plain(text))))
 
 
 def _measure(character: str) -> int:

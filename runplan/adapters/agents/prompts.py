@@ -16,6 +16,7 @@ from runplan.domain.run.attempts import PlanningAttempt
 from runplan.domain.run.events import Chosen, GateJudged, KeptWork, ProofJudged, Rows, VerdictDoubted
 from runplan.domain.run.kinds import Role
 from runplan.domain.run.reasons import describe_proof
+from runplan.domain.text import one_line
 
 Pairs: TypeAlias = Sequence[tuple[str, str]]
 
@@ -267,10 +268,6 @@ def quote_text(text: str, label: str) -> str:
         mark = f"{label} ({number})"
     end = "" if text.endswith("\n") else "\n"
     return f"=== begin of {mark} ===\n{text}{end}=== end of {mark} ==="
-
-
-def one_line(text: str) -> str:
-    return " ".join(text.split())
 
 
 LINES = 40  #: the most that a note has
