@@ -113,7 +113,7 @@ READERS: dict[str, tuple[Callable[[str], object], tuple[Text, ...]]] = {
         ),
         (("", "test "), ("", "a: "), ("", "["), ("", '{"scripts":'), ("", "\t\n"), ("", "a = [")),
     ),
-    "a quoted text in a prompt": (lambda text: (prompts.quote_text(text, "a"), prompts.one_line(text)), (("", "`"),)),
+    "a quoted text in a prompt": (lambda text: (prompts.quote_text(text, "a"), terminal.one_line(text)), (("", "`"),)),
     "a plan": (
         parsed(""),
         (
