@@ -5,12 +5,9 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, TypeAlias
+from typing import Any, BinaryIO, Protocol, TypeAlias
 
 from runplan.adapters.store.files import is_held, open_untrusted, read_text, sign_files
-
-if TYPE_CHECKING:
-    from runplan.adapters.store.sql import Store
 
 LARGEST = 32 * 1024 * 1024  #: bytes of a file that are read at once
 LOG = ".log"
@@ -33,10 +30,15 @@ _STANDING = (
 Part: TypeAlias = tuple[str, int, bytes, str]  #: of a file: its name, where it starts, the bytes, the place
 
 
+class Statements(Protocol):
+    def query(self, sql: str, *values: object) -> list[tuple[Any, ...]]: ...
+    def execute_alone(self, sql: str, *values: object) -> None: ...
+
+
 class StoredOutputs:
     """The outputs in the database: of each log at most `cap` bytes, half of them its end; other files are small."""
 
-    def __init__(self, store: "Store", *, host: str, cap: int) -> None:
+    def __init__(self, store: Statements, *, host: str, cap: int) -> None:
         self._store = store
         self._host = host
         self._head = cap // 2
@@ -103,8 +105,7 @@ class StoredOutputs:
     def read(self, dispatch: str, name: str, start: int = 0) -> tuple[bytes, int]:
         """As `Outputs.read`; a line names the bytes that were left out."""
         if start < 0:
-            sizes: dict[str, int] = dict(self._store.query(_SIZES, dispatch))
-            start = max(0, sizes.get(name, 0) + start)
+            start = max(0, dict(self._store.query(_SIZES, dispatch)).get(name, 0) + start)
         pieces = []
         for part_start, content, place in self._store.query(_PARTS, dispatch, name, start):
             end = part_start + len(content)
