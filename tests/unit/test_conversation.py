@@ -71,18 +71,8 @@ def test_an_approval_settles_what_its_author_wrote_before() -> None:
     [
         ("/runplan stop", True),
         ("/runplan retry \nbecause of this", False),
-        *(
-            (text, None)
-            for text in (
-                "/runplan retry now",
-                "Please /runplan stop",
-                " /runplan stop",
-                "> /runplan stop",
-                "/runplan approve",
-                "/runplan stop\n\n<!-- runplan x -->",
-                "",
-            )
-        ),
+        *((text, None) for text in ("/runplan retry now", "Please /runplan stop", " /runplan stop", "> /runplan stop")),
+        *((text, None) for text in ("/runplan approve", "/runplan stop\n\n<!-- runplan x -->", "")),
     ],
 )
 def test_the_first_line_of_a_comment_is_a_command(text: str, expected: bool | None) -> None:

@@ -23,18 +23,8 @@ def test_a_listing_is_read_with_values_of_several_lines_and_keys_without_one() -
     ("key", "taken"),
     [
         *((key, True) for key in ("user.email", "filter.lfs.clean", "core.autocrlf", "gpg.format", "submodule.a.url")),
-        *(
-            (key, False)
-            for key in (
-                "commit.gpgsign",
-                "core.worktree",
-                "remote.origin.url",
-                "include.path",
-                "credential.helper",
-                "url.ssh://git@host/.insteadof",
-                "http.https://host/.extraheader",
-            )
-        ),
+        *((key, False) for key in ("commit.gpgsign", "core.worktree", "remote.origin.url", "include.path")),
+        *((key, False) for key in ("credential.helper", "url.ssh://git@h/.insteadof", "http.https://h/.extraheader")),
     ],
 )
 def test_only_settings_that_convert_or_sign_are_copied(key: str, taken: bool) -> None:

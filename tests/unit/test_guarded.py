@@ -220,12 +220,7 @@ def test_no_text_raises_and_an_unchanged_tree_is_fine(command: str, before: str,
 @pytest.mark.parametrize(
     ("path", "was", "now", "differs"),
     [
-        (
-            "pyproject.toml",
-            "[tool.pytest.ini_options]\naddopts = ''\n",
-            "[tool.pytest.ini_options]\naddopts = '-x'\n",
-            True,
-        ),
+        ("pyproject.toml", "[tool.pytest.ini_options]\na = 1\n", "[tool.pytest.ini_options]\na = 2\n", True),
         ("a/pyproject.toml", "[project]\nversion = '1'\n", "[project]\nversion = '2'\n", False),
         ("setup.cfg", "[tool:pytest]\naddopts = -x\n", "", True),
         ("package.json", '{"version": "1", "jest": {}}', '{"version": "2", "jest": {}}', False),

@@ -48,6 +48,9 @@ def parsed(before: str) -> Callable[[str], object]:
 
 TRACKER = "## Progress Tracker\n\n| Phase | Status |\n|---|---|\n| 1 — a | ⬚ |\n\n## Phase 1 — a\n\n"
 
+MARKDOWN = (markdown.escape_first_line, markdown.code_span, markdown.table_cell, markdown.indent_block)
+MANIFESTS = ("Makefile", "CMakeLists.txt", "package.json", "pyproject.toml")
+
 READERS: dict[str, tuple[Callable[[str], object], tuple[Text, ...]]] = {
     "what a phase permits": (
         lambda text: tamper.Permit(text=text).names("tests/a/test_x.py"),
@@ -94,12 +97,7 @@ READERS: dict[str, tuple[Callable[[str], object], tuple[Text, ...]]] = {
     ),
     "an agent's error": (endings.classify_trouble, (("", "model "), ("", "hit your "), ("", "exceeded your "))),
     "foreign text in a report": (
-        lambda text: (
-            markdown.escape_first_line(text),
-            markdown.code_span(text),
-            markdown.table_cell(text),
-            markdown.indent_block(text),
-        ),
+        lambda text: [write(text) for write in MARKDOWN],
         (("", "\\"), ("", "`a"), ("`", "a "), ("", "".join(f"{'`' * n}a" for n in range(1, 1400))), ("", "\x1b[")),
     ),
     "a terminal": (terminal.plain, (("", "\x1b["), ("", "\x1b]"), ("\x1b[", "0"), ("\x1b", " "))),
@@ -108,9 +106,7 @@ READERS: dict[str, tuple[Callable[[str], object], tuple[Text, ...]]] = {
         (("a\n\nb: c\n", " d\n"), ("", "a: b\n"), ("", "a\n\n"), ("", "Runplan-Plan: a\n")),
     ),
     "signs of tests": (
-        lambda text: toolchain.detect(
-            files := ["Makefile", "CMakeLists.txt", "package.json", "pyproject.toml"], dict.fromkeys(files, text)
-        ),
+        lambda text: toolchain.detect(MANIFESTS, dict.fromkeys(MANIFESTS, text)),
         (("", "test "), ("", "a: "), ("", "["), ("", '{"scripts":'), ("", "\t\n"), ("", "a = [")),
     ),
     "a quoted text in a prompt": (lambda text: (prompts.quote_text(text, "a"), terminal.one_line(text)), (("", "`"),)),

@@ -54,6 +54,8 @@ BEGUN = e.LandingStarted(id="l", ref="r", old="c0", new="c2", code="c1")
 HELD = e.LandingHeld(why="a.txt is edited")
 LATER = "2026-01-01T00:00:00Z"
 ASKED = e.ApprovalAsked(tree="t1")
+REJECTED = e.Answered(tree="t1", approved=False)
+PAUSED = e.Paused(kind=WaitKind.CHECKOUT, until=LATER)
 
 
 @pytest.mark.parametrize(
@@ -63,27 +65,11 @@ ASKED = e.ApprovalAsked(tree="t1")
         pytest.param([BEGUN, e.StopRequested(by="me")], "land", id="also before a stop"),
         pytest.param([HELD], "waits for checkout", id="a held landing waits"),
         pytest.param([HELD, e.RunResumed(mode=Mode.FINISH, wanted="", auto=True)], "land", id="until it is resumed"),
-        pytest.param([HELD, e.Paused(kind=WaitKind.CHECKOUT, until=LATER)], "sleep", id="or for a time"),
-        pytest.param(
-            [HELD, e.Paused(kind=WaitKind.CHECKOUT, until=LATER), e.Woke(kind=WaitKind.CHECKOUT)],
-            "land",
-            id="after which it lands again",
-        ),
-        pytest.param(
-            [BEGUN, LandingRefused(why="hook declined")],
-            "fail protected at land: hook declined",
-            id="a target that refuses the candidate is protected",
-        ),
-        pytest.param(
-            [ASKED, e.Answered(tree="t1", approved=False)],
-            "fail stopped at land: the change was rejected",
-            id="a rejected candidate is not landed",
-        ),
-        pytest.param(
-            [ASKED, e.Answered(tree="t0", approved=False, why="no")],
-            "land",
-            id="a rejection of another candidate is ignored",
-        ),
+        pytest.param([HELD, PAUSED], "sleep", id="or for a time"),
+        pytest.param([HELD, PAUSED, e.Woke(kind=WaitKind.CHECKOUT)], "land", id="after which it lands again"),
+        pytest.param([BEGUN, LandingRefused(why="no")], "fail protected at land: no", id="the target refuses it"),
+        pytest.param([ASKED, REJECTED], "fail stopped at land: the change was rejected", id="a person rejects it"),
+        pytest.param([ASKED, replace(REJECTED, tree="t0", why="no")], "land", id="a person rejects another one"),
     ],
 )
 def test_a_proven_phase_lands_unless_something_holds_it(events: list[e.Event], expected: str) -> None:
@@ -91,7 +77,7 @@ def test_a_proven_phase_lands_unless_something_holds_it(events: list[e.Event], e
 
 
 def test_a_held_landing_says_why_and_until_when() -> None:
-    waiting = decide(landing(HELD, e.Paused(kind=WaitKind.CHECKOUT, until=LATER, words=HELD.why)))
+    waiting = decide(landing(HELD, replace(PAUSED, words=HELD.why)))
     assert (waiting.waiting, waiting.wake) == ("checkout", LATER)
     assert "a.txt is edited" in decide(landing(HELD)).why
 

@@ -35,6 +35,8 @@ def actions(facts: PlanFacts, **known: Any) -> tuple[NextAction, ...]:
 
 
 CHANGE = ("diff 2", "approve 2", "reject 2 -m TEXT", "reject 2", "stop")
+PROPOSAL = ("diff", "approve", "reject -m TEXT", "reject", "edit", "stop")
+RETRY = ("retry", "retry --fresh")
 BUSY = Work(phase="1", step=PhaseStep.IMPLEMENT, since=SINCE)
 ASKS = Work(phase="3", since=SINCE, waiting_for=WaitKind.APPROVAL)
 #: The facts, what else is known of the plan, and the verbs with their phases, the most useful first.
@@ -55,11 +57,7 @@ ACTIONS: dict[str, tuple[PlanFacts, dict[str, Any], tuple[str, ...]]] = {
     "limit": (replace(waits("limit", wake=SINCE), alive=True), {}, ("stop",)),
     "approval": (waits("approval"), {}, CHANGE),
     "sign-off": (waits("sign-off"), {"is_stuck": True}, CHANGE),
-    "proposal": (
-        waits("approval", phase=None, step=PhaseStep.APPROVE),
-        {},
-        ("diff", "approve", "reject -m TEXT", "reject", "edit", "stop"),
-    ),
+    "proposal": (waits("approval", phase=None, step=PhaseStep.APPROVE), {}, PROPOSAL),
     "change with a schedule": (waits("approval", schedule=SCHEDULE), {}, (*CHANGE, "pause")),
     "change of one lane": (
         at_work(BUSY, ASKS, phase="1"),
@@ -72,22 +70,14 @@ ACTIONS: dict[str, tuple[PlanFacts, dict[str, Any], tuple[str, ...]]] = {
     "review": (waits("review"), {}, ("explain 2", "retry", "stop")),
     "key": (waits("key"), {}, ("resume", "stop")),
     "paused": (waits("paused"), {}, ("resume", "stop")),
-    "failed": (
-        ended("failed"),
-        {"failed": ("2",), "following": "2"},
-        ("retry", "retry --fresh", "retry 2", "report", "start"),
-    ),
+    "failed": (ended("failed"), {"failed": ("2",), "following": "2"}, (*RETRY, "retry 2", "report", "start")),
     "a failed phase of an earlier run": (ended("done"), {"failed": ("2",)}, ("retry 2",)),
-    "stopped": (ended("stopped"), {"following": "2"}, ("retry", "retry --fresh", "report", "start")),
+    "stopped": (ended("stopped"), {"following": "2"}, (*RETRY, "report", "start")),
     "stopped, and completed by hand": (ended("stopped"), {"is_complete": True}, ("report",)),
     "complete": (ended("done"), {"is_complete": True}, ("report",)),
     "scheduled": (PlanFacts(schedule=SCHEDULE), {"following": "2"}, ("now", "pause", "stop")),
     "paused schedule": (PlanFacts(schedule=PAUSED), {"following": "2"}, ("resume", "now", "stop")),
-    "failed with a paused schedule": (
-        ended("failed", schedule=PAUSED),
-        {},
-        ("retry", "retry --fresh", "resume", "now", "stop", "report"),
-    ),
+    "failed, schedule paused": (ended("failed", schedule=PAUSED), {}, (*RETRY, "resume", "now", "stop", "report")),
 }
 
 

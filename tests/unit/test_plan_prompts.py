@@ -134,10 +134,7 @@ def test_the_prompts_of_the_plan_name_its_sections() -> None:
     [
         ({}, "Take from it what is right; yours is a new one."),
         ({"before": "# Plan now"}, "The plan is revised. Hand over the whole of it."),
-        (
-            {"before": "# Plan now", "revises": "2b"},
-            "The plan is revised because of phase 2b. Hand over the whole of it.",
-        ),
+        ({"before": "# Plan now", "revises": "2b"}, "The plan is revised because of phase 2b. Hand over the whole of"),
     ],
 )
 def test_an_earlier_plan_is_an_example_or_the_text_to_revise(fields: dict[str, Any], words: str) -> None:

@@ -93,10 +93,7 @@ def test_a_phase_with_only_its_manual_part_open_waits_for_a_person(automated: st
     [
         ("| Phase | Status |\n|---|---|\n| 1 — A | ✅ Done |\n| 2 — B | ⬚ | after 1 is done |\n", {"1": 3}),
         ("# Done\n\n- ✅ Phase 1: A\n- [x] Phase 2 — B\n- [ ] Phase 3 — C\n- Phase 4: not done\n", {"1": 3, "2": 4}),
-        (
-            "## Phase 1 — A\n\n**Status:** Completed (4a6075d)\n\n## Phase 2b — B ✅\n\n## Phase 3 — C\n",
-            {"1": 3, "2b": 5},
-        ),
+        ("## Phase 1 — A\n\n**Status:** Done (4a6075d)\n\n## Phase 2b — B ✅\n\n## Phase 3 — C\n", {"1": 3, "2b": 5}),
         ("**Phase 1**: done\n\nThen phase 2 is done, too.\n```\n- [x] Phase 3: C\n```\n", {"1": 1}),
     ],
 )

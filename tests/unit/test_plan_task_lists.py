@@ -193,10 +193,7 @@ def test_a_list_is_complete_when_every_task_is_done() -> None:
         (b'[{"title": "a", "id": "b\\nc", "passes": true}]', "x.json:1: the id of a task has at most 80 printable"),
         (b'[{"title": "a\\ud800", "passes": true}]', "x.json:1: this is no UTF-8 text"),
         (b'[\n{"title": "a"}]', "x.json:2: task 1 has no status; add one: pending"),
-        (
-            b'[{"id": 1, "title": "a", "passes": true},\n{"id": "1", "title": "b", "passes": true}]',
-            "x.json:2: two tasks",
-        ),
+        (b'[{"id": 1, "title": "a", "passes": true},\n{"id": "1", "title": "b", "passes": true}]', "x.json:2: two"),
         (b'[{"title": "a", "status": "todo", "dependencies": [7]}]', "x.json:1: task 1 depends on 7, which is not"),
         (b'{"a": {"tasks": []}, "b": {"tasks": []}}', "x.json:1: the file has the tags a, b; name one of them master"),
     ],

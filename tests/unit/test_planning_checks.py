@@ -140,6 +140,10 @@ def unanswered(finding: str) -> str:
     return f"the finding {finding} has no answer; say what you changed, or why not"
 
 
+SECOND = OPTIONS["options"][1]
+VERDICTS = CRITIQUE["principles"]
+
+
 def changed(base: dict[str, Any], **fields: object) -> dict[str, Any]:
     return {name: value for name, value in {**base, **fields}.items() if value is not None}
 
@@ -166,35 +170,18 @@ def changed(base: dict[str, Any], **fields: object) -> dict[str, Any]:
             id="F7 one path twice",
         ),
         pytest.param(Role.ALTERNATIVES, changed(OPTIONS, choice=""), "choice is ''", id="F9 no choice"),
-        pytest.param(
-            Role.ALTERNATIVES, changed(OPTIONS, choice="C"), "choice is 'C', which is not", id="unknown choice"
-        ),
+        pytest.param(Role.ALTERNATIVES, changed(OPTIONS, choice="C"), "choice is 'C', which is not", id="unknown one"),
         pytest.param(Role.ALTERNATIVES, changed(OPTIONS, why=""), "why is empty", id="no reason"),
+        pytest.param(Role.ALTERNATIVES, changed(OPTIONS, options=[SECOND] * 2), "has 1 names", id="one option twice"),
         pytest.param(
             Role.ALTERNATIVES,
-            changed(OPTIONS, options=[OPTIONS["options"][1]] * 2),
-            "has 1 names",
-            id="one option twice",
-        ),
-        pytest.param(
-            Role.ALTERNATIVES,
-            changed(OPTIONS, options=[{"name": "A", "advantages": ["x"], "drawbacks": [""]}, OPTIONS["options"][1]]),
+            changed(OPTIONS, options=[{"name": "A", "advantages": ["x"], "drawbacks": [""]}, SECOND]),
             "the option 'A' needs at least one advantage and one drawback",
             id="no drawback",
         ),
         pytest.param(Role.CRITIQUE, {"principles": [], "findings": []}, "0 principles have", id="F13 no verdict"),
-        pytest.param(
-            Role.CRITIQUE,
-            changed(CRITIQUE, principles=CRITIQUE["principles"][:7]),
-            "7 principles have",
-            id="F14 F15 too few",
-        ),
-        pytest.param(
-            Role.CRITIQUE,
-            changed(CRITIQUE, principles=CRITIQUE["principles"][:1] * 8),
-            "1 principles have",
-            id="one eight times",
-        ),
+        pytest.param(Role.CRITIQUE, changed(CRITIQUE, principles=VERDICTS[:7]), "7 principles", id="F14 F15 too few"),
+        pytest.param(Role.CRITIQUE, changed(CRITIQUE, principles=VERDICTS[:1] * 8), "1 principles", id="one for all"),
         pytest.param(
             Role.CRITIQUE,
             changed(CRITIQUE, principles=[{"id": "p1", "verdict": "tests pass", "why": "x"}]),
@@ -203,19 +190,12 @@ def changed(base: dict[str, Any], **fields: object) -> dict[str, Any]:
         ),
         pytest.param(
             Role.CRITIQUE,
-            changed(CRITIQUE, principles=[{**row, "why": ""} for row in CRITIQUE["principles"]]),
+            changed(CRITIQUE, principles=[{**row, "why": ""} for row in VERDICTS]),
             "0 principles have",
             id="verdicts without reasons",
         ),
-        pytest.param(
-            Role.CRITIQUE, changed(CRITIQUE, findings=[]), "there is no finding", id="a FAIL without a finding"
-        ),
-        pytest.param(
-            Role.CRITIQUE,
-            changed(CRITIQUE, findings=[{"text": "bad"}]),
-            "finding 1 needs where",
-            id="a finding without a place",
-        ),
+        pytest.param(Role.CRITIQUE, changed(CRITIQUE, findings=[]), "there is no finding", id="a FAIL without one"),
+        pytest.param(Role.CRITIQUE, changed(CRITIQUE, findings=[{"text": "bad"}]), "1 needs where", id="no place"),
         pytest.param(Role.DRAFT, {"status": "done"}, "there is no plan", id="no plan"),
     ],
 )
@@ -312,19 +292,13 @@ MANY_PHASES = PLAN.replace(PHASE.format(id=1), "\n".join(PHASE.format(id=n) for 
         pytest.param(PLAN.replace("src/index.py", "*.zig"), "`Touches: *.zig` is neither", id="no such files"),
         pytest.param(PLAN.replace("src/index.py", "../x.py"), "`Touches: ../x.py` is neither", id="outside"),
         pytest.param(PLAN.replace("- [ ]", "- [x]"), "phase 1 is marked done", id="a new plan has no finished phase"),
-        pytest.param(
-            PLAN.replace("Depends: none", "Execution: magic"), "(line: Execution: magic)", id="unknown execution"
-        ),
-        pytest.param(
-            PLAN.replace("Depends: none", "Execution: plan plans/no.md"), "no plan plans/no.md", id="no sub-plan"
-        ),
+        pytest.param(PLAN.replace("Depends: none", "Execution: magic"), "(line: Execution: magic)", id="execution"),
+        pytest.param(PLAN.replace("Depends: none", "Execution: plan plans/no.md"), "no plan plans/no", id="sub-plan"),
         pytest.param(PLAN.replace("None.", "- [ ] Wer?"), "belong to no phase", id="strict: a box outside of phases"),
         pytest.param(PLAN + "x" * 12_000, "characters, and at most 12,000", id="too long"),
         pytest.param(MANY_ITEMS, "11 work items, and at most 10", id="too many items"),
         pytest.param(MANY_PHASES, "13 phases, and at most 12", id="too many phases"),
-        pytest.param(
-            "- [ ] a\n- [ ] b\n## Goal\n## Non-Scope\n## Risks\n## Open Questions\n", "`## Phase 1", id="checklist"
-        ),
+        pytest.param("- [ ] a\n- [ ] b\n## Goal\n## Non-Scope\n## Risks\n## Open Questions\n", "Phase 1", id="boxes"),
         pytest.param(PLAN.replace("Keine.", "\n" * 30_000), "lines, and a plan at most", id="lines without end"),
     ],
 )

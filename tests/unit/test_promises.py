@@ -11,7 +11,8 @@ from runplan.domain.run.dispatch import NewTestsAnswer
 
 FILE = "tests/test_x.py"
 A, B = f"{FILE}::test_a", f"{FILE}::test_b"
-NOT_NEW = "the new suite does not have it"
+SUM = "m/s.TestA"
+NOT_NEW, IN_NEW = "the new suite does not have it", "it passes in its new version"
 UNLOADED_1 = "it cannot be loaded; of its 1 tests 0 pass in their new version"
 
 
@@ -21,50 +22,28 @@ def ran(*passes: str, failures: tuple[str, ...] = (), reasons: dict[str, str] | 
     return replace(named, passed=len(passes), failed=len(failures), reasons=reasons or {})
 
 
+NOT_LOADED = ran("other.py::t", failures=(FILE,), reasons={FILE: "ImportError: no double"})
+
+
 @pytest.mark.parametrize(
     ("expected", "old", "new", "broken"),
     [
         ({A: 1}, ran(A), {A}, {}),
         ({A: 1}, ran(A), {"tests/test_x.py::test_renamed"}, {}),
         ({A: 2}, ran(f"{A}[12:03]", f"{A}[/tmp/1]"), {A}, {}),
-        ({A: 2}, ran(f"{A}[1]"), {A}, {A: "1 of 2 cases pass; it passes in its new version"}),
-        (
-            {"m/s.TestA": 3},
-            ran("m/s.TestA", "m/s.TestA/of_two"),
-            {"m/s.TestA"},
-            {"m/s.TestA": "2 of 3 cases pass; it passes in its new version"},
-        ),
-        ({A: 1, B: 1}, ran(B), {B}, {A: "it did not run; the new suite does not have it"}),
-        (
-            {A: 1},
-            ran(B, failures=(A,), reasons={A: "assert 1 == 2"}),
-            {A},
-            {A: "assert 1 == 2; it passes in its new version"},
-        ),
-        (
-            {A: 1, B: 1},
-            ran("other.py::t", failures=("tests/test_x.py",), reasons={"tests/test_x.py": "ImportError: no double"}),
-            {A},
-            {"tests/test_x.py": "ImportError: no double; of its 2 tests 1 pass in their new version"},
-        ),
+        ({A: 2}, ran(f"{A}[1]"), {A}, {A: f"1 of 2 cases pass; {IN_NEW}"}),
+        ({SUM: 3}, ran(SUM, f"{SUM}/of_two"), {SUM}, {SUM: f"2 of 3 cases pass; {IN_NEW}"}),
+        ({A: 1, B: 1}, ran(B), {B}, {A: f"it did not run; {NOT_NEW}"}),
+        ({A: 1}, ran(B, failures=(A,), reasons={A: "assert 1 == 2"}), {A}, {A: f"assert 1 == 2; {IN_NEW}"}),
+        ({A: 1, B: 1}, NOT_LOADED, {A}, {FILE: "ImportError: no double; of its 2 tests 1 pass in their new version"}),
         (
             {"m/sum.TestA": 1, "m/sum.TestB": 1, "m/other.TestC": 1},
             ran("m/other.TestC", failures=("m/sum",)),
             {"m/sum.TestA"},
             {"m/sum": "it cannot be loaded; of its 2 tests 1 pass in their new version"},
         ),
-        (
-            {"x_test.go": 1, A: 1},
-            ran(failures=("x_test.go", FILE)),
-            set(),
-            {FILE: UNLOADED_1, "x_test.go": f"it fails; {NOT_NEW}"},
-        ),
-        (
-            {A: 2, B: 1},
-            ran(f"{A}[1]", failures=("lib",)),
-            set(),
-            {A: f"1 of 2 cases pass; {NOT_NEW}", "lib": UNLOADED_1},
-        ),
+        ({"x.go": 1, A: 1}, ran(failures=("x.go", FILE)), set(), {FILE: UNLOADED_1, "x.go": f"it fails; {NOT_NEW}"}),
+        ({A: 2, B: 1}, ran(f"{A}[1]", failures=("l",)), set(), {A: f"1 of 2 cases pass; {NOT_NEW}", "l": UNLOADED_1}),
         ({A: 1, B: 1}, ran(failures=(A, "lib", FILE)), set(), {A: f"it fails; {NOT_NEW}", FILE: UNLOADED_1}),
         ({A: 1}, ran(), {A}, {SUITE: "no test was named on the new code: 0 passed, 0 failed"}),
     ],
@@ -115,24 +94,12 @@ FAILS, EMPTIED, HOLLOW, NOT_JUDGED = NewTestsAnswer
 @pytest.mark.parametrize(
     ("added", "old", "emptied", "answer", "line"),
     [
-        (
-            {A, B},
-            ran(B, failures=(A,)),
-            None,
-            FAILS,
-            f"1 of 2 new tests fail on the base's code; these pass there: {B}",
-        ),
+        ({A, B}, ran(B, failures=(A,)), None, FAILS, f"of 2 new tests fail on the base's code; these pass there: {B}"),
         ({A}, ran(A), None, HOLLOW, f"no new test fails on the base's code; these pass: {A}"),
         ({A}, UNLOADED, None, None, "they do not run on the base's code: they cannot be loaded"),
         ({A, B}, UNLOADED, ran(A, failures=(B,)), EMPTIED, "1 of 2 new tests"),
         ({A}, UNLOADED, ran(A), HOLLOW, f"with all added functions emptied, no new test fails; these pass: {A}"),
-        (
-            {A, B},
-            ran(B),
-            ran(A, failures=(B,)),
-            HOLLOW,
-            f"these pass: {B}, {A}",
-        ),  # B passed on the base, so it tests that
+        ({A, B}, ran(B), ran(A, failures=(B,)), HOLLOW, f"these pass: {B}, {A}"),  # B tests what was there before
         ({A, B}, UNLOADED, ran(A, failures=("tests/test_x.py",)), NOT_JUDGED, "they do not run, either"),
         (set(), ran(A), None, NOT_JUDGED, "they pass on the base's code, too"),
         (None, ran(A), None, HOLLOW, "they pass on the base's code, too"),

@@ -379,9 +379,7 @@ def test_results_are_judged_against_the_baseline(baseline: Results | None, now: 
     [
         pytest.param(unknown(1), unknown(1), GateKind.PRE_EXISTING, id="always red"),
         pytest.param(unknown(1), unknown(0), GateKind.GREEN, id="mended"),
-        pytest.param(
-            results(exit_code=1, failed=2), results(exit_code=1, failed=3), GateKind.REGRESSED, id="more fail"
-        ),
+        pytest.param(results(exit_code=1, failed=2), results(exit_code=1, failed=3), GateKind.REGRESSED, id="more"),
         pytest.param(RED, results("b", exit_code=1), GateKind.REGRESSED, id="names still count"),
     ],
 )

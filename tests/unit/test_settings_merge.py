@@ -155,10 +155,7 @@ def test_layers_complete_one_agent_together() -> None:
 @pytest.mark.parametrize(
     ("agents", "message"),
     [
-        (
-            {"implementer": "hal"},
-            "runplan.toml: [agents] implementer: unknown agent 'hal'; known agents: aider, claude, codex,",
-        ),
+        ({"implementer": "hal"}, "[agents] implementer: unknown agent 'hal'; known agents: aider, claude, codex,"),
         (
             {"verifier": "hal", "own": {"kind": "command", "argv": ["x"]}},
             "[agents] verifier: unknown agent 'hal'; known agents: own, aider, claude,",

@@ -15,12 +15,8 @@ from runplan.domain.errors import RefusedEarly, UsageError
     [
         *("https://github.com/acme/app", "https://github.com/acme/app.git", "https://github.com/acme/app/"),
         *("https://uma:t0ken@GitHub.com:443/acme/app.git", "http://github.com/acme/app"),
-        *(
-            "git://github.com/acme/app.git",
-            "git@github.com:acme/app.git",
-            "github.com:acme/app",
-            "github.com:/acme/app.git",
-        ),
+        *("git://github.com/acme/app.git", "git@github.com:acme/app.git", "github.com:acme/app"),
+        "github.com:/acme/app.git",
         *("ssh://git@github.com/acme/app.git", "ssh://git@github.com:22/acme//app"),
     ],
 )

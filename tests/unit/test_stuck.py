@@ -49,10 +49,7 @@ ANSWERS = {
         running(40, 0.5, retries=2),
         f"Needs attention: {AT} for 40m, agent running 40m, last output 30s ago, 2 retries",
     ),
-    "just started": (
-        asked(agent="claude", dispatched=ago(3)),
-        f"Running: {AT} for 4m, agent running 3m, no output yet",
-    ),
+    "started": (asked(agent="claude", dispatched=ago(3)), f"Running: {AT} for 4m, agent running 3m, no output yet"),
     "never said a word": (
         asked(agent="claude", since=ago(20), dispatched=ago(16)),
         f"Needs attention: {AT} for 20m, agent running 16m, no output yet",
@@ -90,10 +87,7 @@ ANSWERS = {
         asked(waiting_for="limit", wake=ago(6)),
         f"Needs attention: {AT}, waiting 4m for limit, should have continued 6m ago",
     ),
-    "foreign claim": (
-        asked(waiting_for="claim", about="a claim of 4711"),
-        f"Waiting: {AT}, waiting 4m: a claim of 4711",
-    ),
+    "claim": (asked(waiting_for="claim", about="a claim of 4711"), f"Waiting: {AT}, waiting 4m: a claim of 4711"),
     "long paused": (
         asked(since=ago(300), retries=3, waiting_for="paused", about="paused by a person"),
         f"Paused: {AT}, for 5h by a person, 3 retries",

@@ -135,10 +135,7 @@ ALLOW = f"{MAY_NOT}; if the plan means it, add to the phase: Allows: {{0}}"
         ("Speed up `./tests/run.sh` and `src/a.py`.", [ALLOW.format("tests/run.sh")]),
         ("Reword `config/prompts/verify.md`.", [ALLOW.format("config/prompts/verify.md")]),
         ("Allows: Makefile, config/\n\nChange `runplan.toml` and `Makefile`.", [MAY_NOT.format("runplan.toml")]),
-        *(
-            (f"Change `{path}`.", [])
-            for path in ("src/a.py", ".gitlab-ci.yml", "pyproject.toml", "new.mk", "make test")
-        ),
+        *((f"Change `{path}`.", []) for path in ("src/a.py", ".gitlab-ci.yml", "pyproject.toml", "x.mk", "make test")),
         ("Run `/etc/hosts` and `../x`; Makefile stays.\n\n### Acceptance Criteria\n\n- `tests/run.sh` passes", []),
     ],
 )
@@ -169,20 +166,9 @@ def test_a_phase_that_names_a_new_file_of_the_checks_permits_it(text: str, count
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        *(
-            (text, True)
-            for text in (
-                "Change src/a.py.",
-                "See `src/a.py`, then stop",
-                "**src/a.py**: the sum",
-                "the sum (src/a.py:12)",
-                "[the sum](./src/a.py)",
-            )
-        ),
-        *(
-            (text, False)
-            for text in ("Change src/a.pyi", "Change lib/src/a.py", "Remove the folder src/", "Remove src/**")
-        ),
+        *((text, True) for text in ("Change src/a.py.", "See `src/a.py`, then stop", "**src/a.py**: the sum")),
+        *((text, True) for text in ("the sum (src/a.py:12)", "[the sum](./src/a.py)")),
+        *((text, False) for text in ("Change src/a.pyi", "Change lib/src/a.py", "Remove src/", "Remove src/**")),
     ],
 )
 def test_a_path_is_named_as_a_whole_word(text: str, named: bool) -> None:
