@@ -223,9 +223,12 @@ def reported(place: Path, kind: str, caller: dict[str, str], **table: Any) -> tu
     return tuple(text.removeprefix(name) for text, name in parts)
 
 
-KEY = {"ANTHROPIC_API_KEY": "k", "OPENAI_API_KEY": "k"}
-OWN_CLAUDE = '{"model": "opus", "env": {"ANTHROPIC_BASE_URL": "https://gw"}}'
+ANTHROPIC, OPENAI = "ANTHROPIC_API_KEY", "OPENAI_API_KEY"
+KEY = {ANTHROPIC: "k", OPENAI: "k"}
+AT_GATEWAY = {"ANTHROPIC_BASE_URL": "https://gw"}
+OWN_CLAUDE = {".claude/settings.json": json.dumps({"model": "opus", "env": AT_GATEWAY})}
 OWN, DEFAULT, ADDRESS = "of its own configuration", "its default", {"OPENAI_BASE_URL": "https://other"}
+BOTH = KEY | ADDRESS
 
 OPENAI_LOGIN = {"selectedType": "openai", "apiKey": "k", "baseUrl": "https://gw"}
 OWN_QWEN = {".qwen/settings.json": json.dumps({"security": {"auth": OPENAI_LOGIN}, "model": {"name": "mine"}})}
@@ -245,48 +248,23 @@ OWN_MINI = {
     ("kind", "files", "caller", "account"),
     [
         ("claude", {}, {}, (OWN, DEFAULT, DEFAULT, "that login")),
-        ("claude", {}, KEY, ("ANTHROPIC_API_KEY", DEFAULT, DEFAULT, "ANTHROPIC_API_KEY")),
-        (
-            "claude",
-            {".claude/settings.json": OWN_CLAUDE},
-            KEY | {"ANTHROPIC_BASE_URL": "https://unused"},
-            ("ANTHROPIC_API_KEY", "https://gw", "opus", "ANTHROPIC_API_KEY"),
-        ),
-        (
-            "claude",
-            {".claude/settings.json": "{}"},
-            KEY | {"ANTHROPIC_BASE_URL": "https://gw"},
-            ("ANTHROPIC_API_KEY", "https://gw", OWN, "ANTHROPIC_API_KEY"),
-        ),
-        ("codex", {}, KEY | ADDRESS, ("OPENAI_API_KEY", "https://other", DEFAULT, "OPENAI_API_KEY")),
-        (
-            "codex",
-            {".codex/config.toml": GATEWAY},
-            KEY | ADDRESS,
-            (OWN, "https://gw.example/v1", "gw-model", "that login"),
-        ),
+        ("claude", {}, KEY, (ANTHROPIC, DEFAULT, DEFAULT, ANTHROPIC)),
+        ("claude", OWN_CLAUDE, KEY | {"ANTHROPIC_BASE_URL": "unused"}, (ANTHROPIC, "https://gw", "opus", ANTHROPIC)),
+        ("claude", {".claude/settings.json": "{}"}, KEY | AT_GATEWAY, (ANTHROPIC, "https://gw", OWN, ANTHROPIC)),
+        ("codex", {}, BOTH, (OPENAI, "https://other", DEFAULT, OPENAI)),
+        ("codex", {".codex/config.toml": GATEWAY}, BOTH, (OWN, "https://gw.example/v1", "gw-model", "that login")),
         ("codex", {".codex/auth.json": "{}"}, KEY, (OWN, OWN, OWN, "that login")),
-        ("aider", {}, KEY, ("OPENAI_API_KEY", DEFAULT, DEFAULT, "OPENAI_API_KEY")),
+        ("aider", {}, KEY, (OPENAI, DEFAULT, DEFAULT, OPENAI)),
         # As seen with the real programs: the environment wins over the key and address in their settings.
-        ("qwen", {}, KEY | ADDRESS, ("OPENAI_API_KEY", "https://other", DEFAULT, "OPENAI_API_KEY")),
+        ("qwen", {}, BOTH, (OPENAI, "https://other", DEFAULT, OPENAI)),
         ("qwen", OWN_QWEN, {}, (OWN, "https://gw", "mine", "that login")),
         ("qwen", OWN_QWEN, ADDRESS, (OWN, "https://other", "mine", "that login")),
-        (
-            "qwen",
-            OWN_QWEN,
-            KEY | ADDRESS | {"OPENAI_MODEL": "unused"},
-            ("OPENAI_API_KEY", "https://other", "mine", "OPENAI_API_KEY"),
-        ),
-        ("qwen", QWEN_PROVIDER, KEY | ADDRESS, (OWN, "https://gw", "mine", "that login")),
-        ("qwen", QWEN_LOGIN, KEY | ADDRESS, (OWN, OWN, OWN, "that login")),
+        ("qwen", OWN_QWEN, BOTH | {"OPENAI_MODEL": "unused"}, (OPENAI, "https://other", "mine", OPENAI)),
+        ("qwen", QWEN_PROVIDER, BOTH, (OWN, "https://gw", "mine", "that login")),
+        ("qwen", QWEN_LOGIN, BOTH, (OWN, OWN, OWN, "that login")),
         ("mini", OWN_MINI, {}, (OWN, "https://gw", "openai/mine", "that login")),
-        ("mini", OWN_MINI, KEY | ADDRESS, ("OPENAI_API_KEY", "https://other", "openai/mine", "OPENAI_API_KEY")),
-        (
-            "mini",
-            OWN_MINI,
-            KEY | ADDRESS | {"MSWEA_MODEL_NAME": "anthropic/x"},
-            ("ANTHROPIC_API_KEY", OWN, "anthropic/x", "ANTHROPIC_API_KEY"),
-        ),
+        ("mini", OWN_MINI, BOTH, (OPENAI, "https://other", "openai/mine", OPENAI)),
+        ("mini", OWN_MINI, BOTH | {"MSWEA_MODEL_NAME": "anthropic/x"}, (ANTHROPIC, OWN, "anthropic/x", ANTHROPIC)),
     ],
 )
 def test_an_account_says_what_the_program_will_use(

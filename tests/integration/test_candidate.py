@@ -57,6 +57,7 @@ def on_branch(repo: Repo, *changes: dict[str, str]) -> tuple[str, str]:
 
 # --- whose commits ------------------------------------------------------------------------------------
 
+PARKED = "refs/runplan/parked/x/2/1"
 AGENT = {"GIT_COMMITTER_NAME": "runplan agent", "GIT_COMMITTER_EMAIL": "agent+r1.1@runplan.invalid"}
 
 
@@ -65,7 +66,7 @@ def attempt(repo: Repo, *steps: tuple[str, ...]) -> tuple[str, str]:
     repo.commit("Unpushed", **{"mine.txt": "x\n"})
     repo.git("update-ref", "refs/remotes/origin/main", "HEAD~1")
     base = repo.head()
-    for name in ("refs/heads/topic", "refs/runplan/parked/x/2/1"):
+    for name in ("refs/heads/topic", PARKED):
         repo.git("update-ref", name, repo.git("commit-tree", "-p", "main", "-m", f"On {name}", "main^{tree}"))
     repo.git("tag", "v1", repo.git("commit-tree", "-p", "main", "-m", "Tagged", "main^{tree}"))
     repo.git("switch", "-qc", "runplan/x/1")
@@ -87,16 +88,10 @@ def attempt(repo: Repo, *steps: tuple[str, ...]) -> tuple[str, str]:
         pytest.param([("merge", "-q", "-m", "m", "topic")], ("On refs/heads/topic",), id="merged"),
         pytest.param([("rebase", "-q", "topic")], ("On refs/heads/topic",), id="rebased"),
         pytest.param([("reset", "-q", "--hard", "v1")], ("Tagged",), id="led to a tag"),
-        pytest.param(
-            [("merge", "-q", "-m", "m", "refs/runplan/parked/x/2/1")],
-            ("On refs/runplan/parked/x/2/1",),
-            id="the work of another phase",
-        ),
+        pytest.param([("merge", "-q", "-m", "m", PARKED)], (f"On {PARKED}",), id="the work of another phase"),
         pytest.param([("reset", "-q", "--hard", "origin/main")], None, id="reset"),
         pytest.param([("rebase", "-q", "--onto", "origin/main", "main")], None, id="rebased off its base"),
-        pytest.param(
-            [("reset", "-q", "--soft", "main~1"), ("commit", "-qm", "All")], None, id="squashed with its base"
-        ),
+        pytest.param([("reset", "-q", "--soft", "main~1"), ("commit", "-qm", "All")], None, id="its base squashed"),
     ],
 )
 def test_foreign_commits_and_a_branch_off_its_base_are_told(

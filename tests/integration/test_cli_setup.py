@@ -237,14 +237,8 @@ CHECKED = '[agents]\nimplementer = "claude"\nverifier = "claude"\n'
         ({"runplan.toml": CHECKED, "tests/x.py": ""}, "tests", "the repository has tests (tests/x.py) but"),
         ({"runplan.toml": CHECKED + '[run]\nlanding = "pr"\n'}, "github", "there is no remote origin here to push to"),
         ({"runplan.toml": CHECKED + '[run]\nlanding = "direct"\n'}, "start", "there is no remote origin here"),
-        (
-            {"runplan.toml": JUDGED + 'kind = "script"\nscript = "j.toml"\n'},
-            *("verifier", "there is no script j.toml"),
-        ),
-        (
-            {"runplan.toml": JUDGED + 'kind = "command"\nargv = ["sh", "j.sh"]\n'},
-            *("verifier", "there is no script j.sh"),
-        ),
+        ({"runplan.toml": JUDGED + 'kind = "script"\nscript = "j.toml"\n'}, "verifier", "there is no script j.toml"),
+        ({"runplan.toml": JUDGED + 'kind = "command"\nargv = ["sh", "j.sh"]\n'}, "verifier", "is no script j.sh"),
     ],
 )  # fmt: skip
 def test_the_doctor_finds_faults_that_would_fail_a_start(

@@ -58,10 +58,7 @@ ARRIVING = {
 
 #: In these it waits: what a user did, and why the landing waits.
 WAITING = {
-    "staged as the landing would and edited since": (
-        "echo a2 >a.txt; git add a.txt; echo a3 >a.txt",
-        "a.txt is edited in",
-    ),
+    "staged as the landing would, and edited": ("echo a2 >a.txt; git add a.txt; echo a3 >a.txt", "a.txt is edited in"),
     "removed from the index where it is to be removed": ("git rm -q --cached gone.txt", "gone.txt is edited in"),
     "a parent replaced by a link": ("mv dir elsewhere; ln -s elsewhere dir", "dir/d.txt is edited in"),
     "a branch lock": ("touch .git/refs/heads/main.lock", "main.lock"),
@@ -95,10 +92,7 @@ WAITING = {
     "an untracked file in the way": ("echo mine >new.txt", "new.txt is in the way in"),
     "an ignored file in the way": ("echo new.txt >.git/info/exclude; echo mine >new.txt", "new.txt is in the way in"),
     "an untracked file with the very content in the way": ("echo n >new.txt", "new.txt is in the way in"),
-    "an untracked directory in the way": (
-        "mkdir new.txt; echo mine >new.txt/mine.txt",
-        "new.txt/mine.txt is in the way in",
-    ),
+    "an untracked folder in the way": ("mkdir new.txt; echo mine >new.txt/mine.txt", "new.txt/mine.txt is in the way"),
     "an ignored file in a directory in the way": (
         "mkdir -p new.txt/deep; echo mine >new.txt/deep/x.ignored",
         "new.txt/deep/x.ignored is in the way in",
