@@ -409,10 +409,9 @@ def start_next(caller: Caller, context: RepositoryContext, run: str) -> None:
     store = context.store()
     row = store.get_run(run)
     state = state_of(store, row) if row is not None else RunState()
-    context = context.for_run(state.options) if state.started is not None else context
     if isinstance(state.attempt, PlanningAttempt) and state.attempt.queued:
         request = parse_json(state.attempt.chosen.planning.then, RunRequest)
-        submit_run(caller, context, replace(request, timing=None), request.timing)
+        submit_run(caller, context.for_run(state.options), replace(request, timing=None), request.timing)
 
 
 def tell_answer(
