@@ -120,8 +120,6 @@ class AccessControl:
         self._entry = entry
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            return
         scope["app"] = self.app
         request = Request(scope)
         cookie = request.cookies.get(self._site.cookie, "")

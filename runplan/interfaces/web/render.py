@@ -125,7 +125,6 @@ TEMPLATES.filters |= {
     "hash": lambda id_: Markup('<span class="mono" title="{}">{}</span>').format(id_, id_[:7]),
     "bare": lambda text: show_inline(text).striptags(),
     "until": lambda moment: in_words((parse_iso(moment) - datetime.now(UTC)).total_seconds()),
-    "span": in_words,
     "elapsed": elapsed,
     "usage": usage_of,
     "cut": lambda text, most: cut_cells(plain_line(text), most),
