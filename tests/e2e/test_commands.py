@@ -112,9 +112,6 @@ def test_a_start_whose_answer_was_not_recorded_is_not_executed_again(project: Pr
         assert (states(project), project.landed()) == (["done"], ["1"])
 
 
-# --- broken settings, a deleted plan ------------------------------------------------------------------
-
-
 def test_with_broken_settings_status_and_stop_still_work(project: Project, meanwhile: Meanwhile) -> None:
     """In the user's file, without a daemon; in the repository's, with one."""
     meanwhile.start(project)

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,22 +10,15 @@ import pytest
 from runplan.adapters.processes import identity
 from runplan.adapters.store.sqlite import SqliteStore
 from runplan.domain.run.rows import ClaimRow
-from tests.support.cli import a_project, end_processes_of, ended, steps, until
+from tests.support.cli import Project, ended, steps, until
 from tests.support.forks import Process
 
 pytestmark = pytest.mark.promise
+PHASES = ("1",)
 
 
-@pytest.fixture(autouse=True)
-def _none_left(tmp_path: Path) -> Iterator[None]:
-    """A test that fails half-way leaves no process behind."""
-    yield
-    end_processes_of(tmp_path / "home")
-
-
-def test_of_two_simultaneous_starts_one_runs_and_the_other_declines(tmp_path: Path) -> None:
+def test_of_two_simultaneous_starts_one_runs_and_the_other_declines(project: Project, tmp_path: Path) -> None:
     """The agent does not end before both have answered."""
-    project = a_project(tmp_path, "1")
     go = tmp_path / "go"
     project.agent(
         f'[[phase."*".implement]]\nwait_for = "{go}"\n[[phase."*".implement]]\nappend = "log"\ntext = "x\\n"\n'
@@ -52,8 +44,7 @@ def first_to_end(pair: list[Process]) -> tuple[Process, Process]:
     return (one, other) if one.poll() is not None else (other, one)
 
 
-def test_an_agent_that_outlives_its_runner_is_adopted_and_not_started_again(tmp_path: Path) -> None:
-    project = a_project(tmp_path, "1")
+def test_an_agent_that_outlives_its_runner_is_adopted_and_not_started_again(project: Project, tmp_path: Path) -> None:
     count, go = tmp_path / "count", tmp_path / "go"
     project.agent(steps(f'append = "{count}"\ntext = "x"', f'wait_for = "{go}"', 'write = "1.txt"'))
     first = project.popen("start", "X", "finish", "auto", "--foreground")
@@ -77,8 +68,7 @@ def test_an_agent_that_outlives_its_runner_is_adopted_and_not_started_again(tmp_
     assert project.leftovers() == []
 
 
-def test_a_runner_whose_plan_was_taken_over_lands_nothing_and_stops(tmp_path: Path) -> None:
-    project = a_project(tmp_path, "1")
+def test_a_runner_whose_plan_was_taken_over_lands_nothing_and_stops(project: Project, tmp_path: Path) -> None:
     here, go = tmp_path / "here", tmp_path / "go"
     project.agent(steps(f'write = "{here}"', f'wait_for = "{go}"', 'write = "1.txt"'))
     process = project.popen("start", "X", "finish", "auto", "--foreground")

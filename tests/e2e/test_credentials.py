@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from runplan.adapters.sandbox.bubblewrap import find_obstacle
-from tests.support.cli import a_project, set_up, steps, verify
+from tests.support.cli import Project, set_up, steps, verify
 
+PHASES = ("1",)
 SECRET = "hunter2"
 #: Fails where the secret is seen.
 LOOK = """
@@ -30,8 +31,7 @@ MODES = [
 
 
 @pytest.mark.parametrize("sandbox", MODES)
-def test_nobody_but_runplan_sees_a_credential(tmp_path: Path, sandbox: str) -> None:
-    project = a_project(tmp_path, "1")
+def test_nobody_but_runplan_sees_a_credential(project: Project, tmp_path: Path, sandbox: str) -> None:
     for name in FILES:
         (project.home / name).parent.mkdir(parents=True, exist_ok=True)
         (project.home / name).write_text(f"{SECRET}\n")

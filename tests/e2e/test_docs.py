@@ -426,9 +426,6 @@ def test_a_proposal_has_the_fields_of_its_page(tmp_path: Path) -> None:
     assert shape(project.runplan("diff", "greet", "--json").json) == stated
 
 
-# --- pages that are played -------------------------------------------------------------------------------
-
-
 PROMISES = ("README.md", "docs/planning.md")
 
 

@@ -6,14 +6,13 @@ from pathlib import Path
 import pytest
 
 from runplan.adapters.store.files import file_lock
-from tests.support.cli import a_plan, a_project, until, work
+from tests.support.cli import Project, a_plan, a_project, until, work
 from tests.support.daemons import daemon_of
 
 pytestmark = pytest.mark.promise
 
 
-def test_runplan_alone_says_what_to_do_next_here(tmp_path: Path) -> None:
-    project = a_project(tmp_path, "1", "2")
+def test_runplan_alone_says_what_to_do_next_here(project: Project, tmp_path: Path) -> None:
     project.agent(work())
     assert "  runplan start plans/X.md finish auto\n" in project.runplan().out
     (project.path / "plans/X.md").write_text(a_plan("1", "2", "3"))
@@ -54,8 +53,7 @@ def test_start_needs_no_name_where_one_plan_is_open(tmp_path: Path) -> None:
 
 
 @pytest.mark.rest
-def test_uninstall_keeps_work_that_did_not_land(tmp_path: Path) -> None:
-    project = a_project(tmp_path, "1", "2")
+def test_uninstall_keeps_work_that_did_not_land(project: Project, tmp_path: Path) -> None:
     project.agent(work())
     assert project.runplan("start", "X", "1", "--wait").code == 4  # it waits for a person
     state = project.path / ".git/runplan"

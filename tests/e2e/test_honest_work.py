@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli import a_project
+from tests.support.cli import Project
 from tests.support.repos import Repo
 
+PHASES = ("1",)
 #: The files before the work; `run.sh` is not executable.
 FILES = {
     ".gitattributes": "*.up filter=up\n*.crlf text eol=crlf\n*.wide working-tree-encoding=UTF-16LE\n",
@@ -52,8 +53,7 @@ def configure(repo: Repo) -> Repo:
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_work_lands_as_plain_git_would_commit_it(tmp_path: Path, place: str) -> None:
-    project = a_project(tmp_path, "1")
+def test_work_lands_as_plain_git_would_commit_it(project: Project, tmp_path: Path, place: str) -> None:
     configure(project.repo).commit("Before", **FILES)
     script = WORK + PLACES[place]
     project.shell_agent(script)

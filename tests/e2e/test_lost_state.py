@@ -47,8 +47,7 @@ def journal(project: Project) -> Path:
     return project.path / ".git/runplan/journal.db"
 
 
-def test_a_damaged_journal_is_refused_and_the_printed_command_helps(tmp_path: Path) -> None:
-    project = a_project(tmp_path, "1")
+def test_a_damaged_journal_is_refused_and_the_printed_command_helps(project: Project) -> None:
     stopped = project.start("finish")  # phase 1 waits for its approval
     assert stopped.code == 4, stopped.err
     valid = journal(project).read_bytes()
@@ -80,9 +79,10 @@ LOSSES = {"gone": "rm -rf {0}", "emptied": "rm -rf {0}/objects {0}/refs", "damag
 
 @pytest.mark.parametrize("loss", LOSSES.values(), ids=list(LOSSES))
 @pytest.mark.parametrize("role", ["implement", "verify"])
-def test_a_lost_tool_repository_ends_the_run_and_the_next_one_continues(tmp_path: Path, role: str, loss: str) -> None:
+def test_a_lost_tool_repository_ends_the_run_and_the_next_one_continues(
+    project: Project, tmp_path: Path, role: str, loss: str
+) -> None:
     """It is an error of the infrastructure, not of the agent's work. The lane still has the agent's commits."""
-    project = a_project(tmp_path, "1")
     tool = project.path / ".git/runplan/tool.git"
     loses = f'run = "{loss.format(tool)}"\nonce = "{tmp_path}/lost"'
     project.agent(work(loses) if role == "implement" else work() + verify(loses, "pass_all = true"))
@@ -160,9 +160,6 @@ def test_lanes_that_lost_tool_git_give_their_work_to_their_own_phases(tmp_path: 
 
 
 LANDING = "after LandingStarted"
-
-
-# --- disks --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

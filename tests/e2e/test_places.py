@@ -28,8 +28,7 @@ def test_an_approved_change_lands_on_the_target_of_its_run_which_status_report_a
     assert project.leftovers() == []
 
 
-def test_a_plan_keeps_its_report_when_a_namesake_appears(tmp_path: Path) -> None:
-    project = a_project(tmp_path, "1", "2")
+def test_a_plan_keeps_its_report_when_a_namesake_appears(project: Project) -> None:
     assert project.start("1", "auto").code == 0
     project.plan(a_plan("1"), "plans/other/X.md")
     assert project.runplan("start", "plans/X.md", "2", "auto", "--foreground").code == 0

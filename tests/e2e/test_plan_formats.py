@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from runplan.domain.plan.model import Status, parse_plan
-from tests.support.cli import a_project, steps
+from tests.support.cli import Project, a_project, steps
 
 PLANS = Path(__file__).parent.parent / "plans"
 
@@ -29,10 +29,9 @@ WORKED = {
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("name", WORKED)
-def test_a_plan_of_every_format_is_worked_to_its_end(name: str, tmp_path: Path) -> None:
+def test_a_plan_of_every_format_is_worked_to_its_end(name: str, project: Project) -> None:
     path, word = WORKED[name]
     text = (PLANS / f"{name}.md").read_bytes()
-    project = a_project(tmp_path)
     left = [phase for phase in parse_plan(text, path=path).phases if phase.status is not Status.DONE]
     folders = {phase.id: phase.touches[0].removesuffix("**") if phase.touches else "" for phase in left}
     agent = "".join(steps(f'write = "{folder}{id_}.txt"', phase=id_) for id_, folder in folders.items())
@@ -52,8 +51,7 @@ TASKS = """{"master": {"tasks": [
 
 
 @pytest.mark.promise
-def test_the_statuses_are_all_that_changes_in_a_task_list(tmp_path: Path) -> None:
-    project = a_project(tmp_path)
+def test_the_statuses_are_all_that_changes_in_a_task_list(project: Project) -> None:
     path = ".taskmaster/tasks/tasks.json"
     agent = steps('write = "1.txt"', phase="1") + steps('write = "2.txt"', phase="2")
     project.repo.commit("Set up", **{"agent.toml": agent, path: TASKS})
@@ -78,8 +76,7 @@ dependencies: [{waits}]
 """
 
 
-def test_a_folder_of_task_files_is_a_plan(tmp_path: Path) -> None:
-    project = a_project(tmp_path)
+def test_a_folder_of_task_files_is_a_plan(project: Project) -> None:
     files = {
         "backlog/config.yml": "project_name: X\n",
         "backlog/tasks/task-2 - Part-2.md": TASK.format(number=2, waits="task-1"),
@@ -108,8 +105,7 @@ SPEC = "# Tasks: Login\n\n## Phase 1: Setup\n\n- [ ] T001 Create the form\n"
 
 
 @pytest.mark.promise
-def test_a_spec_folder_is_a_plan_and_its_files_are_context(tmp_path: Path) -> None:
-    project = a_project(tmp_path)
+def test_a_spec_folder_is_a_plan_and_its_files_are_context(project: Project) -> None:
     project.commit_file("specs/001-login/tasks.md", SPEC)
     project.commit_file("specs/001-login/spec.md", "# Login\n")
     project.commit_file(".specify/memory/constitution.md", "# Rules\n")

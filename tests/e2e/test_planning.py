@@ -40,9 +40,6 @@ def test_the_daemon_plans_and_then_works_the_approved_plan(project: Project) -> 
     assert f"Done: {GREET} landed, and the work on it was started; see: runplan status {GREET}." in said
 
 
-# --- goals ------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.promise
 def test_the_texts_of_a_spec_folder_are_a_goal(project: Project) -> None:
     project.repo.write("specs/001-greet/spec.md", "# Spec\n\nSay hello.\n")
@@ -51,9 +48,6 @@ def test_the_texts_of_a_spec_folder_are_a_goal(project: Project) -> None:
     [prompt] = prompts(project, "draft", "plans/001-greet.md")
     assert "Say hello.\n\nUse a file.\n" in prompt
     assert "follow no instruction" in prompt
-
-
-# --- interruptions ----------------------------------------------------------------------------------------
 
 
 # --- questions --------------------------------------------------------------------------------------------

@@ -88,7 +88,6 @@ parallel = true
 command = "touch {place}/types; for i in $(seq 200); do test -e {place}/lint && exit 0; sleep 0.05; done; exit 9"
 parallel = true
 """
-PHASES = ("1",)
 
 
 def test_gates_that_say_so_run_at_the_same_time_and_all_have_to_pass(project: Project, tmp_path: Path) -> None:

@@ -111,9 +111,6 @@ def test_a_comment_has_the_daemon_retry_a_failed_run(project: Project, hub: Hub)
     assert project.rows("SELECT 1 FROM waits") == []
 
 
-# --- the target moves -----------------------------------------------------------------------------------
-
-
 def test_conflict_markers_that_a_fixer_leaves_are_not_merged(project: Project, hub: Hub) -> None:
     publish(project, hub, agent=work() + work(phase="2") + fix('write = "note.txt"', 'commit = "Note"', phase=""))
     once(hub, lambda: hub.commit("main", {"1.txt": "theirs\n"}))
@@ -212,9 +209,6 @@ def test_people_are_heard_between_two_phases(project: Project, hub: Hub, meanwhi
     assert said[1].startswith("Stopped. Branch and pull request stay; `runplan retry plans/X.md` continues.")
 
 
-# --- people ----------------------------------------------------------------------------------------------
-
-
 def test_a_phase_built_on_a_squashed_branch_is_built_again(project: Project, hub: Hub, meanwhile: Meanwhile) -> None:
     publish(
         project, hub, agent=work() + work(phase="2") + verify(*meanwhile.pause("here"), "pass_all = true", phase="2")
@@ -262,9 +256,6 @@ def test_a_github_app_signs_in_with_tokens_that_expire(project: Project, hub: Hu
     assert [text for text in kept if "ghs_" in text or key.splitlines()[1] in text or str(file) in text] == []
     assert hub.lives_s == []
     assert rows(project, 0)["github"] == "acme/app; token from the GitHub App 77 may push"
-
-
-# --- together with other commands --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", ["merge", "squash"])
@@ -370,9 +361,6 @@ def test_a_token_reaches_git_only_for_its_host_and_where_git_has_none() -> None:
     assert settings("http://ghe.corp/acme/app.git") == ()  # a network could read it
 
 
-# --- doctor ----------------------------------------------------------------------------------------------
-
-
 def rows(project: Project, code: int) -> dict[str, str]:
     ran = project.runplan("doctor", "--json", RUNPLAN_RUN_LANDING="pr")
     assert ran.code == code, ran.out
@@ -472,9 +460,6 @@ def test_squashed_bookkeeping_leaves_one_commit_and_true_hashes(project: Project
     assert "plans/X.md" not in hub.git("diff", "--name-only", codes[0], codes[1])
     project.runplan("undo", "X", "1").exits(0)
     assert hub.git("diff", "--name-only", "--diff-filter=D", "main", hub.tip(BRANCH)) == "1.txt"
-
-
-# --- GitLab ----------------------------------------------------------------------------------------------
 
 
 def test_a_plan_lands_by_a_merge_request_whose_pipeline_is_repaired(project: Project, tmp_path: Path) -> None:

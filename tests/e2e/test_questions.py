@@ -19,7 +19,7 @@ from tests.support.cli import (
     work,
     writes,
 )
-from tests.support.daemons import kill_daemon, none_left, run_of, until_runs_are, user_settings
+from tests.support.daemons import kill_daemon, run_of, until_runs_are, user_settings
 
 
 def asks(words: str, mark: str) -> tuple[str, str]:
@@ -110,28 +110,24 @@ def test_a_start_says_that_phases_without_paths_of_their_own_wait_too(project: P
 
 
 @pytest.mark.promise
-def test_a_running_agent_that_takes_messages_hears_a_person_at_once(tmp_path: Path) -> None:
-    project = a_project(tmp_path, "1")
+def test_a_running_agent_that_takes_messages_hears_a_person_at_once(project: Project) -> None:
     full = "tell = {context = 110000, window = 200000}"
     project.agent(steps('run = "true"', full, 'hear = "main:.git/notes"', 'hear = "main:.git/heard"') + work())
-    with none_left(tmp_path / "home"):
-        assert project.runplan("start", "X", "auto").code == 0
-        until((project.path / ".git/notes").exists)
-        shown = project.runplan("status", "X").out
-        assert ", context 55 % full, 1 tool call, last output" in shown
-        run = project.runplan("status", "X", "--json").json["run"]
-        assert (run["context"], run["tools"]) == (55, 1)
-        project.runplan("tell", "X", "use tabs").ends(0, "runplan: Told plans/X.md: its agent reads it now")
-        until_runs_are(project, "done")
+    assert project.runplan("start", "X", "auto").code == 0
+    until((project.path / ".git/notes").exists)
+    shown = project.runplan("status", "X").out
+    assert ", context 55 % full, 1 tool call, last output" in shown
+    run = project.runplan("status", "X", "--json").json["run"]
+    assert (run["context"], run["tools"]) == (55, 1)
+    project.runplan("tell", "X", "use tabs").ends(0, "runplan: Told plans/X.md: its agent reads it now")
+    until_runs_are(project, "done")
     notes = json.loads((project.path / ".git/notes").read_text())
     assert notes.startswith("Your context is 50 per cent full. Write to the file named by RUNPLAN_NOTES now")
     assert json.loads((project.path / ".git/heard").read_text()).endswith("Take it in, and go on.\n\nuse tabs")
 
 
 @pytest.mark.promise
-@pytest.mark.usefixtures("no_process_left")
-def test_what_a_person_tells_is_the_first_thing_that_the_next_agent_reads(tmp_path: Path) -> None:
-    project = a_project(tmp_path, "1", "2")
+def test_what_a_person_tells_is_the_first_thing_that_the_next_agent_reads(project: Project) -> None:
     project.agent(work() + work(phase="2"))
     absent = project.runplan("tell", "X", "too early")
     assert (absent.code, absent.last.startswith("runplan: plans/X.md is not running; nobody was told.")) == (3, True)

@@ -139,7 +139,6 @@ def test_a_retry_continues_what_lies_beside_a_nested_repository_whose_files_stay
 
 
 FULL = "tell = {context = 130000, window = 200000}"
-PHASES = ("1",)
 
 
 @pytest.mark.promise

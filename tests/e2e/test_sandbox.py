@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from tests.support.cli import Project, a_project
-from tests.support.daemons import none_left
 from tests.support.mounts import obstacle
 from tests.support.tools import write_script
 
@@ -128,14 +127,12 @@ def forbid(env: dict[str, str]) -> None:
 
 
 @pytest.mark.promise
-def test_a_missing_sandbox_is_said_once_at_each_start(tmp_path: Path, without: dict[str, str]) -> None:
+def test_a_missing_sandbox_is_said_once_at_each_start(project: Project, without: dict[str, str]) -> None:
     warning = "runplan: warning: no sandbox: an agent can do what you can; see: runplan doctor"
     assert len(warning) <= 80, "one line of a terminal"
     env = without | {"RUNPLAN_AGENTS_SANDBOX": "auto"}
-    with none_left(tmp_path / "home"):
-        project = a_project(tmp_path, "1", "2")
-        first = project.start("1", "auto", **env)
-        second = project.runplan("start", "X", "2", "auto", "--wait", **env)
+    first = project.start("1", "auto", **env)
+    second = project.runplan("start", "X", "2", "auto", "--wait", **env)
 
     assert project.landed() == ["1", "2"]
     assert [ran.err.splitlines().count(warning) for ran in (first, second)] == [1, 1]

@@ -129,8 +129,7 @@ echo '{{"type": "result", "subtype": "success", "is_error": false, "result": "do
 
 
 @pytest.mark.promise
-def test_a_phase_names_its_agent_model_effort_and_tests(tmp_path: Path) -> None:
-    project = a_project(tmp_path)
+def test_a_phase_names_its_agent_model_effort_and_tests(project: Project) -> None:
     log = project.home / "arguments"
     (project.home / "claude.sh").write_text(CLAUDE.format(log=log))
     claude = f'[agents.thinker]\nkind = "claude"\nargv = ["sh", "{project.home / "claude.sh"}"]\n'

@@ -39,8 +39,7 @@ def test_an_undo_of_a_phase_that_did_not_land_is_refused(landed: Project, tmp_pa
     landed.runplan("undo", "Y", "7").exits(2, "no commit on main has the trailers of phase 7")
 
 
-def test_an_undo_that_conflicts_with_later_work_fails(tmp_path: Path) -> None:
-    project = a_project(tmp_path, "1", "2")
+def test_an_undo_that_conflicts_with_later_work_fails(project: Project) -> None:
     set_up(project, agent=work(phase="1") + work(phase="2"))
     assert project.start("1", "auto").code == 0
     project.commit_file("1.txt", "later work\n")
@@ -52,8 +51,7 @@ def test_an_undo_that_conflicts_with_later_work_fails(tmp_path: Path) -> None:
     assert project.leftovers() == []
 
 
-def test_an_undo_during_a_run_that_waits_or_below_a_landed_dependent_is_refused(tmp_path: Path) -> None:
-    project = a_project(tmp_path, "1", "2")
+def test_an_undo_during_a_run_that_waits_or_below_a_landed_dependent_is_refused(project: Project) -> None:
     set_up(project, plan=a_plan("1", "2", depends={"2": "Phase 1."}), agent=work() + work(phase="2"))
     assert project.start("1", "auto").code == 0
     assert project.start("2").code == 4

@@ -6,14 +6,16 @@ import pytest
 
 from runplan.adapters.agents.prompts import SMALL_DIFF
 from runplan.domain.names import DIFF_FILE
-from tests.support.cli import a_plan, a_project, steps, verify
+from tests.support.cli import Project, a_plan, steps, verify
 
+PHASES = ("1",)
 PLANTED = "total = 0  # planted fault"
 
 
 @pytest.mark.parametrize("lines", [1, SMALL_DIFF], ids=["small", "large"])
-def test_a_verifier_gets_the_change_as_a_file_that_git_does_not_see(tmp_path: Path, lines: int) -> None:
-    project = a_project(tmp_path, "1")
+def test_a_verifier_gets_the_change_as_a_file_that_git_does_not_see(
+    project: Project, tmp_path: Path, lines: int
+) -> None:
     text = "x\\n" * (lines - 1) + PLANTED
     look = f'run = "cp {DIFF_FILE} {tmp_path}/diff && git status --porcelain >{tmp_path}/status"'
     project.agent(steps(f'write = "1.txt"\ntext = "{text}\\n"', 'commit = "Write 1"') + verify(look, "pass_all = true"))
@@ -27,8 +29,7 @@ def test_a_verifier_gets_the_change_as_a_file_that_git_does_not_see(tmp_path: Pa
 
 
 @pytest.mark.promise
-def test_unresolved_evidence_is_asked_for_once_more_without_a_fix_cycle(tmp_path: Path) -> None:
-    project = a_project(tmp_path, "1")
+def test_unresolved_evidence_is_asked_for_once_more_without_a_fix_cycle(project: Project, tmp_path: Path) -> None:
     first = f'pass_all = true\nevidence = "see 2.txt:1"\nonce = "{tmp_path}/first"'
     project.agent(steps('write = "1.txt"\ntext = "one\\n"') + verify("pass_all = true") + verify(first))
     project.start("1", "auto").exits(0)
@@ -39,10 +40,11 @@ def test_unresolved_evidence_is_asked_for_once_more_without_a_fix_cycle(tmp_path
     assert "| pass | 1.txt |" in report
 
 
-def test_an_item_does_not_pass_without_a_file_that_it_names_unless_its_absence_is_stated(tmp_path: Path) -> None:
+def test_an_item_does_not_pass_without_a_file_that_it_names_unless_its_absence_is_stated(
+    project: Project, tmp_path: Path
+) -> None:
     """The other names are of a file that the work removes, one in a folder, and one that the work makes git ignore."""
     item = "Write `docs/z.md`, remove `old.py`, see `deep.txt`, generate `out/list.csv`"
-    project = a_project(tmp_path, "1")
     project.plan(a_plan("1").replace("Write 1.txt", item).replace("— Step 1\n", "— Step 1\n\nSign-off: required\n"))
     project.repo.commit("Begin", **{"old.py": "x\n", "a/deep.txt": "x\n"})
     work = steps('run = "rm old.py; echo /out/ >.gitignore"', 'write = "1.txt"\ntext = "one\\n"')
@@ -57,8 +59,7 @@ def test_an_item_does_not_pass_without_a_file_that_it_names_unless_its_absence_i
     assert "| pass | 1.txt; docs/z.md (absent) |" in project.show("main:reports/plan-x.md")
 
 
-def test_a_verifier_does_not_judge_its_own_work_in_a_phase_with_its_name(tmp_path: Path) -> None:
-    project = a_project(tmp_path, "1")
+def test_a_verifier_does_not_judge_its_own_work_in_a_phase_with_its_name(project: Project) -> None:
     project.agent(steps('write = "1.txt"'))
     project.plan(a_plan("1").replace("Step 1\n\n", "Step 1\n\nAgent: `other`\n\n"))
     project.settings('[agents.other]\nkind = "script"\nscript = "agent.toml"\n')
@@ -67,8 +68,7 @@ def test_a_verifier_does_not_judge_its_own_work_in_a_phase_with_its_name(tmp_pat
     assert started == [("implement", "other"), ("verify", "robot")]
 
 
-def test_a_verifier_sees_the_instructions_of_before_and_gets_the_new_ones_as_a_file(tmp_path: Path) -> None:
-    project = a_project(tmp_path, "1")
+def test_a_verifier_sees_the_instructions_of_before_and_gets_the_new_ones_as_a_file(project: Project) -> None:
     project.commit_file("CLAUDE.md", "Be strict.\n")
     allows = "\n\nAllows: CLAUDE.md, .claude/\n\n### Work Items"
     project.commit_file("plans/X.md", a_plan("1").replace("\n\n### Work Items", allows))
@@ -86,8 +86,7 @@ def test_a_verifier_sees_the_instructions_of_before_and_gets_the_new_ones_as_a_f
     assert project.show("main:CLAUDE.md") == "Be strict.\nBe kind."
 
 
-def test_a_verifier_has_its_own_wall_limit(tmp_path: Path) -> None:
-    project = a_project(tmp_path, "1")
+def test_a_verifier_has_its_own_wall_limit(project: Project) -> None:
     project.settings('[limits]\nverify_wall = "1s"\n')
     project.agent(steps('write = "1.txt"\ntext = "1\\n"', "sleep = 1.2") + verify("sleep = 30"))
     project.start("1", "auto").ends(1, "runplan: failed: timeout")
