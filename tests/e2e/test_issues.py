@@ -6,15 +6,13 @@ import threading
 from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from runplan.domain.times import iso
 from tests.support.builders import tracker
 from tests.support.cli import Project, copied, end_processes_of, ended, until
-from tests.support.daemons import change_schedule, daemon_of, states
+from tests.support.daemons import daemon_of, states
 from tests.support.github.hub import Hub
 from tests.support.github.server import Fault, StandIn, on_github
 from tests.support.planning import CONTENT, PLAN, planner, planning_project
@@ -206,12 +204,6 @@ def clone_of(project: Project, place: Path) -> Iterator[Project]:
 def watch(project: Project, *words: str) -> str:
     ran = project.runplan("watch-issues", "--label", "runplan", "every", "10m", *words).exits(0)
     return ran.err
-
-
-def due(project: Project, *, seconds: int = 2) -> None:
-    """A slot of the watch has come, so long ago."""
-    past = iso(datetime.now(UTC) - timedelta(minutes=10, seconds=seconds))
-    change_schedule(project, WATCH, anchor=past, made=past)
 
 
 def implemented(project: Project, number: int) -> int:

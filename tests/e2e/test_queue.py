@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 import runplan
-from tests.support.cli import Project, a_plan, a_project, until, verify, work
-from tests.support.daemons import kill_daemon, schedules, states, until_runs_are
+from tests.support.cli import Project, a_plan, until, verify, work
+from tests.support.daemons import schedules, states, until_runs_are
 
 A = "plans/A.md"
 B = "plans/B.md"
@@ -37,21 +37,6 @@ def test_work_begins_plan_after_plan_and_one_that_waits_for_a_person_stops_nothi
     assert states(project, A) == []
     again = project.runplan("work", "all").exits(0)
     assert again.last.startswith("runplan: no plan of the queue is ready: plans/B.md waits for you")
-
-
-@pytest.mark.usefixtures("no_process_left")
-def test_a_killed_daemon_goes_on_with_the_queue_exactly_once(tmp_path: Path) -> None:
-    project = a_project(tmp_path, "1", "2", "3")
-    add(project, A, "1", front="priority: 1")
-    add(project, B, "2", front="after: A")
-    add(project, X, "3", front="after: B")
-    assert project.runplan("work", "all", "auto").code == 0
-    kill_daemon(project)
-    assert project.runplan("daemon", "restart").code == 0
-    for plan in (A, B, X):
-        until_runs_are(project, "done", plan=plan)
-    until(lambda: not project.runplan("queue", "--json").json["works"])
-    assert queued(project) == []
 
 
 def test_a_paused_work_begins_no_further_plan_until_it_is_resumed(project: Project, tmp_path: Path) -> None:
