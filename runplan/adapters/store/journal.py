@@ -53,8 +53,7 @@ class Journal(Struct, eq=False):
         self.started = self.started or now
         row = project_run(state, run=self.run, plan=self.plan, started=self.started, since=step.since)
         rows = [(now, type(fact).__name__, to_json(fact)) for fact in facts]
-        waits = all(map(may_wait, facts))
-        self.store.append(Append(rows, row, self.fence, pause_reason(state)), waits=waits)
+        self.store.append(Append(rows, row, self.fence, pause_reason(state)), waits=all(map(may_wait, facts)))
         self.state = state
         self.current_step = step
         attempt = state.of_lane(lane).attempt

@@ -302,8 +302,7 @@ class Store(ABC):
 
     def sum_usage(self, since: str) -> list[r.UsageTotal]:
         """What agents that ended since a moment have used, by day, plan, agent and role, in this order."""
-        rows = self.query(tables.USAGE_TOTALS, since)
-        return [r.UsageTotal(*row[:-2], *map(bool, row[-2:])) for row in rows]
+        return [r.UsageTotal(*row[:-2], *map(bool, row[-2:])) for row in self.query(tables.USAGE_TOTALS, since)]
 
     def read_plan_facts(self, plan: str = "") -> dict[str, r.PlanFacts]:
         """The facts about one plan, or about all, by plan."""
@@ -406,8 +405,7 @@ class Store(ABC):
 
     def answer_command(self, seq: int, answer: r.Answer) -> None:
         """Record the answer once; it is kept for callers that ask late."""
-        text = to_json(answer)
-        self._change("UPDATE commands SET answer=? WHERE seq=? AND answer IS NULL", text, seq)
+        self._change("UPDATE commands SET answer=? WHERE seq=? AND answer IS NULL", to_json(answer), seq)
 
     def get_answer(self, seq: int) -> r.Answer | None:
         """None while the command is queued."""

@@ -3,7 +3,6 @@
 # No postponed annotations here: msgspec would evaluate each of them again, which takes 5 ms of every command.
 import re
 from collections.abc import Callable
-from functools import cache
 from typing import Annotated, Any, ClassVar, TypeAlias
 
 from msgspec import Struct, ValidationError, field
@@ -549,7 +548,6 @@ class Key(Struct, frozen=True):
             return text
 
 
-@cache
 def keys_of(section: str, declared: type[Struct]) -> tuple[Key, ...]:
     return tuple(
         Key(section, of.name, of.type.__origin__, of.default, why, rule[0] if rule else None, name)

@@ -72,8 +72,7 @@ class Mini(Agent):
 
     def read_reports(self, directory: Path) -> tuple[AgentEvent, ...]:
         """The trajectory is written at every step."""
-        content = read_text(directory / TRAJECTORY, largest=32 * 1024 * 1024) or ""
-        trajectory = f.parse_object(content.encode())
+        trajectory = f.parse_object((read_text(directory / TRAJECTORY, largest=32 * 1024 * 1024) or "").encode())
         if trajectory is None:
             return ()
         info = f.get_value(trajectory, "info")
