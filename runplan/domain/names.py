@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from runplan.domain.errors import NotFound, UsageError
-from runplan.domain.text import nearest_word, visible
+from runplan.domain.text import name_some, nearest_word, visible
 
 HEADS = "refs/heads/"
 PARKED = "refs/runplan/parked/"  #: work that is nowhere else
@@ -133,8 +133,7 @@ def hint_at(word: str, plans: Sequence[str]) -> str:
     stems = {PurePosixPath(plan).stem: plan for plan in plans}
     if near := nearest_word(PurePosixPath(word).stem, stems, 0.6):
         return f"; did you mean {stems[near]}?"
-    more = f" and {len(plans) - _FEW} more" if len(plans) > _FEW else ""
-    return f"; there are: {', '.join(plans[:_FEW])}{more}" if plans else "; there is none yet"
+    return f"; there are: {name_some(plans, _FEW)}" if plans else "; there is none yet"
 
 
 def is_named(word: str, plan: str) -> bool:

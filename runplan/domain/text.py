@@ -4,7 +4,7 @@ import json
 import re
 import shlex
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, tzinfo
 from itertools import accumulate
 
@@ -103,6 +103,11 @@ def command_in(repository: str, line: str, *, is_fleet: bool) -> str:
 
 def counted(number: int, word: str, plural: str = "") -> str:
     return f"{number} {word if number == 1 else plural or f'{word}s'}"
+
+
+def name_some(names: Sequence[str], most: int = 5) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def committing(path: str, message: str) -> str:

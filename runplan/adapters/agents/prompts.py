@@ -16,7 +16,7 @@ from runplan.domain.run.attempts import PlanningAttempt
 from runplan.domain.run.events import Chosen, GateJudged, KeptWork, ProofJudged, Rows, VerdictDoubted
 from runplan.domain.run.kinds import Role
 from runplan.domain.run.reasons import describe_proof
-from runplan.domain.text import one_line
+from runplan.domain.text import name_some, one_line
 
 Pairs: TypeAlias = Sequence[tuple[str, str]]
 
@@ -111,8 +111,7 @@ class Brief(Struct, frozen=True, kw_only=True):
         baseline = []
         for command, results in self.baseline:
             names = sorted(results.failures)
-            more = f" and {len(names) - MOST_NOTED} more" if len(names) > MOST_NOTED else ""
-            known = f" These failed before your work: {', '.join(names[:MOST_NOTED])}{more}." if names else ""
+            known = f" These failed before your work: {name_some(names, MOST_NOTED)}." if names else ""
             baseline.append(f"Before your work {self.name_command(command)} says: {one_line(results.line)}.{known}")
         lines = scan_lines(self.chosen.text.encode(errors="replace"), path="")
         return {

@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterable
 from runplan.domain.checks.results import Results, file_of
 from runplan.domain.run.dispatch import NewTestsAnswer
 from runplan.domain.run.events import Promise
+from runplan.domain.text import name_some
 
 MOST_PROMISES = 20  #: broken promises that are asked about one by one
-MOST_NAMED = 5  #: tests that a note names
 LONGEST = 200  #: characters of a place's name
 SUITE = "the tests of the base"
 
@@ -63,7 +63,7 @@ def find_broken(
         broken.append(Promise(test=place, why=why))
     if len(broken) > MOST_PROMISES:
         rest = broken[MOST_PROMISES - 1 :]
-        last = Promise(test=SUITE, why=f"{len(rest)} more fail: {_list_names(promise.test for promise in rest)}")
+        last = Promise(test=SUITE, why=f"{len(rest)} more fail: {name_some([promise.test for promise in rest])}")
         return (*broken[: MOST_PROMISES - 1], last)
     return tuple(broken)
 
@@ -71,7 +71,7 @@ def find_broken(
 def note_dropped(expected: Counter[str], new: Collection[str], *, before: int | None, after: int | None) -> str:
     """The functions that the new suite lacks; where it has no names, the counts of passed tests."""
     if gone := sorted(function for function in expected if function not in new) if new else []:
-        return f"not in the new suite: {_list_names(gone)}"
+        return f"not in the new suite: {name_some(gone)}"
     is_fewer = before is not None and after is not None and after < before
     return f"{before} tests passed before the work, {after} after it" if is_fewer else ""
 
@@ -96,10 +96,10 @@ def judge_new_tests(
     hollow = [name for name in sorted(added) if passing[name] and not failing[name]]
     unloaded = [name for name in sorted(added) if not passing[name] and not failing[name]]
     if count := len(added) - len(hollow) - len(unloaded):
-        passed = f"; these pass there: {_list_names(hollow)}" if hollow else ""
+        passed = f"; these pass there: {name_some(hollow)}" if hollow else ""
         return NewTestsAnswer.FAILS, f"{count} of {len(added)} new tests fail on the base's code{passed}"
     if not unloaded:
-        return NewTestsAnswer.HOLLOW, f"no new test fails on the base's code; these pass: {_list_names(hollow)}"
+        return NewTestsAnswer.HOLLOW, f"no new test fails on the base's code; these pass: {name_some(hollow)}"
     if emptied is None:
         return None, f"they do not run on the base's code: {old.unfinished or 'they cannot be loaded'}"
     failing = count_cases(emptied.failures)
@@ -107,13 +107,7 @@ def judge_new_tests(
     if proving := [name for name in unloaded if failing[name]]:
         return NewTestsAnswer.FAILS_EMPTIED, f"{len(proving)} of {len(added)} new tests"
     if all(passing[name] for name in unloaded):
-        passed = _list_names(hollow + unloaded)
+        passed = name_some(hollow + unloaded)
         return NewTestsAnswer.HOLLOW, f"with all added functions emptied, no new test fails; these pass: {passed}"
     why = emptied.unfinished or "they cannot be loaded"
     return NewTestsAnswer.NOT_JUDGED, f"with all added functions emptied, they do not run, either: {why}"
-
-
-def _list_names(names: Iterable[str]) -> str:
-    listed = list(names)
-    more = f" and {len(listed) - MOST_NAMED} more" if len(listed) > MOST_NAMED else ""
-    return ", ".join(listed[:MOST_NAMED]) + more

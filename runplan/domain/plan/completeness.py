@@ -11,7 +11,7 @@ from runplan.domain.plan.formats.table import list_status_tables
 from runplan.domain.plan.marks import Status, id_key, read_mark
 from runplan.domain.plan.reading import Place, Reading, Remark, counted_headings
 from runplan.domain.plan.scan import Heading, Lines, marks_within
-from runplan.domain.text import command
+from runplan.domain.text import command, name_some
 
 #: Formats that do not say themselves what else is work. In the others only a plan without open phases is doubtful.
 _OPEN_FORMATS = ("humanlayer", "sections", "headings", "todo", "checklist")
@@ -87,7 +87,7 @@ def list_left_out(lines: Lines, reading: Reading) -> Iterator[Remark]:
     left |= tables if reading.format in ("todo", "checklist") else {}
     if left and (is_over or not is_closed):
         settled = "status: complete" if is_over else f"format: {reading.choice}"
-        names = ", ".join([*left][:_NAMED]) + (f" and {len(left) - _NAMED} more" if len(left) > _NAMED else "")
+        names = name_some([*left], _NAMED)
         message = f"this may be work, and belongs to no phase: {names}; make it phases, or write {settled} into the"
         rewrite = f"agents can write phases: {command('runplan', 'plan', '--file', lines.path)}"
         is_error = not says_complete(lines) and not lines.front_value("format")
