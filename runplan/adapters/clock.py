@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 T = TypeVar("T")
-
 RECHECK_S = 60.0  #: a machine that slept has missed its timers, so the clock is read again this often
 
 

@@ -13,7 +13,6 @@ import msgspec
 from runplan.domain.text import escaped
 
 T = TypeVar("T")
-
 _BUILDING = Lock()
 _BUILT: set[Any] = set()
 

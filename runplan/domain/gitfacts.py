@@ -11,6 +11,15 @@ from msgspec import Struct
 from runplan.domain.text import one_line
 
 Oid: TypeAlias = str  #: a full object id, 40 or 64 hex digits
+PLAN = "Runplan-Plan"
+PHASE = "Runplan-Phase"
+RUN = "Runplan-Run"
+LANDING = "Runplan-Landing"
+UNDOES = "Runplan-Undoes"
+TAKEN_BY = "Runplan-Taken-By"  #: the repository that works on an issue, on the first commit of its branch
+_TRAILER = r"([A-Za-z0-9][A-Za-z0-9-]*)[ \t]*:[ \t]*(.*)"
+_PICKED = "(cherry picked from commit "  # git counts this line into the block
+_OURS = r"(?im)^(runplan-[a-z0-9-]*)[ \t]*:(.*)\n?"
 
 
 class Identity(Struct, frozen=True, kw_only=True):
@@ -81,18 +90,6 @@ class Change(Struct, frozen=True, kw_only=True):
     new_mode: str
     old: Oid
     new: Oid
-
-
-PLAN = "Runplan-Plan"
-PHASE = "Runplan-Phase"
-RUN = "Runplan-Run"
-LANDING = "Runplan-Landing"
-UNDOES = "Runplan-Undoes"
-TAKEN_BY = "Runplan-Taken-By"  #: the repository that works on an issue, on the first commit of its branch
-
-_TRAILER = r"([A-Za-z0-9][A-Za-z0-9-]*)[ \t]*:[ \t]*(.*)"
-_PICKED = "(cherry picked from commit "  # git counts this line into the block
-_OURS = r"(?im)^(runplan-[a-z0-9-]*)[ \t]*:(.*)\n?"
 
 
 def add_trailers(message: str, trailers: Sequence[tuple[str, str]]) -> str:

@@ -18,7 +18,6 @@ QUEUE = "queue:"  #: before a number or `all`: the name of the work on so many r
 WATCHES = (WATCH, QUEUE)  #: begin runs of plans that they choose
 WIP = "refs/runplan/wip/"  #: on the remote: work that another host of a fleet can continue
 BASES = "refs/runplan/base/"  #: protects the base of a run from the user's `git gc`
-
 SUFFIXES = (".md", ".json")  #: of plan files
 PLAN_FILE = "tasks.md"  #: the plan in a spec folder of spec-kit, Kiro or OpenSpec
 #: The directories whose folders are specs, and a file that holds for all of them.
@@ -37,10 +36,10 @@ _SPEC_FILES = (
     *("requirements.md", "bugfix.md", "proposal.md", "spec.md", "design.md", "plan.md"),
     *("research.md", "data-model.md", "quickstart.md", "constitution.md"),
 )
-
 _NOT_IN_REF = r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//"  # compiled on first use, which most commands do not make
 _LONGEST = 128  # bytes; a file name may have 255, and names are put together
 _LONGEST_SLUG = 80
+_FEW = 10  #: plans that a message names
 
 
 def slug(path: str) -> str:
@@ -109,9 +108,6 @@ def plan_key(path: str, others: Iterable[str]) -> str:
     if any(PurePosixPath(other) != here and slug(other) == name for other in others):
         return f"{name}-{_hash(str(here))}"
     return name
-
-
-_FEW = 10  #: plans that a message names
 
 
 def find_plan(word: str, plans: Sequence[str], *, place: str, gone: Sequence[str] = ()) -> str:

@@ -10,7 +10,6 @@ from itertools import accumulate
 
 LONGEST = 4_000  #: characters of one detail
 _CUT = " […]"
-
 # Patterns are compiled on first use: that takes a millisecond, and most texts are harmless.
 #: Whole sequences that terminals obey; broken ones leave control characters.
 _SEQUENCE = (
@@ -20,6 +19,13 @@ _SEQUENCE = (
 )
 #: All but line end and tab, and the marks that reverse the direction of writing.
 _CONTROL = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+#: Printable for Python, and yet not seen: fillers, variation selectors, an empty pattern of dots.
+_UNSEEN = "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+_EMOJI = "\u00a9\u00ae\u203c\u2049\u2122\u2139\u2190-\u27ff\u2900-\u2bff\u3030-\u303d\u3297\u3299\U0001f000-\U0001faff"
+#: What joins the parts of one emoji, and chooses its picture.
+_JOINER = f"(?<=[{_EMOJI}])\ufe0f|(?<=[0-9#*])\ufe0f(?=\u20e3)|(?<=[{_EMOJI}\ufe0f])\u200d(?=[{_EMOJI}])"
+_REPOSITORY: list[str] = []  #: words that each command of ours needs, as the person is in no clone
+_WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")  # strftime uses the locale's language
 
 
 def plain(text: str) -> str:
@@ -27,13 +33,6 @@ def plain(text: str) -> str:
     if _harmless(text):
         return text
     return re.sub(_CONTROL, "", re.sub(_SEQUENCE, "", text.replace("\r\n", "\n").replace("\r", "\n")))
-
-
-#: Printable for Python, and yet not seen: fillers, variation selectors, an empty pattern of dots.
-_UNSEEN = "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
-_EMOJI = "\u00a9\u00ae\u203c\u2049\u2122\u2139\u2190-\u27ff\u2900-\u2bff\u3030-\u303d\u3297\u3299\U0001f000-\U0001faff"
-#: What joins the parts of one emoji, and chooses its picture.
-_JOINER = f"(?<=[{_EMOJI}])\ufe0f|(?<=[0-9#*])\ufe0f(?=\u20e3)|(?<=[{_EMOJI}\ufe0f])\u200d(?=[{_EMOJI}])"
 
 
 def visible(text: str, *, is_prose: bool = False) -> str:
@@ -81,9 +80,6 @@ def inert(text: str) -> str:
     )
     signed = re.sub(r"^[ \t]*Signed-off-by[ \t]*:.*\n?", "", plain(text), flags=re.IGNORECASE | re.MULTILINE)
     return re.sub(mark, lambda match: f"{match[0]}\u200b", signed, flags=re.IGNORECASE | re.MULTILINE)
-
-
-_REPOSITORY: list[str] = []  #: words that each command of ours needs, as the person is in no clone
 
 
 def name_repository(url: str) -> None:
@@ -151,9 +147,6 @@ def cut_cells(text: str, width: int) -> str:
 def fit_cells(text: str, width: int) -> str:
     cut = cut_cells(text, width)
     return cut + " " * (width - count_cells(cut))
-
-
-_WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")  # strftime uses the locale's language
 
 
 def in_words(seconds: float) -> str:

@@ -16,14 +16,21 @@ from runplan.domain.run.kinds import Role
 from runplan.domain.settings.schema import AgentTable
 
 JsonObject: TypeAlias = Mapping[str, object]
-
 _LONGEST_OUTPUT = 10_000  #: programs shorten a command's output before they send it to the model
 _MOST = 2**53  #: no count of tokens is larger; beyond it floats are not exact
-
 #: The parameters in which tools name the file they use.
 _PATHS = ("file_path", "filePath", "path", "notebook_path", "absolute_path")
 #: Those in which they name a command, or what they look for.
 _DETAILS = ("command", "pattern", "query", "url", "description")
+#: The variables with each provider's key and address, by the word before the slash in a model's name.
+PROVIDERS: dict[str, tuple[str, ...]] = {
+    "openai": ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_API_BASE"),  # of two addresses the first one counts
+    "anthropic": ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"),
+    "gemini": ("GEMINI_API_KEY",),
+    "google": ("GOOGLE_GENERATIVE_AI_API_KEY", "GEMINI_API_KEY"),
+    "openrouter": ("OPENROUTER_API_KEY",),
+    "deepseek": ("DEEPSEEK_API_KEY",),
+}
 
 
 def parse_object(line: bytes) -> JsonObject | None:
@@ -92,17 +99,6 @@ def estimate_context(message: str, output: str = "", *, resent: bool = False) ->
     """The context used by a message and an output; `resent`: it is sent with the whole conversation again."""
     tokens = tokens_in(len(message) + min(len(output), _LONGEST_OUTPUT))
     return dispatch.Context(tokens=tokens, estimated=True, resent=resent)
-
-
-#: The variables with each provider's key and address, by the word before the slash in a model's name.
-PROVIDERS: dict[str, tuple[str, ...]] = {
-    "openai": ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_API_BASE"),  # of two addresses the first one counts
-    "anthropic": ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"),
-    "gemini": ("GEMINI_API_KEY",),
-    "google": ("GOOGLE_GENERATIVE_AI_API_KEY", "GEMINI_API_KEY"),
-    "openrouter": ("OPENROUTER_API_KEY",),
-    "deepseek": ("DEEPSEEK_API_KEY",),
-}
 
 
 class Task(Struct, frozen=True, kw_only=True):

@@ -14,18 +14,22 @@ from runplan.domain.text import in_words
 from runplan.domain.times import parse_iso
 
 _CACHED = 0.1  #: share of the price for cached tokens
-
 LATE_S = 300.0  #: the end of a dispatch is recorded this long after its time limit, or its runner died
 NEAR = 0.8  #: the share of a limit at which a person is warned
 UNSURE = 15  #: points added to a threshold when the fill level is an estimate
 DEFAULT_WINDOW = 200_000
-
 #: Context windows in tokens by model name; the first match counts.
 _WINDOWS = (
     (r"\[1m\]$|sonnet-(?:5|4-[6-9](?!\d))", 1_000_000),
     (r"haiku|sonnet", DEFAULT_WINDOW),
     (r"(?:^|/)gpt-5", 272_000),  # input only; its window of 400,000 includes the answer
     (r"claude-(?:opus|fable|mythos)|(?:^|/)gemini-(?:2\.5|[3-9])", 1_000_000),
+)
+#: Each measure with its name in the settings, and how its amounts are shown.
+_MEASURES: tuple[tuple[str, str, Callable[[float, float], str]], ...] = (
+    ("tokens", "tokens", lambda used, limit: f"{used} of {limit} tokens"),
+    ("usd", "usd", lambda used, limit: f"${used:.2f} of ${limit:.2f}"),
+    ("seconds", "wall", lambda used, limit: f"{in_words(used)} of {in_words(limit)}"),
 )
 
 
@@ -125,14 +129,6 @@ def sum_usage(
             most = Cost(tokens=count * event.tokens, usd=count * event.usd, seconds=count * event.seconds)
             reserved = reserved.plus(most)
     return spent, reserved
-
-
-#: Each measure with its name in the settings, and how its amounts are shown.
-_MEASURES: tuple[tuple[str, str, Callable[[float, float], str]], ...] = (
-    ("tokens", "tokens", lambda used, limit: f"{used} of {limit} tokens"),
-    ("usd", "usd", lambda used, limit: f"${used:.2f} of ${limit:.2f}"),
-    ("seconds", "wall", lambda used, limit: f"{in_words(used)} of {in_words(limit)}"),
-)
 
 
 def remaining_budget(

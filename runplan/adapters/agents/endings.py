@@ -17,7 +17,6 @@ from runplan.domain.times import zone as zone_of
 _LONGEST = 4_000  #: only the end of an error is searched
 _LONGEST_WORDS = 600
 _STATUS = r"(?i)(?:\bstatus|\berror|\bcode|\brejected)\W{0,4}([45]\d\d)\b"
-
 #: The first match decides: patterns that name a cause come before general ones.
 _WORDS = {
     EndingKind.REFUSAL: r"usage policy|content.?filter|content management policy|safety (?:policy|system)",
@@ -37,13 +36,31 @@ _WORDS = {
     r"|bad gateway|timed? ?out|connection|reconnect|econn|network|fetch failed|stream (?:disconnected|closed)"
     r"|try again later|database is locked",
 }
-
 _BY_STATUS = {
     **dict.fromkeys((401, 403), EndingKind.AUTH),
     **dict.fromkeys((402, 404), EndingKind.SETUP),
     408: EndingKind.OVERLOADED,
     413: EndingKind.CONTEXT,
 }
+_CLOCKS = {Ending.TIMEOUT: EndingKind.TIMED_OUT, Ending.SILENT: EndingKind.SILENT}
+#: An agent that waited for its provider because of one of these is not blamed for its silence.
+_EXCUSES = (EndingKind.LIMIT, EndingKind.OVERLOADED, EndingKind.AUTH)
+_RETRYING = r"(?im)^.{0,400}\bretrying\b.{0,1000}$"
+_SIGNAL_CODES = (130, 137, 143)  #: 128 + SIGINT, SIGKILL, SIGTERM: how shells and node report a signal
+FARTHEST_S = 8 * 86_400.0  #: no limit lasts longer; a later time was misread
+JUST_PASSED_S = 900.0  #: a time of day that passed less than this ago is meant, and not tomorrow's
+_CLOCK = (
+    r"(?i)(?:resets?|try again|available again|come back)(?: on| at)?:? "
+    r"(?:(?P<month>[a-z]{3})[a-z]* (?P<day>\d{1,2})(?:st|nd|rd|th)?,?(?: (?P<year>\d{4}),?)?(?: at)? )?"
+    r"(?P<hour>\d{1,2})(?::(?P<minute>\d\d))? ?(?P<half>[ap]m)?\b\.?"
+    r"(?: ?\((?P<zone>[\w/+-]{1,40})\)| (?P<utc>UTC|GMT)\b)?"
+)
+_SPAN = (
+    r"(?i)(?:try again|retry|resets?|wait|available)(?: after| in)[:=]? "
+    r"(?:about )?((?:\d{1,9}(?:\.\d{1,9})? ?"
+    r"(?:days?|d|hours?|hrs?|h|minutes?|mins?|ms|m|seconds?|secs?|s)(?![a-z])[ ,]{0,2}(?:and )?){1,4})"
+)
+_UNITS = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 
 
 def classify_trouble(words: str, *, status: int = 0, resets: float | None = None) -> Trouble:
@@ -82,11 +99,6 @@ _STOPPED = {
     Ending.ENDED: AgentEnding(kind=EndingKind.KILLED, words="ended on request"),
     Ending.LOST: AgentEnding(kind=EndingKind.KILLED, words="lost together with its shim"),
 }
-_CLOCKS = {Ending.TIMEOUT: EndingKind.TIMED_OUT, Ending.SILENT: EndingKind.SILENT}
-#: An agent that waited for its provider because of one of these is not blamed for its silence.
-_EXCUSES = (EndingKind.LIMIT, EndingKind.OVERLOADED, EndingKind.AUTH)
-_RETRYING = r"(?im)^.{0,400}\bretrying\b.{0,1000}$"
-_SIGNAL_CODES = (130, 137, 143)  #: 128 + SIGINT, SIGKILL, SIGTERM: how shells and node report a signal
 
 
 def judge_ending(outcome: Outcome, agent: Agent, *, writes: bool, zone: tzinfo | None = None) -> AgentEnding:
@@ -189,23 +201,6 @@ def _describe_exit(outcome: Outcome) -> str:
 
 def _shorten_line(words: str) -> str:
     return " ".join(words[-_LONGEST_WORDS:].split())
-
-
-FARTHEST_S = 8 * 86_400.0  #: no limit lasts longer; a later time was misread
-JUST_PASSED_S = 900.0  #: a time of day that passed less than this ago is meant, and not tomorrow's
-
-_CLOCK = (
-    r"(?i)(?:resets?|try again|available again|come back)(?: on| at)?:? "
-    r"(?:(?P<month>[a-z]{3})[a-z]* (?P<day>\d{1,2})(?:st|nd|rd|th)?,?(?: (?P<year>\d{4}),?)?(?: at)? )?"
-    r"(?P<hour>\d{1,2})(?::(?P<minute>\d\d))? ?(?P<half>[ap]m)?\b\.?"
-    r"(?: ?\((?P<zone>[\w/+-]{1,40})\)| (?P<utc>UTC|GMT)\b)?"
-)
-_SPAN = (
-    r"(?i)(?:try again|retry|resets?|wait|available)(?: after| in)[:=]? "
-    r"(?:about )?((?:\d{1,9}(?:\.\d{1,9})? ?"
-    r"(?:days?|d|hours?|hrs?|h|minutes?|mins?|ms|m|seconds?|secs?|s)(?![a-z])[ ,]{0,2}(?:and )?){1,4})"
-)
-_UNITS = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 
 
 def reset_time(words: str, *, now: float, zone: tzinfo | None = None) -> float | None:

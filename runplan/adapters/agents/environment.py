@@ -15,26 +15,21 @@ from runplan.domain.text import command
 
 ALLOWED = frozenset(("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TERM", "TZ", "TMPDIR"))
 ALLOWED_PREFIXES = ("LC_", "XDG_")
-
 #: Variables that name a host on which GitLab runs; CI of GitLab sets the last two.
 GITLAB_HOSTS = ("GITLAB_HOST", "GITLAB_API_URL", "CI_SERVER_FQDN", "CI_SERVER_HOST")
 #: Tokens of forges, and where their programs find more; sent with runs that land by pull request.
 FORGE = (*FORGE_TOKENS, *GITLAB_HOSTS, "GH_CONFIG_DIR", "GLAB_CONFIG_DIR", "GITHUB_API_URL", "GITHUB_SERVER_URL")
 _LOGINS = ("GIT_ASKPASS", "SSH_AGENT_PID", "SSH_ASKPASS", "SSH_AUTH_SOCK")
-
 #: Keys to the forge and to other machines. An agent never gets them, even if a setting names them.
 NEVER = frozenset((*FORGE_TOKENS, *_LOGINS)).union(
     ("BITBUCKET_TOKEN", "CI_JOB_TOKEN", "FORGEJO_TOKEN", "GITEA_TOKEN", "GL_TOKEN", "OAUTH_TOKEN")
 )
-
 #: Variables that git and runplan obey. They are set here and never passed on.
 _RESERVED = ("GIT_", "RUNPLAN_")
-
 #: runplan itself fetches and pushes with these; agents get none of them.
 PUSHING = frozenset(("GIT_SSH", "GIT_SSH_COMMAND", "GIT_SSH_VARIANT", "GNUPGHOME", *_LOGINS)).union(
     ("EMAIL", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM", "GIT_PROXY_COMMAND")
 )
-
 #: Network proxies, certificates and the homes of tools, without which a set-up may not find what it fetches.
 FETCHING = frozenset(
     (
@@ -47,12 +42,10 @@ FETCHING = frozenset(
 TOOLS = FETCHING | {
     *("CONDA_PREFIX", "DBUS_SESSION_BUS_ADDRESS", "DISPLAY", "DOCKER_HOST", "VIRTUAL_ENV", "WAYLAND_DISPLAY"),
 }
-
 #: What an interpreter needs to find itself and runplan.
 _OWN = frozenset(("LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", MARK)).union(
     ("PATH", "HOME", "TMPDIR", "TZ", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 )
-
 #: With this identity a reflog entry shows that an agent moved a ref.
 AGENT_GIT = {
     "GIT_AUTHOR_NAME": AGENT.name,

@@ -10,7 +10,6 @@ from runplan.domain.errors import RefusedEarly, Unreachable
 from runplan.domain.settings.schema import FILES, Settings
 
 SOCKET = "daemon.sock"
-
 #: Entries of the home that hold keys, and why; a sandbox shows none of them.
 SECRETS = {
     "keys of other machines": (".ssh", ".gnupg", ".kube", ".docker", ".vault-token", ".terraform.d", ".config/sops"),
@@ -33,7 +32,6 @@ KEY_VARIABLES = (
     *("GITHUB_APP_PRIVATE_KEY_FILE", "PGPASSFILE", "PGSERVICEFILE", "PGSSLKEY"),
     *("GNUPGHOME", "PYTHON_GITLAB_CFG", "SSH_AUTH_SOCK", "GH_CONFIG_DIR", "GLAB_CONFIG_DIR"),
 )
-
 #: Output of the daemon before its log is open, and when it crashes.
 OUTPUT = "daemon.out"
 

@@ -17,7 +17,6 @@ from runplan.domain.errors import RefusedEarly
 from runplan.domain.text import command
 
 Ask: TypeAlias = Callable[[Sequence[str], str], str]
-
 _SCP = re.compile(r"(?:[^/@:]+@)?(?P<host>[^/@:\[\]]{2,}):(?!//)(?P<path>.+)")
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 _LOOPBACK = ("localhost", "127.0.0.1")  #: a token reaches them without TLS, and no other host

@@ -10,7 +10,6 @@ from runplan.adapters.forge import protocol as m
 from runplan.domain.gitfacts import Oid
 
 Facts = Mapping[str, Any]  #: an object of an answer
-
 _S = m.MergeState
 #: Of `detailed_merge_status`. GitLab adds values; one that is not here is a rule that is not met.
 MERGE_STATES = {

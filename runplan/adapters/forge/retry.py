@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 CERTIFICATES = "GIT_SSL_CAINFO"  #: the file of authorities that git and the forge's library trust
 P = ParamSpec("P")
 T = TypeVar("T")
-
 DELAYS_S = (0.5, 2.0, 5.0)  #: between the attempts of one call
 LONGEST_S = 86_400.0  #: no forge limits calls for longer; the clock of this machine is behind
 PATIENCE_S = 20.0  #: with one call; a forge that answers slowly is not asked again

@@ -49,9 +49,10 @@ LARGEST_KEPT = 16 * 1024
 READER = ("cat-file", "--batch")
 UPDATER = ("update-ref", "--stdin")
 LISTER = ("for-each-ref", "--format=%(objectname) %(refname) %(symref)")
-
 Signature = tuple[int, int, int, int] | None  #: of a file
 Env: TypeAlias = Mapping[str, str]
+#: For commands that copy objects: git holds neither a large file nor a large pack in memory.
+STREAMING = ("core.bigFileThreshold=8m", "core.packedGitWindowSize=8m", "core.packedGitLimit=32m")
 
 
 def scrubbed(env: Env) -> dict[str, str]:
@@ -77,8 +78,6 @@ def configured(*settings: str) -> dict[str, str]:
     return env
 
 
-#: For commands that copy objects: git holds neither a large file nor a large pack in memory.
-STREAMING = ("core.bigFileThreshold=8m", "core.packedGitWindowSize=8m", "core.packedGitLimit=32m")
 STREAMED = configured(*STREAMING)
 
 

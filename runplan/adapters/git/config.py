@@ -20,7 +20,6 @@ _SIGNING = ("commit.gpgsign", "tag.gpgsign", "tag.forcesignannotated")
 #: Sections that a sandbox shows of the files in the user's repository. Others may hold a token.
 _SHOWN = SECTIONS | {"core", "extensions", "remote", "branch"}
 _USER_IN_URL = re.compile(r"(?i)\b((?:https?|ftps?)://)[^/\s\"]*@")
-
 Pairs = tuple[tuple[str, str | None], ...]
 
 

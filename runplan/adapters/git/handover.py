@@ -56,7 +56,6 @@ _POINTER = (
 )
 _OID = r"[0-9a-f]{40}|[0-9a-f]{64}"
 _SPECIAL, _ESCAPED = re.compile(r"([*?\[# !\\])"), r"\\\1"  #: characters with a meaning in info/exclude
-
 #: Hands an agent's work over. Arguments: the agent's git directory, its tree, a fresh git directory, seen, branch,
 #: commit before, what to read, most new paths, then commits that runplan has. `all` reads refs and files, `files` only
 #: files, and `raw` only files and without any conversion. The agent's configuration is not read: `lane` has links to
@@ -137,8 +136,6 @@ printf 'runplan1 %06d\\n%s' "${{#header}}" "$header" >&3
 printf '%s\\n' "$head" "$own" ${{left#{CLEAN}}} $others "^$before" "$@" |
     git pack-objects --revs --thin --stdout --delta-base-offset -q >&3
 """
-
-
 #: Writes large files. Arguments: two git directories that may have them, then name and size of each. A file that is
 #: not there is a line with 0.
 _LARGE_FILES = """
@@ -149,6 +146,9 @@ while [ $# -gt 0 ]; do
     shift 2
 done
 """
+#: Succeeds if run.setup has changed neither configuration nor hooks. Argument: the git directory of the worktree, whose
+#: newest file was `locked`.
+_IS_UNCHANGED = 'cd "$1" && [ -z "$(find ../../config ../../hooks config.worktree -newer locked 2>/dev/null)" ]'
 
 
 class Received(Struct, frozen=True, kw_only=True):
@@ -165,11 +165,6 @@ class Received(Struct, frozen=True, kw_only=True):
 
 class _Unreadable(HandOverRefused):
     """The agent has damaged or deleted its repository."""
-
-
-#: Succeeds if run.setup has changed neither configuration nor hooks. Argument: the git directory of the worktree, whose
-#: newest file was `locked`.
-_IS_UNCHANGED = 'cd "$1" && [ -z "$(find ../../config ../../hooks config.worktree -newer locked 2>/dev/null)" ]'
 
 
 class AgentZone(Worktree):

@@ -19,6 +19,14 @@ MOST_FOREIGN = 3  #: commits named in one sentence
 _KINDS = {TREE: "tree", SUBMODULE: "commit"}  #: of the objects in a tree; else a blob
 TOO_MANY = "more than {} files and directories differ (limits.handover_entries)"
 MOST_CHANGED = 1_000_000  #: paths; a tree of a few objects can have more than memory holds
+#: A phase has fewer commits; a base that is no ancestor is found out after so many steps.
+LONGEST = 10_000
+#: Compares two trees as a patch, whatever the user's configuration is. A line that is no id is repeated.
+_PLAIN = ("--no-color", "--no-ext-diff", "--no-textconv", "--ignore-submodules=none")
+_DIFFER = ("diff-tree", "--stdin", "-r", "-p", "-M", *_PLAIN)
+_END = "end\n"
+_OF_BASE = (" ", "@@ ", "index ", "similarity ", "dissimilarity ")  #: lines of a patch that depend on the base
+_KEEPER = Identity(name="runplan", email="runplan@runplan.invalid")
 
 
 class Entry(Struct, frozen=True):
@@ -156,18 +164,8 @@ def _person(identity: Identity) -> str:
     return f"{identity.name.translate(clean)} <{identity.email.translate(clean)}>"
 
 
-#: A phase has fewer commits; a base that is no ancestor is found out after so many steps.
-LONGEST = 10_000
-#: Compares two trees as a patch, whatever the user's configuration is. A line that is no id is repeated.
-_PLAIN = ("--no-color", "--no-ext-diff", "--no-textconv", "--ignore-submodules=none")
-_DIFFER = ("diff-tree", "--stdin", "-r", "-p", "-M", *_PLAIN)
-_END = "end\n"
-_OF_BASE = (" ", "@@ ", "index ", "similarity ", "dissimilarity ")  #: lines of a patch that depend on the base
-_KEEPER = Identity(name="runplan", email="runplan@runplan.invalid")
 #: Of commits that only keep files, or none at all; the same content kept twice is the same commit.
 KEEPER = Signature(author=_KEEPER, committer=_KEEPER, when="0 +0000")
-
-
 Rewrite: TypeAlias = Callable[[Commit], tuple[str, Signature]]
 
 

@@ -34,6 +34,19 @@ _CREDENTIALS = (
     r"terminal prompts disabled|could not read (?:Username|Password)|Authentication failed|Permission denied \("
     r"|Host key verification failed"
 )
+#: Rejections that are no refusal: another push was faster, or the server has a fault.
+_NO_REFUSAL = (
+    r"(?i)cannot lock ref|failed to (?:update|lock|read) ref|incorrect old value provided|reference already exists"
+    r"|unpack|missing necessary objects|unable to migrate|out of memory|internal (?:server )?error"
+)
+#: Errors of forges before a push begins: this account may not write.
+_MAY_NOT = (
+    r"(?i)returned error: 403\b|\bdenied to \S|marked as read only|read-only (?:repository|access|mode)"
+    r"|not allowed to (?:push|upload)|repository .{0,80}\barchived"
+)
+#: Lines of decoration and advice.
+_NOISE = r"hint: |failed to push some refs|\W*$|Please make sure you have|and the repository exists\."
+_LONGEST = 400
 
 
 class Taken(Struct, frozen=True, kw_only=True):
@@ -155,21 +168,6 @@ class Remote(Struct, frozen=True, eq=False):
         if ran.code and sign_in and re.search(_CREDENTIALS, ran.err):
             raise TokenRefused(f"cannot run git {args[0]} on {self.name}: the token has expired or was revoked (401)")
         return ran
-
-
-#: Rejections that are no refusal: another push was faster, or the server has a fault.
-_NO_REFUSAL = (
-    r"(?i)cannot lock ref|failed to (?:update|lock|read) ref|incorrect old value provided|reference already exists"
-    r"|unpack|missing necessary objects|unable to migrate|out of memory|internal (?:server )?error"
-)
-#: Errors of forges before a push begins: this account may not write.
-_MAY_NOT = (
-    r"(?i)returned error: 403\b|\bdenied to \S|marked as read only|read-only (?:repository|access|mode)"
-    r"|not allowed to (?:push|upload)|repository .{0,80}\barchived"
-)
-#: Lines of decoration and advice.
-_NOISE = r"hint: |failed to push some refs|\W*$|Please make sure you have|and the repository exists\."
-_LONGEST = 400
 
 
 def read_push(*, ref: str, code: int, out: str, err: str) -> PushAnswer:

@@ -29,6 +29,14 @@ _ASKED = ("rev-parse", "--path-format=absolute", "--is-bare-repository", "--git-
 _MOST_NAMED = 8  #: branches in one message
 COPY = "git-config"  #: the copy of the user's configuration, below our state
 _SURE_S = 0.05  #: a git that is alive holds the lock of a ref for less
+#: Files in the git directory of a checkout that name the branch which an operation will move or return to.
+_NAMED_IN = {
+    **dict.fromkeys(("rebase-merge/head-name", "rebase-apply/head-name", "rebase-merge/update-refs"), "rebase"),
+    "BISECT_START": "bisect",
+}
+MOST_LINES = 8
+_FILES = ("config", "config.worktree", "info/attributes", "info/exclude", "objects/info/alternates", "shallow")
+_MOST_LOGS = 100  #: reflogs that are read, a process each
 
 
 class Repository(Struct, frozen=True, kw_only=True):
@@ -164,13 +172,6 @@ def signing(git: Git) -> bool:
     return True
 
 
-#: Files in the git directory of a checkout that name the branch which an operation will move or return to.
-_NAMED_IN = {
-    **dict.fromkeys(("rebase-merge/head-name", "rebase-apply/head-name", "rebase-merge/update-refs"), "rebase"),
-    "BISECT_START": "bisect",
-}
-
-
 class TargetCheckout(Struct, frozen=True, kw_only=True):
     root: Path
     git_dir: Path  #: where its HEAD and index lie; the common directory for the main checkout
@@ -242,11 +243,6 @@ def remove_stale_lock(
             time.sleep(sure_s)
             if os.path.samestat(status, lock.lstat()):
                 lock.unlink()
-
-
-MOST_LINES = 8
-_FILES = ("config", "config.worktree", "info/attributes", "info/exclude", "objects/info/alternates", "shallow")
-_MOST_LOGS = 100  #: reflogs that are read, a process each
 
 
 class Fingerprints(Struct, frozen=True):

@@ -41,7 +41,6 @@ _CONFIGS = (
     *("config", "config.worktree", "worktrees/*/config.worktree", f"runplan/{COPY}/[cg]*"),
     *("modules/*/config", "modules/*/*/config", "modules/*/*/*/config"),
 )
-
 #: No maintenance removes objects, and every ref change is logged. A file that git-lfs has not downloaded stays a
 #: pointer.
 OWN = (

@@ -53,7 +53,6 @@ from runplan.domain.names import DIFF_FILE
 
 #: A command in the sandbox of agents: argv, working directory, and the directories that it may write.
 Confine: TypeAlias = Callable[[Sequence[str], Path, Sequence[Path]], Sequence[str]]
-
 STANDARD_TOOLS = "/usr/bin:/bin"  #: of the scripts; the caller's PATH may lack them
 STOPPED_S = 5.0  #: for a hand-over of a run that is stopped
 FILL_S = 600.0  #: for the files of one commit
@@ -67,7 +66,6 @@ SCRIPT_KIB = 2 * 1024 * 1024  #: address space of a script's processes
 #: An edit that keeps the size and the time of a file is seen by its ctime.
 _SETTINGS = ("core.trustctime=true", "core.checkStat=default", "pack.threads=1", *STREAMING)
 _NAME = r"[A-Za-z0-9_-][A-Za-z0-9._-]*"
-
 #: The first line of each script: its process group ends when runplan has closed the standard input, or is dead.
 _LIFELINE = "exec 9<&0 </dev/null; { read -r _ <&9; kill -KILL 0; } >/dev/null 2>&1 & exec 9<&-\n"
 #: A function of the scripts. Each program that they need not start saves about a millisecond.

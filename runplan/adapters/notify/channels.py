@@ -38,7 +38,6 @@ LONGEST_OUTPUT = 300  #: characters of the output of a program that are shown
 LARGEST_OUTPUT = 64 * 1024  #: bytes of it that are read
 CALLS = LongCalls()  #: programs of all notifiers of this process
 FAILURES = "notify"  #: directory of the state, with one file per channel that failed
-
 _APPLE = (
     *("-e", "on run argv", "-e", "display notification (item 2 of argv) with title (item 1 of argv)"),
     *("-e", "end run"),

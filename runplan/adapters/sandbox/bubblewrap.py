@@ -23,7 +23,6 @@ SHARED_MEMORY = 1 << 30  #: bytes of /dev/shm
 #: Rules of seccomp, by which the kernel has no add_key, request_key and keyctl: keys do not belong to a namespace.
 _RULES = str(Path(__file__).with_name("no_keys.bpf"))
 EMPTY_FILE = str(Path(__file__).parents[2] / "py.typed")  #: not /dev/null, which a bind mount makes unreadable
-
 #: Capabilities that root keeps: what installers need. With others it could remount, or open files by their number.
 KEPT = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID", "NET_BIND_SERVICE", "SYS_CHROOT")
 #: With a pid namespace, programs can signal no process outside.
@@ -51,6 +50,29 @@ exec "$@"
 """
 #: Variables for temporary files, caches and state; they follow the view.
 _VARIABLES = {"XDG_CACHE_HOME": ".cache", "XDG_STATE_HOME": ".local/state"}
+#: Hides sockets, makes layers, then executes bubblewrap. Arguments: rules of seccomp, an empty file, the sockets, "--";
+#: for layers their directory, overlay or copy, the number and the directory below each; "--", the program and its
+#: arguments. A descriptor that is open is a log.
+_CALL = """
+rules=$1 empty=$2; shift 2
+while [ "$1" != -- ]; do
+    command -p mount --bind "$empty" "$1" 2>/dev/null
+    shift
+done
+shift
+[ "$1" = -- ] || { place=$1 how=$2; shift 2; }
+while [ "$1" != -- ]; do
+    command -p mkdir -p "$place/$1" && cd "$place/$1" && command -p mkdir upper work merged || exit 1
+    command -p ln -s "$2" lower || exit 1
+    { [ "$how" = overlay ] && command -p mount -t overlay overlay \\
+        -o lowerdir=lower,upperdir=upper,workdir=work,userxattr merged 2>/dev/null; } ||
+        command -p cp -a lower/. merged || exit 1
+    shift 2
+done
+program=$2; shift 2
+for number in 3 4 5 6 7 8 9; do [ -e "/proc/self/fd/$number" ] || break; done
+eval 'exec '$number'<"$rules"' && cd / && exec "$program" --seccomp "$number" "$@"
+"""
 
 
 class Bubblewrap(Sandbox, frozen=True):
@@ -178,31 +200,6 @@ def _remove_links(home: Path, places: Iterable[str], top: str) -> None:
             path = home.joinpath(*(*folders, last)[:depth])
             if path.is_symlink() or (depth <= len(folders) and path.exists() and not path.is_dir()):
                 remove_directory(path)
-
-
-#: Hides sockets, makes layers, then executes bubblewrap. Arguments: rules of seccomp, an empty file, the sockets, "--";
-#: for layers their directory, overlay or copy, the number and the directory below each; "--", the program and its
-#: arguments. A descriptor that is open is a log.
-_CALL = """
-rules=$1 empty=$2; shift 2
-while [ "$1" != -- ]; do
-    command -p mount --bind "$empty" "$1" 2>/dev/null
-    shift
-done
-shift
-[ "$1" = -- ] || { place=$1 how=$2; shift 2; }
-while [ "$1" != -- ]; do
-    command -p mkdir -p "$place/$1" && cd "$place/$1" && command -p mkdir upper work merged || exit 1
-    command -p ln -s "$2" lower || exit 1
-    { [ "$how" = overlay ] && command -p mount -t overlay overlay \\
-        -o lowerdir=lower,upperdir=upper,workdir=work,userxattr merged 2>/dev/null; } ||
-        command -p cp -a lower/. merged || exit 1
-    shift 2
-done
-program=$2; shift 2
-for number in 3 4 5 6 7 8 9; do [ -e "/proc/self/fd/$number" ] || break; done
-eval 'exec '$number'<"$rules"' && cd / && exec "$program" --seccomp "$number" "$@"
-"""
 
 
 def _layer(view: View, number: int) -> Path:

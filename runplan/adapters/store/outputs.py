@@ -12,7 +12,6 @@ from runplan.adapters.store.files import is_held, open_untrusted, read_text, sig
 LARGEST = 32 * 1024 * 1024  #: bytes of a file that are read at once
 LOG = ".log"
 EXIT = "exit.json"  #: the last file of a dispatch
-
 _PUT = (
     "INSERT INTO outputs (dispatch, name, start, content, place) VALUES {rows}"
     " ON CONFLICT (dispatch, name, start) DO UPDATE SET content=excluded.content, written=now()"
@@ -25,8 +24,6 @@ _STANDING = (
     "SELECT NOT coalesce(bool_or(name=?), false),"
     " extract(epoch FROM max(written) FILTER (WHERE right(name, 4)='.log'))::float FROM outputs WHERE dispatch=?"
 )
-
-
 Part: TypeAlias = tuple[str, int, bytes, str]  #: of a file: its name, where it starts, the bytes, the place
 
 

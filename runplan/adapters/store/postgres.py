@@ -42,8 +42,6 @@ _NUMBER = "SELECT pg_current_xact_id_if_assigned()::text"
 NETWORK = {"connect_timeout": 5, "tcp_user_timeout": 10_000}
 NETWORK |= {"keepalives_idle": 4, "keepalives_interval": 3, "keepalives_count": 2}
 SESSION = "-c statement_timeout=30s -c idle_in_transaction_session_timeout=10s"
-
-
 #: Of people in one repository: they read all of it, and write commands and what a client keeps.
 _RIGHTS = """
 GRANT USAGE ON SCHEMA runplan, {schema} TO {role};

@@ -34,7 +34,6 @@ SCHEDULES = "schedules ORDER BY plan"
 COMMANDS = "SELECT seq, plan, verb, arguments, by, at FROM commands WHERE answer IS NULL ORDER BY seq"
 LONGEST_S = 5.0  #: between two looks of a client at what is recorded
 KEPT = 200  #: answered commands that are kept for callers that ask late
-
 R = TypeVar("R", bound=Struct)
 Rows: TypeAlias = list[tuple[Any, ...]]
 

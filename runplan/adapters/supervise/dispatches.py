@@ -39,9 +39,7 @@ LONGEST_SLEEP_S = 86_400.0  #: the kernel refuses to sleep for much longer at on
 FORCED_S = processes.KILLED_S + 2.0  #: how long a shim may take to kill at once and to write its exit record
 STORE_S = 1.0  #: how often the output of running dispatches is stored
 SWEEP_GRACE_S = 0.5  #: time between SIGTERM and SIGKILL for processes whose shim is gone
-
 _HEADER = struct.Struct("!I")
-
 #: The first ports of worktrees; each has ten. They are below those that a system gives out by itself.
 PORTS = range(20_000, 24_000, 10)
 

@@ -30,15 +30,12 @@ from runplan.domain.run import dispatch as d
 
 T = TypeVar("T")
 Reader: TypeAlias = Callable[[bytes], tuple[d.AgentEvent, ...]]
-
 #: The largest record or log that is read whole. An exit record includes the end of the message.
 LARGEST = 64 * 1024 * 1024
-
 LOG_TAIL = 256 * 1024  #: how much of the end is kept of a log that is longer than its cap
 LONGEST_LINE = 10 * 1024 * 1024  #: a longer line is cut before it is read for events; the log has all of it
 LONGEST_READ = 100_000  #: programs give their model about 2,000 lines of a file at once
 ERROR_TAIL = 4 * 1024  #: how many bytes of the end of standard error are kept to judge the ending
-
 #: Exceptions of a reader that meets a line of an unexpected form.
 MISREAD = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 

@@ -43,7 +43,6 @@ from runplan.domain.run import dispatch as d
 #: A request to a shim is the length of its text, with the lock's descriptor, then the text. The answer is its pid.
 HEADER = struct.Struct("!I")
 LONGEST_KIND = 64  #: bytes of the name of a kind of agent
-
 STREAMS = (1, 2)  #: standard output and error
 PIPE_SIZE = 1024 * 1024
 CHUNK = 256 * 1024
@@ -52,10 +51,17 @@ OOM_SCORE = 500  #: a kernel without memory ends a process of a dispatch rather 
 END_S = 60.0  #: for an engine to end a sandbox
 LEFTOVER_GRACE_S = 1.0  #: between SIGTERM and SIGKILL for processes that an agent leaves behind
 LONGEST_SLEEP_S = 86_400.0  #: the kernel refuses to sleep for much longer at once
-
 _PR_SET_CHILD_SUBREAPER = 36
 _OOM_SCORE = Path("/proc/self/oom_score_adj")
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
+#: CPU time that counts as work: at least this much, and this share of the time. Agents that wait for their provider
+#: use 1 % (opencode) to 3 % (codex) of a processor.
+BUSY_S = 0.02
+BUSY_SHARE = 0.05
+#: I/O that counts as work: at least this many bytes, and this many a second. Loops that poll once a second move 5 kB
+#: (sleep), 15 kB (ls, git status) to 50 kB (curl, with its certificates); a download over 1 Mbit/s moves 125 kB.
+MOVED = 256 * 1024
+MOVED_PER_S = 64 * 1024
 
 
 def main(descriptor: int) -> None:
@@ -461,17 +467,6 @@ class _Supervision:
     def _leftovers(self) -> Iterable[Process]:
         # Orphans become children of a subreaper, so without children no descendant is left.
         return self._family() if self._reap() or not _LIBC else ()
-
-
-#: CPU time that counts as work: at least this much, and this share of the time. Agents that wait for their provider
-#: use 1 % (opencode) to 3 % (codex) of a processor.
-BUSY_S = 0.02
-BUSY_SHARE = 0.05
-
-#: I/O that counts as work: at least this many bytes, and this many a second. Loops that poll once a second move 5 kB
-#: (sleep), 15 kB (ls, git status) to 50 kB (curl, with its certificates); a download over 1 Mbit/s moves 125 kB.
-MOVED = 256 * 1024
-MOVED_PER_S = 64 * 1024
 
 
 class ProcessActivity(Struct, frozen=True, kw_only=True):

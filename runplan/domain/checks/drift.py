@@ -19,7 +19,6 @@ MARK = "PLAN-TEXT-DRIFT:"
 MISSED = 999  #: per cent, for an exact number that was missed
 _MOST_TOKENS = 200  #: of one message
 _DIGITS = r"\d{1,1000}"  # int() refuses more than 4,300
-
 _TOKEN = (
     r"[ \t]*phase=(\S{1,40})[ \t]+bullet=([1-9]\d{0,8})[ \t]+field=([^\s:=]{1,200})[ \t]+plan=(.{1,200}?)[ \t]+"
     rf"actual=([+-]?{_DIGITS})(?!\d).*"
@@ -30,6 +29,13 @@ _FORMS = (
     ("least", rf"(?:>=|≥|at least )({_DIGITS})"),
     ("about", rf"(?:~|approximately |expected )?({_DIGITS})"),
     ("exactly", rf"exactly ([+-]?{_DIGITS})"),
+)
+#: A sum with blanks around its operators, and the noun that it counts, such as `417 - 94 + 15 lines`.
+_SUM = r"(?<![\w.,-])(\d{1,9}(?: [+-] \d{1,9}){1,30})(?: = (\d{1,9}))?(?: ([a-z]{3,30}))?(?![\w-]|[.,]\d)"
+_SPAN = r"\blines (\d{1,9})[-–](\d{1,9}) (?:= |\()(\d{1,9})\b"
+_STALE = (
+    r"(?i)\bdrafted before\b|\bmay need (?:a )?refresh\w*"
+    r"|\bbased on [^\n]{0,200}?design, not (?:the )?(?:actual )?code\b"
 )
 
 
@@ -155,15 +161,6 @@ def _text_under(lines: Lines, title: str) -> str:
 
 def _find_part(lines: Lines, title: str) -> Heading | None:
     return next((heading for heading in lines.headings if heading.text.lower().startswith(title)), None)
-
-
-#: A sum with blanks around its operators, and the noun that it counts, such as `417 - 94 + 15 lines`.
-_SUM = r"(?<![\w.,-])(\d{1,9}(?: [+-] \d{1,9}){1,30})(?: = (\d{1,9}))?(?: ([a-z]{3,30}))?(?![\w-]|[.,]\d)"
-_SPAN = r"\blines (\d{1,9})[-–](\d{1,9}) (?:= |\()(\d{1,9})\b"
-_STALE = (
-    r"(?i)\bdrafted before\b|\bmay need (?:a )?refresh\w*"
-    r"|\bbased on [^\n]{0,200}?design, not (?:the )?(?:actual )?code\b"
-)
 
 
 def find_contradictions(section: str) -> tuple[list[tuple[int, str]], str]:

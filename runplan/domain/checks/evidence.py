@@ -15,7 +15,6 @@ from runplan.domain.run.events import Rows
 
 NOT_SEEN = "not seen to pass"
 UNRELATED = "is a file that the phase neither changed nor names"
-
 #: `src/x.py:12`, `src/x.py:12-20`, `src/x.py#L12`
 _PLACE = r"(.+?)[:#@]L?(\d{1,9})(?:[-–:,].*)?"
 _SYMBOL = r"([^:\s]+):([A-Za-z_][\w./]*)"  #: `pkg/x_test.go:TestX`

@@ -12,7 +12,6 @@ from typing import TypeAlias
 from runplan.domain.globs import covers
 
 Read: TypeAlias = Callable[[str], str | None]
-
 _WORD = r"[^\s\"'`;&|(){}<>=,:@$]+"
 _FOLDER_FOLLOWS = ("cd", "-C", "--directory", "--prefix", "--dir", "--cwd")
 _SCRIPT = re.compile(r"(?:^|/)[^/.]+$|\.(?:sh|bash|zsh|ksh|py|[cm]?[jt]s|rb|pl|php)$")
@@ -37,6 +36,33 @@ _SETTINGS = ("package.json", "pyproject.toml", "setup.cfg", "tox.ini")
 #: Sections of settings that test runners read.
 _SECTIONS = frozenset({"pytest", "coverage", "jest", "vitest", "mocha", "c8", "nyc", "ava", "tap", "jasmine"})
 LARGEST_PARSED = 1_000_000  #: characters of a settings file that is parsed; a larger one is compared as a whole
+_JAVASCRIPT = ("js", "jsx", "ts", "tsx", "mjs", "cjs", "mts", "cts")
+#: Files that test runners collect by their name.
+_COLLECTED = (
+    *("**/test_*.py", "**/*_test.py", "**/tests.py", "**/tests/**/test*.py", "**/*_test.go"),
+    *("**/*_test.exs", "**/*_spec.rb", "**/*_test.rb", "**/*.bats"),
+    *(f"**/*.{kind}.{ext}" for kind in ("test", "spec") for ext in _JAVASCRIPT),
+    *(f"**/{name}.{ext}" for name in ("test", "test-*", "*[-_]test") for ext in ("js", "cjs", "mjs")),  # of Node.js
+    *("**/__tests__/**", "**/*Test.java", "**/*Tests.java", "**/*Test.kt", "**/*Tests.cs", "**/*Test.php"),
+)
+_SOURCES = "py|js|ts|tsx|jsx|mjs|rs|rb|sh|c|cc|cpp|cs|java|kt|php|scala|swift"
+_TEST_FOLDER = rf"(?:^|/)(?:tests?|spec)/(?:.*/)?[^/]+\.(?:{_SOURCES})$"
+#: What tests read besides their own files.
+_TEST_SIDE = (
+    *(f"**/{folder}/**" for folder in ("test", "tests", "spec", "__tests__", "__snapshots__", "testdata")),
+    *("**/conftest.py", "**/pytest.ini", "**/.pytest.ini", "**/jest.config.*", "**/vitest.config.*", "**/.mocharc*"),
+)
+CI = (
+    *(".github/workflows/**", ".github/actions/**", ".gitlab-ci.yml", ".gitlab/ci/**", ".circleci/**", ".ci/**"),
+    *(".travis.yml", "azure-pipelines.yml", "Jenkinsfile", "bitbucket-pipelines.yml", ".buildkite/**"),
+    *(".drone.yml", ".woodpecker.yml", ".woodpecker/**", "appveyor.yml", ".appveyor.yml", "cloudbuild.yaml"),
+    *(".pre-commit-config.yaml", ".husky/**", ".githooks/**", "lefthook.yml", ".lefthook.yml", "lefthook.yaml"),
+)
+#: Files of a repository that agents take as instructions, wherever the repository has them.
+INSTRUCTIONS = (
+    *(f"**/{name}" for name in ("CLAUDE.md", "AGENTS.md", "GEMINI.md", ".claude", ".codex", ".cursor", ".cursorrules")),
+    *(".github/copilot-instructions.md", ".github/instructions"),
+)
 
 
 def list_named(command: str) -> tuple[str, ...]:
@@ -184,37 +210,6 @@ def package_table(text: str, name: str) -> dict[str, str]:
         return {str(key): value for key, value in table.items() if isinstance(value, str)}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {}
-
-
-_JAVASCRIPT = ("js", "jsx", "ts", "tsx", "mjs", "cjs", "mts", "cts")
-#: Files that test runners collect by their name.
-_COLLECTED = (
-    *("**/test_*.py", "**/*_test.py", "**/tests.py", "**/tests/**/test*.py", "**/*_test.go"),
-    *("**/*_test.exs", "**/*_spec.rb", "**/*_test.rb", "**/*.bats"),
-    *(f"**/*.{kind}.{ext}" for kind in ("test", "spec") for ext in _JAVASCRIPT),
-    *(f"**/{name}.{ext}" for name in ("test", "test-*", "*[-_]test") for ext in ("js", "cjs", "mjs")),  # of Node.js
-    *("**/__tests__/**", "**/*Test.java", "**/*Tests.java", "**/*Test.kt", "**/*Tests.cs", "**/*Test.php"),
-)
-_SOURCES = "py|js|ts|tsx|jsx|mjs|rs|rb|sh|c|cc|cpp|cs|java|kt|php|scala|swift"
-_TEST_FOLDER = rf"(?:^|/)(?:tests?|spec)/(?:.*/)?[^/]+\.(?:{_SOURCES})$"
-
-#: What tests read besides their own files.
-_TEST_SIDE = (
-    *(f"**/{folder}/**" for folder in ("test", "tests", "spec", "__tests__", "__snapshots__", "testdata")),
-    *("**/conftest.py", "**/pytest.ini", "**/.pytest.ini", "**/jest.config.*", "**/vitest.config.*", "**/.mocharc*"),
-)
-
-CI = (
-    *(".github/workflows/**", ".github/actions/**", ".gitlab-ci.yml", ".gitlab/ci/**", ".circleci/**", ".ci/**"),
-    *(".travis.yml", "azure-pipelines.yml", "Jenkinsfile", "bitbucket-pipelines.yml", ".buildkite/**"),
-    *(".drone.yml", ".woodpecker.yml", ".woodpecker/**", "appveyor.yml", ".appveyor.yml", "cloudbuild.yaml"),
-    *(".pre-commit-config.yaml", ".husky/**", ".githooks/**", "lefthook.yml", ".lefthook.yml", "lefthook.yaml"),
-)
-#: Files of a repository that agents take as instructions, wherever the repository has them.
-INSTRUCTIONS = (
-    *(f"**/{name}" for name in ("CLAUDE.md", "AGENTS.md", "GEMINI.md", ".claude", ".codex", ".cursor", ".cursorrules")),
-    *(".github/copilot-instructions.md", ".github/instructions"),
-)
 
 
 def is_test(path: str, paths: Sequence[str] = ()) -> bool:

@@ -25,7 +25,6 @@ MOST_PHASES = 12
 MOST_ITEMS = 10  #: work items of a phase
 LEAST_PRINCIPLES = 8
 LEAST_PATHS = 2
-
 _OBJECTION = "OPEN"  #: the id of the finding that no principle asks for
 _POSITION = r"::|[:#@]L?\d"  #: begins what follows a path: `x.py:12`, `x.py#L12`, `x.py::test_y`
 _CODE = r"`[^`]*\w[^`]*`"

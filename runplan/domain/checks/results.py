@@ -29,6 +29,8 @@ _UNPRINTED = ("phpunit", "cucumber", "behave")  # runners whose output is not re
 _NO_REPORT = Report(passed=None, failed=None, skipped=None)
 _ORDER = (TestState.SKIPPED, TestState.PASSED, TestState.FAILED)
 MOST_NOTED = 20  #: names of one kind that an event carries
+_ALONE = re.compile(r"[\w@%+,./:=\[\]-]+")  #: a command or name without shell syntax
+_MOST_AGAIN = 20  #: with more failed tests, all run again
 
 
 class Results(Struct, frozen=True, kw_only=True):
@@ -248,10 +250,6 @@ def file_of(name: str) -> str:
 
 def _short_name(name: str) -> str:
     return re.split(r"::| [›>] ", name.partition("[")[0])[-1]
-
-
-_ALONE = re.compile(r"[\w@%+,./:=\[\]-]+")  #: a command or name without shell syntax
-_MOST_AGAIN = 20  #: with more failed tests, all run again
 
 
 def rerun_command(command: str, results: Results) -> str:

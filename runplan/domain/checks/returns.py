@@ -14,7 +14,6 @@ from runplan.domain.run import dispatch
 from runplan.domain.text import bounded
 
 T = TypeVar("T", bound=Struct)
-
 _FENCE = r"^ {0,3}(`{3,}|~{3,})[ \t]*([^`]*?)[ \t]*$"
 _BLOCKER = "BLOCKER:"
 #: The content of the return file before the agent starts. If it is still there at the end, the agent was interrupted.
@@ -28,6 +27,7 @@ MOST_FINDINGS = 20  #: of a trial that are read
 LONGEST_FINDING = 1_000  #: characters of one
 MOST_FILES = 20  #: of a trial that are kept
 _IMAGES = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
+_Count: TypeAlias = Annotated[int, Meta(ge=0, lt=2**53)] | None
 
 
 class Unusable(Struct, frozen=True, kw_only=True):
@@ -35,8 +35,6 @@ class Unusable(Struct, frozen=True, kw_only=True):
 
 
 ReadReturn: TypeAlias = dispatch.Return | Unusable
-
-_Count: TypeAlias = Annotated[int, Meta(ge=0, lt=2**53)] | None
 
 
 class _Reference(Struct):

@@ -8,13 +8,11 @@ from typing import AnyStr
 from urllib.parse import quote, quote_plus, unquote_to_bytes
 
 REDACTED = "[redacted]"
-
 #: No secret of a known form is longer; a token is at most this long.
 LONGEST = 16 * 1024
 LONGEST_TOKEN = 512
 LONGEST_CLAIMS = 4 * LONGEST_TOKEN  #: the middle of a signed token
 SHORTEST_VALUE = 8
-
 SENSITIVE_FILES = (
     r"(?i)(?:^|/)(?:"
     r"\.env(?:\.(?!example|sample|template|dist|test)[^/]*)?"
@@ -26,13 +24,11 @@ SENSITIVE_FILES = (
     r")$"
 )
 _USER = r"//([^\s/?#:@]{0,200}):([^\s/?#]{1,200})@"  # of an address, with a password
-
 _GAP = r"(?:\\{1,4}[nr]|\s){0,8}+"  # line ends, also as JSON writes them
 _KEY_LINES = rf"(?:{_GAP}[A-Za-z0-9+/=]{{16,80}}+){{0,150}}+"
 _KEY_END = rf"(?:{_GAP}(?:[A-Za-z0-9+/=]{{1,15}}{_GAP})?-----END [A-Z ]{{0,60}}-----)?"
 _WORD = rf"[A-Za-z0-9_-]{{%d,{LONGEST_TOKEN}}}"
 _LONG_WORD = rf"[A-Za-z0-9_-]{{10,{LONGEST_CLAIMS}}}"
-
 #: The name of a secret's kind, its beginning, and the rest. `(?<!…)` looks back over the beginning: inside of a word
 #: it is no secret.
 _FORMS = (
@@ -53,6 +49,9 @@ _FORMS = (
 _KNOWN = tuple((begin, re.escape(begin) + rest) for _, begin, rest in _FORMS)
 #: Signed tokens are redacted, but are no reason to refuse work: tests and documents contain many.
 _SIGNED = ("eyJ", rf"eyJ(?<!\w.{{3}}){_WORD % 10}\.eyJ{_LONG_WORD}\.{_WORD % 20}")
+#: A word as long as this is no token, so an endless line does not wait for its end.
+_LONGEST_WORD = LONGEST_CLAIMS + 3 * LONGEST_TOKEN
+_STREAM_KEY_END = re.compile(rb"-----END [A-Z ]{0,60}-----")
 
 
 def secrets_in(text: str) -> dict[str, str]:
@@ -125,11 +124,6 @@ def _replace_spans(data: AnyStr, spans: list[tuple[int, int]], word: AnyStr) -> 
     starts = [0, *(end for _, end in spans)]
     ends = [*(start for start, _ in spans), len(data)]
     return word.join(data[start:end] for start, end in zip(starts, ends, strict=True))
-
-
-#: A word as long as this is no token, so an endless line does not wait for its end.
-_LONGEST_WORD = LONGEST_CLAIMS + 3 * LONGEST_TOKEN
-_STREAM_KEY_END = re.compile(rb"-----END [A-Z ]{0,60}-----")
 
 
 class Redactor:

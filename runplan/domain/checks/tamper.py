@@ -18,10 +18,8 @@ from runplan.domain.plan.model import Plan, Remark, parse_plan
 from runplan.domain.run.kinds import Reason
 
 LARGEST_ADDED = 5_000_000  #: bytes of a new file that the phase does not name
-
 LIFECYCLE = (".runplan/**", ".runplan-*")  #: files of runplan or an agent for their own use; never committed
 PROMPTS = ("config/prompts/*.md",)  #: the prompts of a repository; a weaker one would make every later verdict weaker
-
 _QUOTED_PATH = r"`(?:\./)?(?!/|\.\./)([^`\s]+)`"
 _WORD = r"`([^`\n]+)`|([^\s`'\"()\[\]{}<>,;|*]+)"
 

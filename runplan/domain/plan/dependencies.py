@@ -14,26 +14,6 @@ from runplan.domain.plan.reading import Reading, Remark
 from runplan.domain.plan.scan import marks_within
 
 MOST = 100_000  #: characters of the dependencies of all phases
-
-
-class Depends(Struct):
-    hard: list[str] = []
-    soft: list[str] = []
-    elsewhere: list[str] = []  #: hard, too, by the title of the phase and sentences outside of it
-    unknown: list[Remark] = []  #: ids of phases the plan does not have
-    landed: list[Remark] = []  #: those of them that have landed, as the text says
-    unread: list[Remark] = []  #: sentences that name no phase of this plan
-
-
-class Phases(Struct, frozen=True):
-    ids: list[str]  #: in the order of the plan
-    order: dict[str, int]  #: id to its place among them
-    meant: dict[str, list[str]]  #: key to the id; in a plan with 1a and 1b, 1 means both
-    unit: str
-    aliases: Mapping[str, str]  #: see Reading
-    has_dots: bool  #: some ids are like 3.5; without them, 2.5 in prose is a number
-
-
 _ID = r"[A-Za-z0-9]{1,6}(?:[.-][A-Za-z0-9]{1,4}){0,4}(?![A-Za-z0-9])"
 _LINK = r" ?(?:, ?(?:and\b|or\b)?|and\b|or\b|&|\+|/|–|-|to\b|through\b|\.\.) ?"
 _LIST = rf"{_ID}(?:{_LINK}(?:[Pp]hases? )?{_ID})*+"
@@ -98,6 +78,24 @@ _ONWARD = (
 )
 _LEAD = r"(?i)(?:(?:soft|optional|ideally|requires?|needs?|after|on|both|all of):? )?(?:the )?(?:phases?:? )?#?"
 _IN_TITLE = r"(?i)\(((?:depends on|after|requires|needs) [^()]{1,80})\)"
+
+
+class Depends(Struct):
+    hard: list[str] = []
+    soft: list[str] = []
+    elsewhere: list[str] = []  #: hard, too, by the title of the phase and sentences outside of it
+    unknown: list[Remark] = []  #: ids of phases the plan does not have
+    landed: list[Remark] = []  #: those of them that have landed, as the text says
+    unread: list[Remark] = []  #: sentences that name no phase of this plan
+
+
+class Phases(Struct, frozen=True):
+    ids: list[str]  #: in the order of the plan
+    order: dict[str, int]  #: id to its place among them
+    meant: dict[str, list[str]]  #: key to the id; in a plan with 1a and 1b, 1 means both
+    unit: str
+    aliases: Mapping[str, str]  #: see Reading
+    has_dots: bool  #: some ids are like 3.5; without them, 2.5 in prose is a number
 
 
 def read_depends(bodies: Mapping[str, Body], reading: Reading) -> dict[str, Depends]:

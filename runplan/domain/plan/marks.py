@@ -193,7 +193,6 @@ _TODO = frozenset(
     {"", "-", "–", "—", "0%", "not started", "not done", "not yet done", "incomplete", "not complete", "unfinished"}
     | {"ready", "todo", "to do", "pending", "planned", *_TODO_ELSEWHERE}
 )
-
 #: The text that is written for a status, and in the brackets of a heading. Only a person writes the other two.
 WRITTEN = {Status.DONE: "✅ Done", Status.TODO: "⬚"}
 WRITTEN_IN_BRACKETS = {Status.DONE: "COMPLETED", Status.TODO: "NOT STARTED"}

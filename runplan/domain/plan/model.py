@@ -33,7 +33,6 @@ from runplan.domain.plan.scan import Entry, Heading, Lines, marks_within, scan_l
 from runplan.domain.text import command
 
 __all__ = ["Phase", "Plan", "Remark", "Status", "other_way", "parse_plan"]
-
 MAX_PHASES = 1000
 MANY_BOXES = 40  #: phases from boxes alone; more are probably steps of fewer phases
 #: The recognisers of the formats, most telling first.

@@ -50,6 +50,7 @@ _LABEL = re.compile(
 )
 #: A line like `**Plans:** 5 plans` ends the part below the label above it.
 _FIELD = re.compile(rf"\*\*[^*`]{{1,60}}(?:{COLON}\*\*|\*\*{COLON})[ \t]*\S")
+_at = attrgetter("at")
 
 
 class Heading(Struct, frozen=True):
@@ -134,7 +135,6 @@ class Lines(Struct, frozen=True, kw_only=True):
 
 
 T = TypeVar("T", Heading, Entry)
-_at = attrgetter("at")
 
 
 def marks_within(marks: list[T], first: int, end: int) -> list[T]:

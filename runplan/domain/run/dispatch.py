@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 GRACE_S = 10.0  #: for a process tree to end on request; its shim kills earlier than that
 MAX_OVERLOADS = 5  #: overloaded providers in a row, before the agent counts as failed
-
 OWN = "own"  #: the folder of a dispatch that its agent may write; under a sandbox the only one
 SCRATCH = "scratch"  #: the folder of a dispatch with its temporary files in a sandbox; gone at its end
 TEMPORARY = {"/tmp": "tmp", "/var/tmp": "var-tmp", "/run": "run"}  # noqa: S108  #: places of a view, by folder there
@@ -23,6 +22,12 @@ SERVER_LOG = "server.log"  #: the output of try.serve
 TOLD = "told"  #: the folder of a dispatch with the messages for its agent, a file each
 PROGRESS = "progress.log"  #: a line `context% tools` for each change
 LOGS = "RUNPLAN_LOGS"  #: has the paths of `Launch.logs`
+MESSAGE_TAIL = 1024 * 1024  #: characters kept of the end of the agent's message
+MOST_DENIED = 100  #: denied tools kept
+MOST_TROUBLES = 8  #: the first one and the last ones are kept
+WORDS = 4_000  #: characters kept of an error
+NAME = 200  #: characters kept of a name
+CORRECTABLE = 64  #: newest messages whose usage may still be corrected
 
 
 class Ending(StrEnum):
@@ -37,14 +42,6 @@ class Ending(StrEnum):
     LOST = "lost"  #: its shim died with it; the result is unknown
     MISSING = "missing"  #: the program could not be started
     REFUSED = "refused"  #: the system lacks processes, descriptors, memory or disk space
-
-
-MESSAGE_TAIL = 1024 * 1024  #: characters kept of the end of the agent's message
-MOST_DENIED = 100  #: denied tools kept
-MOST_TROUBLES = 8  #: the first one and the last ones are kept
-WORDS = 4_000  #: characters kept of an error
-NAME = 200  #: characters kept of a name
-CORRECTABLE = 64  #: newest messages whose usage may still be corrected
 
 
 class EndingKind(StrEnum):

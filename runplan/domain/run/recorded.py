@@ -21,7 +21,6 @@ def _list_kinds(kind: type[e.Event]) -> Iterator[type[e.Event]]:
 
 
 _TYPES = {kind.__name__: kind for kind in _list_kinds(e.Event)}
-
 E = TypeVar("E", bound=e.Event)
 
 

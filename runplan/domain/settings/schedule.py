@@ -23,13 +23,10 @@ from runplan.domain.times import CLOCK_ERROR, JITTER_S, iso, jitter, parse_iso, 
 
 EXAMPLES = "4h, hour, day at 9am, weekday at 14:00, monday at 8, or five cron fields such as 30 6 * * 1-5"
 LONGEST_DAYS = 366  #: a longer interval is a typing error
-
 _TIME_OF_DAY = r"(day|weekday|(?:mon|tues|wednes|thurs|fri|satur|sun)day) at (\d{1,2})(?::([0-5]\d))? ?(am|pm)?(?= |$)"
 _WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
-
 JITTER_FROM_S, JITTER_TO_S = 60, 300  #: delay of times of day at :00 and :30, when many machines are busy
 GRACE = timedelta(minutes=5)  #: a slot this late is on time, unless the next slot is nearer
-
 _SECOND = timedelta(seconds=1)
 _MINUTE = timedelta(minutes=1)
 

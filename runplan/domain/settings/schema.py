@@ -16,7 +16,6 @@ from runplan.domain.run.kinds import PLANNING, Role
 from runplan.domain.times import zone
 
 Rule: TypeAlias = Callable[[Any], str]  #: a check of a value that has the right type: why it cannot be used, or ""
-
 LANDINGS = ("cherry-pick", "pr", "direct")
 NOTICES = ("done", "failed", "waiting", "limit", "morning")
 SANDBOXES = ("auto", "bwrap", "container", "none")
@@ -25,11 +24,9 @@ NETWORKS = ("all", "none")  #: beside a list of hosts
 MISFIRES = ("run-once", "skip")
 #: The roles that name an agent. The last two may be empty.
 ROLES = ("implementer", "verifier", "planner", "try", "fallback")
-
 MAX_ROUNDS = 4  #: of critique and revision in a planning run
 MAX_EXPLORERS = 5  #: at the same time
 TESTS = "tests"  #: the name of the gate that runs tests.command
-
 FILES = ("runplan.toml", "config/runplan.toml")  #: of a repository; the first that exists is read
 #: The daemon serves all repositories of a user, so a repository's file cannot set these.
 USER_SECTIONS = ("daemon", "notify", "web", "fleet")
@@ -87,7 +84,6 @@ subject = rule_that(
     "must be one line with {{what}}, such as: chore({{plan}}): {{what}}",
 )
 web_address = rule_that(lambda url: re.fullmatch(r"|https?://[^\s/]\S*", url), "must be an http or https address")
-
 
 # Each key is annotated with its reason, and with the rule for its value or for each text of its list.
 Texts: TypeAlias = tuple[str, ...]
@@ -567,7 +563,6 @@ KEYS = tuple(
 SECTIONS = tuple(section.encode_name for section in fields(Settings))
 AGENT_KEYS = keys_of("agents.*", AgentTable)
 GATE_KEYS = keys_of("gates.*", GateTable)
-
 _DURATION = r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?"
 _UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 

@@ -65,11 +65,9 @@ _READ = (
     *("Makefile", "package.json", "pyproject.toml", "CMakeLists.txt", ".gitignore", "requirements*.txt"),
     *INPUTS[Kind.MISE][:2],
 )
-
 SUBMODULES = Tool(kind=Kind.SUBMODULES, signs=(".gitmodules",), setup="git submodule update --init --recursive")
 _PYTEST_SIGNS = ("pytest.ini", "conftest.py", "test_*.py", "tests/*.py", "test/test_*.py")
 _VENV = Tool(kind=Kind.PYTHON, signs=(*INPUTS[Kind.PYTHON][2:], *_PYTEST_SIGNS), run=".venv/bin/python -m ")
-
 #: The package managers of Node: lock files, words of the set-up with and without one, prefix of a program, test script.
 _MANAGERS = (
     ("pnpm", ("pnpm-lock.yaml",), "install --frozen-lockfile", "install --no-lockfile", "pnpm exec ", "test"),
@@ -77,7 +75,6 @@ _MANAGERS = (
     ("bun", ("bun.lock", "bun.lockb"), "install --frozen-lockfile", "install --no-save", "bunx ", "run test"),
     ("npm", ("package-lock.json", "npm-shrinkwrap.json"), "ci", "install --no-package-lock", "npx ", "test"),
 )
-
 #: Of each kind the first that fits counts. What compiles the project is no set-up: broken work would fail it.
 _TOOLS = (
     SUBMODULES,
@@ -101,7 +98,6 @@ _TOOLS = (
     *(Tool(kind=Kind.BUILD, signs=signs, run=run) for signs, run in (
         (("build.sbt",), "sbt "), (("Package.swift",), "swift "), (("*.sln", "*.csproj"), "dotnet "))),
 )  # fmt: skip
-
 _CMAKE = "cmake -S . -B build{} && cmake --build build && ctest --test-dir build --output-on-failure"
 #: Files that show that there are tests, and what runs them with the dependencies of a kind; "" to run the file.
 _TESTS: tuple[tuple[str, Kind | None, str], ...] = (
@@ -136,7 +132,6 @@ _JUNIT = (
 #: Build tools with a test command: a suggestion, but no sign of tests.
 _BUILDS = {Kind.RUST: "cargo test", Kind.GO: "go test -v ./...", Kind.BUILD: "test"}
 _RUN_ALONE = {Kind.PYTHON: "python3 -m ", Kind.NODE: "npx "}  #: without a manifest
-
 _CTEST = r"(?im)^[ \t]*(?:(?:enable_testing|add_test)[ \t]*\(|include[ \t]*\([ \t]*CTest\b)"
 #: A Makefile that runs one of these has an environment of its own.
 _ENVIRONMENTS = r"-m venv|virtualenv|(?<![\w-])(?:uv|poetry|tox|nox|hatch|pdm|pipenv) "

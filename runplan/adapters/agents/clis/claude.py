@@ -18,7 +18,6 @@ from runplan.domain.settings.schema import AgentTable
 
 _SUBTYPES = {"error_max_turns": d.EndingKind.MAX_TURNS, "error_max_budget_usd": d.EndingKind.BUDGET}
 _IGNORED = ("status", "task_started", "task_updated", "task_notification", "task_progress", "hook_started")
-
 #: Tools that only make its requests longer: they schedule, switch worktrees, or talk to a person or other sessions.
 _USELESS = (
     *("Artifact", "AskUserQuestion", "CronCreate", "CronDelete", "CronList", "EnterPlanMode", "EnterWorktree"),
@@ -30,6 +29,9 @@ _HELPERS = (
     *("apiKeyHelper", "awsAuthRefresh", "awsCredentialExport", "gcpAuthRefresh"),
     *("otelHeadersHelper", "proxyAuthHelper"),
 )
+#: The fields of usage: fresh, written to the cache, read from it, answered.
+_FIELDS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
+_FIELDS_BY_MODEL = ("inputTokens", "cacheCreationInputTokens", "cacheReadInputTokens", "outputTokens")
 
 
 class Claude(Agent):
@@ -199,11 +201,6 @@ def _read_result(event: f.JsonObject) -> Iterator[d.AgentEvent]:
     else:
         yield classify_trouble(words, status=f.get_count(event, "api_error_status"))
     yield d.Finished(ok=not failed, words=words if failed else "")
-
-
-#: The fields of usage: fresh, written to the cache, read from it, answered.
-_FIELDS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
-_FIELDS_BY_MODEL = ("inputTokens", "cacheCreationInputTokens", "cacheReadInputTokens", "outputTokens")
 
 
 def _sum_usage(used: object, fields: tuple[str, str, str, str] = _FIELDS) -> d.Usage:

@@ -24,18 +24,14 @@ from runplan.domain.run.dispatch import AgentEvent, Context, EndingKind, Message
 from runplan.domain.run.kinds import Role
 
 Step: TypeAlias = dict[str, Any]
-
 FAILED = 70  #: exit code of a step that cannot be played
 BOUND_S = 60.0  #: how long `wait_for` waits
 LOOK_S = 0.02  #: how often it looks
 _LOOK = f"n=$((n + 1)); test $n -lt {int(BOUND_S / LOOK_S)} || break; sleep {LOOK_S}"
-
 #: Keys whose value is a path; "main:" before it means the main checkout.
 PATHS = ("write", "append", "delete", "hear", "wait_for", "once")
-
 #: Keys that a step may have besides the one that names it.
 MODIFIERS = frozenset(("text", "date", "all", "summary", "evidence", "demanded_by", "once"))
-
 #: A file of a diff, also an empty one, and whether it is gone.
 _CHANGED = re.compile(r"^diff --git a/.+ b/(.+)\n(deleted)?", re.MULTILINE)
 _LISTED = re.compile(r"^- (.+): \+\d+ -\d+, lines \d+ to \d+$", re.MULTILINE)  #: a file of a diff that is too large

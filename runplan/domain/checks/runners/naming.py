@@ -7,7 +7,6 @@ from shlex import quote
 from runplan.domain.checks.guarded import list_named
 
 UNNAMED = "no test names are read from this command: deleted tests are not noticed"
-
 #: The files below {own} in which runners name all tests.
 FILES = {
     "pytest": "pytest.xml",

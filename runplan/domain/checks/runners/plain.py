@@ -15,6 +15,8 @@ _PAIR = (
 )
 _OUT_OF = r"(?i)^(?:.*\b(?:pass(?:ed)?|results?|ok|tests?:)\W*)?(\d{1,9}) ?/ ?(\d{1,9})(?: (?:tests? )?pass\w*)?\W*$"
 FAILED = re.compile(r"^\s*(?:FAIL|FAILED|✗|✘|✖)(?:: ?| +)(\S.*)$")
+MOST_REASONS = 200  #: failures whose first line is kept
+LONGEST_REASON = 300  #: characters
 
 
 @reads("plain", _OUT_OF)
@@ -23,10 +25,6 @@ def read_plain(lines: list[str], end: int, closing: re.Match[str]) -> Report | N
     passed, other = (int(number) for number in closing.groups() if number is not None)
     failed = other - passed if closing.re.pattern == _OUT_OF else other
     return Report(passed=passed, failed=failed, tests=list_failed(lines[:end], FAILED)) if failed >= 0 else None
-
-
-MOST_REASONS = 200  #: failures whose first line is kept
-LONGEST_REASON = 300  #: characters
 
 
 def read_junit(texts: Iterable[str]) -> Report | str:

@@ -354,7 +354,6 @@ def read_points(lines: list[str]) -> list[tuple[str, TestState]]:
 
 
 ReadTests: TypeAlias = Callable[[list[str]], Iterable[tuple[str, TestState]]]
-
 _COUNT = re.compile(r"\b(\d{1,9}) ([a-z]+)|\b([a-z]+): *(\d{1,9})\b")
 _FURTHER = re.compile(r" +(?:\d{1,9} [a-z]+|[A-Z][a-z]+: +\d{1,9})")  #: the next line of a summary
 _MEANINGS = {

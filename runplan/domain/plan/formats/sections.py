@@ -34,6 +34,34 @@ _OVER = (
     r"|shipped|superseded)\b|(?:已|全部)(?:完成|实现|发布)"
 )
 _TICK = "✅ "
+_VERIFICATION = r"(?i)(?:automated|manual) verification"
+#: Headings above sections that are work.
+_WORK = (
+    r"(?i)implement|steps?\b|tasks?\b|changes|\bplan\b|approach|solution|strategy|refactor|migrat|milestones|stages"
+    r"|to[- ]?do|\border\b"
+    r"|任务|步骤|タスク|작업|задач|tareas|tarefas"
+)
+#: Headings of a board: its boxes are the phases, not its columns.
+_COLUMN = (
+    r"(?i)\W*(?:active|backlog|blocked|completed?|doing|done|in progress|next(?: up)?|pending|planned|to[ -]?do)\W*"
+)
+#: Milestones, phases, waves, tasks, sprints, versions, features and pull requests.
+_COUNTS_WORK = r"[mpwtsvfe]|w[ps]|(?:.*-)?pr|version|release"
+COUNTS_ELSE = (
+    r"option|example|scenario|case|appendix|question|risk|riesgo|risiko|test|problem|section|chapter|layer|level|tier"
+    r"|rule|principle|decision|gap|finding|lesson|figure|table|goal|tool|pattern|bug|method|方法|方案|选项|模式"
+)
+_PLAN_TITLE = r"(?i)\bplans?\b|roadmap|to[ -]?do|计划|計画|계획|\bплан\b"
+#: Chapters of a document that only describes the work.
+CHAPTER = (
+    rf"{marks.NOT_WORK}|goal|objectiv|overview|purpose|scope|background|context|introduc|summary|architect|\bstructure|decision"
+    r"|vision|stack|status|appendix|reference|concept|目标|目的|背景|概述|概要|架构|范围|现状|原则|总结|はじめに|まとめ"
+    r"|objetivo|resum|alcance|ziel|übersicht|цел[ьи]|обзор|개요|목표"
+)
+MANY_WORDS = 12  #: that count headings; a document with more is no plan without boxes
+_TASK_LIST = r"(?i)\W*(?:\S+ ){0,3}(?:to[ -]?dos?|backlog|tasks)(?: (?:list|items|and \w+))?\W*"  #: a title
+_CHECKLIST = r"(?i)\W*(?:(?:implementation|task) )?checklist\W*"  #: a heading
+_TASK = r"\**([0-9]{1,4})((?:\.[0-9]{1,4}){0,3})\.?\**(?:[ \t]+|\Z)"
 
 
 def read_steps(lines: Lines) -> Iterator[Reading]:
@@ -91,36 +119,6 @@ def _may_be_done(lines: Lines, places: Sequence[Place]) -> bool:
         if is_cell or (is_near and re.search(_SIGN, text)) or (is_prose and re.search(_OVER, text)):
             return True
     return False
-
-
-_VERIFICATION = r"(?i)(?:automated|manual) verification"
-#: Headings above sections that are work.
-_WORK = (
-    r"(?i)implement|steps?\b|tasks?\b|changes|\bplan\b|approach|solution|strategy|refactor|migrat|milestones|stages"
-    r"|to[- ]?do|\border\b"
-    r"|任务|步骤|タスク|작업|задач|tareas|tarefas"
-)
-#: Headings of a board: its boxes are the phases, not its columns.
-_COLUMN = (
-    r"(?i)\W*(?:active|backlog|blocked|completed?|doing|done|in progress|next(?: up)?|pending|planned|to[ -]?do)\W*"
-)
-#: Milestones, phases, waves, tasks, sprints, versions, features and pull requests.
-_COUNTS_WORK = r"[mpwtsvfe]|w[ps]|(?:.*-)?pr|version|release"
-COUNTS_ELSE = (
-    r"option|example|scenario|case|appendix|question|risk|riesgo|risiko|test|problem|section|chapter|layer|level|tier"
-    r"|rule|principle|decision|gap|finding|lesson|figure|table|goal|tool|pattern|bug|method|方法|方案|选项|模式"
-)
-_PLAN_TITLE = r"(?i)\bplans?\b|roadmap|to[ -]?do|计划|計画|계획|\bплан\b"
-#: Chapters of a document that only describes the work.
-CHAPTER = (
-    rf"{marks.NOT_WORK}|goal|objectiv|overview|purpose|scope|background|context|introduc|summary|architect|\bstructure|decision"
-    r"|vision|stack|status|appendix|reference|concept|目标|目的|背景|概述|概要|架构|范围|现状|原则|总结|はじめに|まとめ"
-    r"|objetivo|resum|alcance|ziel|übersicht|цел[ьи]|обзор|개요|목표"
-)
-MANY_WORDS = 12  #: that count headings; a document with more is no plan without boxes
-_TASK_LIST = r"(?i)\W*(?:\S+ ){0,3}(?:to[ -]?dos?|backlog|tasks)(?: (?:list|items|and \w+))?\W*"  #: a title
-_CHECKLIST = r"(?i)\W*(?:(?:implementation|task) )?checklist\W*"  #: a heading
-_TASK = r"\**([0-9]{1,4})((?:\.[0-9]{1,4}){0,3})\.?\**(?:[ \t]+|\Z)"
 
 
 def read_phases(lines: Lines) -> Iterator[Reading]:

@@ -12,7 +12,6 @@ from runplan.domain.plan.scan import LABEL, Heading, Lines
 
 #: The line of a row, its phase (None without an id), and its status and commit with their blanks.
 Row: TypeAlias = tuple[int, Named | None, tuple[reading.Spot, ...]]
-
 _HEADINGS = frozenset({"tracker", "progress", "phase tracker", "status tracker", "phases", "status"})
 _STATUS = ("status", "state", "progress", "estado", "statut", "stato", "статус", "状态", "狀態", "状態", "상태")
 _DEPENDS = ("depends", "dependenc", "blocked by")

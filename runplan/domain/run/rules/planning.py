@@ -9,6 +9,14 @@ from runplan.domain.run.rules.shared import MAX_MOVES, fail_lost, judge_agent
 
 MAX_REVISIONS = 2  #: of a plan by one of its runs
 MAX_TRIES = 3  #: of a step, whose output is refused
+_PURPOSES = {
+    Role.UNDERSTAND: "an agent states the problem, the criteria of success and its assumptions",
+    Role.EXPLORE: "an agent reads the code that the goal is about",
+    Role.ALTERNATIVES: "an agent compares ways to reach the goal",
+    Role.DRAFT: "an agent writes the plan",
+    Role.CRITIQUE: "another agent judges the plan by the principles",
+    Role.REVISE: "an agent revises the plan and answers every finding",
+}
 
 
 def list_steps(planning: Planning) -> tuple[Role, ...]:
@@ -72,13 +80,3 @@ def describe_misfit(failure: PhaseFailed) -> str:
     if failure.reason is not Reason.DRIFT and not asks_on:
         return ""
     return f"Phase {failure.phase} does not fit the code ({failure.reason}): {failure.detail}"
-
-
-_PURPOSES = {
-    Role.UNDERSTAND: "an agent states the problem, the criteria of success and its assumptions",
-    Role.EXPLORE: "an agent reads the code that the goal is about",
-    Role.ALTERNATIVES: "an agent compares ways to reach the goal",
-    Role.DRAFT: "an agent writes the plan",
-    Role.CRITIQUE: "another agent judges the plan by the principles",
-    Role.REVISE: "an agent revises the plan and answers every finding",
-}
