@@ -238,7 +238,6 @@ def proof_of(attempt: Attempt | None) -> Proof:
 
 
 def judge_items(attempt: Attempt) -> list[JudgedItem]:
-    """The work items, criteria and questions about tests, with the newest verdict."""
     verdict = proof_of(attempt).verdict
     judged = {item: ("pass" if ok else "fail", why) for item, ok, why in verdict.items} if verdict else {}
     texts = dict((*attempt.chosen.items, *(verdict.questions if verdict else ())))

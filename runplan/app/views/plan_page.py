@@ -171,7 +171,6 @@ def read_log(context: RepositoryContext, plan: str, id_: str, *, now: datetime) 
 
 
 def read_trial_file(context: RepositoryContext, plan: str, dispatch: str, name: str) -> bytes:
-    """A file that a trial of the newest runs of the plan has left."""
     require_plan(context, plan)
     store = context.store()
     for row in store.list_runs(plan, limit=MOST_RUNS):

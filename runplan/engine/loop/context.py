@@ -34,8 +34,6 @@ from runplan.domain.times import iso_at
 
 
 class RepositoryContext(Repository, frozen=True, kw_only=True):
-    """A repository, and how it is set up for a caller or a run."""
-
     cwd: Path
     env: Mapping[str, str]
     settings: Settings

@@ -293,7 +293,6 @@ def describe_change(before: str, now: str) -> str:
 
 
 def keep_products(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext) -> None:
-    """Keep what the set-up that has ended has made, for later trees and phases."""
     if started.tree:
         extra = Extra(copies=context.copied, root=context.root)
         commit = commit_of(started, phase, context)

@@ -60,8 +60,6 @@ WATCHDOG = "WATCHDOG=1"
 
 
 class Manager(Struct, frozen=True, kw_only=True):
-    """A service manager: its file for the daemon, and its commands."""
-
     file: Path
     text: str
     asks: Words  #: fails when it does not serve this user
@@ -72,7 +70,6 @@ class Manager(Struct, frozen=True, kw_only=True):
 
 
 def find_manager(env: Mapping[str, str]) -> Manager:
-    """The service manager of this machine; refused where no known one is."""
     umask = os.umask(0o077)
     os.umask(umask)
     if shutil.which("systemctl", path=env.get("PATH")):
