@@ -348,10 +348,8 @@ def test_opencode_may_neither_edit_nor_run_commands_when_it_judges(tmp_path: Pat
     assert env["OPENCODE_CONFIG"] == str(tmp_path / "v/opencode.json")
     writing, _ = configured("w", Role.FIX, OPENAI_BASE_URL="http://127.0.0.1:1/v1", OPENAI_API_KEY="k")
     assert "permission" not in writing
-    assert writing["provider"]["openai"]["options"] == {
-        "baseURL": "http://127.0.0.1:1/v1",
-        "apiKey": "{env:OPENAI_API_KEY}",
-    }
+    options = writing["provider"]["openai"]["options"]
+    assert options == {"baseURL": "http://127.0.0.1:1/v1", "apiKey": "{env:OPENAI_API_KEY}"}
 
 
 @pytest.mark.parametrize(

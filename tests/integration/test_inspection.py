@@ -135,11 +135,7 @@ def test_neither_odd_bytes_nor_an_attribute_nor_a_setting_hide_a_text(tmp_path: 
     assert "+echo one\n+: \\x00 \\xff\n" in in_report
     assert "Binary files differ" in in_report
     assert "+echo one\n+: \0 \\xff\n" in shown
-    assert [(file.path, file.is_binary) for file in parse_diff(shown)] == [
-        ("a.py", False),
-        ("b.sh", False),
-        ("c.png", True),
-    ]
+    assert {file.path: file.is_binary for file in parse_diff(shown)} == {"a.py": False, "b.sh": False, "c.png": True}
 
 
 def test_no_configured_program_runs(tmp_path: Path) -> None:

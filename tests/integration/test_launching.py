@@ -21,10 +21,11 @@ from tests.support.dispatching import until
 from tests.support.fake_daemon import ROOT
 
 Env = dict[str, str]
+FAKE = "tests.support.fake_daemon"
 
 
 def argv(version: str, *words: str) -> list[str]:
-    return [sys.executable, "-m", "tests.support.fake_daemon", version, *words]
+    return [sys.executable, "-m", FAKE, version, *words]
 
 
 @pytest.fixture
@@ -38,11 +39,7 @@ def env(tmp_path: Path) -> Iterator[Env]:
 
 def daemons(env: Env) -> list[int]:
     """Those of this test, also where one still waits for the lock."""
-    ours = (
-        one.pid
-        for one in psutil.process_iter(["cmdline"])
-        if "tests.support.fake_daemon" in (one.info["cmdline"] or ())
-    )
+    ours = [one.pid for one in psutil.process_iter(["cmdline"]) if FAKE in (one.info["cmdline"] or ())]
     return [pid for pid in ours if processes.variable(pid, "HOME") == env["HOME"]]
 
 

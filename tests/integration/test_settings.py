@@ -83,11 +83,7 @@ def test_a_user_sets_the_daemon_and_notifications_in_the_file_or_by_variables(en
     """Variables that are settings of a run do not count."""
     write(user_file(env), '[daemon]\ngrace = "7s"\n[notify]\ncommand = "mail"\n')
     assert load_user(env).daemon.grace_s == 7
-    given = {
-        "RUNPLAN_DAEMON_GRACE": "2s",
-        "RUNPLAN_NOTIFY_COMMAND": "log",
-        "RUNPLAN_AGENTS_VERIFIER": "of a repository",
-    }
+    given = {"RUNPLAN_DAEMON_GRACE": "2s", "RUNPLAN_NOTIFY_COMMAND": "log", "RUNPLAN_AGENTS_VERIFIER": "theirs"}
     assert load_user(env | given).daemon.grace_s == 2
     assert load_user(env | given).notify.command == "log"
 
@@ -96,10 +92,8 @@ def test_an_entry_of_the_urls_is_a_text_or_a_table_with_its_own_notices(env: dic
     urls = '["tgram://a/b", {url = "slack://x/y", on = ["failed"]}]'
     write(user_file(env), f'[notify]\non = ["done", "failed"]\nurls = {urls}\n[web]\nurl = "https://pc.example/"\n')
     user = load_user(env)
-    assert [(target.scheme, target.on) for target in user.notify.targets] == [
-        ("tgram", ("done", "failed")),
-        ("slack", ("failed",)),
-    ]
+    targets = [(target.scheme, target.on) for target in user.notify.targets]
+    assert targets == [("tgram", ("done", "failed")), ("slack", ("failed",))]
     assert (user.web.address, user.web.port, user.web.url) == ("127.0.0.1", 8642, "https://pc.example/")
     assert load_user(env | {"RUNPLAN_NOTIFY_URLS": "ntfy://a, ntfy://b"}).notify.urls == ("ntfy://a", "ntfy://b")
 

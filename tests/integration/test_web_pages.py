@@ -104,13 +104,8 @@ def test_a_question_and_a_failed_plan_have_a_form(browser: Browser, project: Pro
     assert 'name="verb" value="retry"' in failed
     assert "phase 8: no-commits: the agent left no change" in failed
     fields = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', inbox))
-    assert fields == {
-        "csrf": browser.csrf,
-        "verb": "answer",
-        "repo": fields["repo"],
-        "plan": "plans/ask.md",
-        "id": asked,
-    }
+    assert fields.pop("repo")
+    assert fields == {"csrf": browser.csrf, "verb": "answer", "plan": "plans/ask.md", "id": asked}
     assert f'<label for="answer-{asked}">' in inbox
 
 

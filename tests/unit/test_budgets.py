@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
+from msgspec.structs import replace
 
 from runplan.adapters.agents.budgets import (
     LATE_S,
@@ -141,29 +142,16 @@ def test_a_limit_of_which_four_fifths_are_used_is_near(used: float, *, near: boo
 
 def test_what_agents_have_used_and_what_running_ones_may_use_is_summed() -> None:
     at, now = "2026-11-18T10:00:00Z", datetime(2026, 11, 18, 10, 1, tzinfo=UTC)
-    limits: dict[str, Any] = {
-        "role": Role.EXPLORE,
-        "agent": "a",
-        "cycle": 0,
-        "tokens": 100,
-        "usd": 2.0,
-        "seconds": 60.0,
-    }
+    limits: dict[str, Any] = {"role": Role.EXPLORE, "agent": "a", "cycle": 0, "tokens": 100, "usd": 2, "seconds": 60}
     starts = [
         e.DispatchStarted(id="r1.1", **limits),
         e.DispatchStarted(id="r2.1", beside=("r2.1-2", "r2.1-3"), **limits),
         e.DispatchStarted(id="r3.1", **limits),
     ]
-    ends = [
-        e.DispatchEnded(
-            id=id_, role=Role.EXPLORE, agent="a", ending=Ending.EXITED, code=0, input_tokens=30, output_tokens=10
-        )
-        for id_ in ("r3.1", "r0.1")
-    ]
+    end = e.DispatchEnded(id="r3.1", role=Role.EXPLORE, agent="a", ending=Ending.EXITED, code=0, input_tokens=40)
     started = [Recorded(seq=seq, run="r", at=at, event=event) for seq, event in enumerate(starts)]
-    ended = [
-        Recorded(seq=9, run="r", at=when, event=event) for when, event in zip((at, "2026-11-17"), ends, strict=True)
-    ]
+    earlier = Recorded(seq=9, run="r", at="2026-11-17", event=replace(end, id="r0.1"))
+    ended = [Recorded(seq=9, run="r", at=at, event=end), earlier]
     spent, given_out = sum_usage(started, ended, prefix="r1.", now=now, since="2026-11-18")
     assert (spent.tokens, given_out) == (40, Cost(tokens=300, usd=6.0, seconds=180.0))
     late = now + timedelta(seconds=1 + LATE_S)

@@ -222,8 +222,7 @@ def test_a_change_that_was_rejected_before_waits_for_a_person_also_with_auto(opt
     [
         ("", "ROBOT_KEY", True),
         ("origin", "ROBOT_KEY", True),
-        ("origin", "SSH_AUTH_SOCK", False),
-        ("origin", "GH_TOKEN", False),
+        *(("origin", name, False) for name in ("SSH_AUTH_SOCK", "GH_TOKEN")),
     ],
 )
 def test_an_approved_change_lands_while_only_agents_miss_a_variable(remote: str, missing: str, *, lands: bool) -> None:

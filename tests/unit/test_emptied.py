@@ -65,12 +65,7 @@ def test_added_functions_of_javascript(path: str, new: str, emptied: str, words:
         ("m.py", "def f():\n    return 1\n", "def f():\n    return 2\n", None),
         ("m.py", "class A:\n  def f(s): return 1\n", "def f(): return 1\n", f"def f(): {RAISE}\n"),
         ("m.py", "def f(: broken", "def f(): return 1\n", None),
-        (
-            "m.js",
-            "let f = () => 1;",
-            "let f = () => 2;\nlet g = () => f();",
-            f"let f = () => 2;\nlet g = () => {THROW};",
-        ),
+        ("m.js", "let f = () => 1", "let f = () => 2\nlet g = () => f()", f"let f = () => 2\nlet g = () => {THROW}"),
         ("m.js", "const f = require('f');", "function f() {}\nf = () => 1;", f"function f() {{}}\nf = () => {THROW};"),
         ("m.py", None, "def f(: newer syntax", ""),
         ("m.py", None, "# coding: latin-1\ndef f(): return 'é'\n", f"# coding: latin-1\ndef f(): {RAISE}\n"),

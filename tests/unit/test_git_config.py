@@ -94,8 +94,5 @@ def test_includes_are_resolved_without_files_that_a_landing_can_change() -> None
         "local": [("core.bare", "false"), ("remote.origin.url", "u")],
         "command": [("core.bare", None)],
     }
-    assert left == {
-        repo / "team.inc": ["core.sshcommand"],
-        Path("/elsewhere/more.inc"): ["filter.x.clean"],
-        repo / "later.inc": [],
-    }
+    more = Path("/elsewhere/more.inc")
+    assert left == {repo / "team.inc": ["core.sshcommand"], more: ["filter.x.clean"], repo / "later.inc": []}

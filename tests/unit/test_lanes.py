@@ -92,10 +92,8 @@ def test_phases_begin_side_by_side(
 
 
 def two_lanes(parallel: int = 2) -> list[e.Event]:
-    return [
-        keep(started(), parallel=parallel),
-        e.LanesChosen(tip="c0", lanes=(("1", "p1", ("a",)), ("2", "p2", ("b",)))),
-    ]
+    chosen = e.LanesChosen(tip="c0", lanes=(("1", "p1", ("a",)), ("2", "p2", ("b",))))
+    return [keep(started(), parallel=parallel), chosen]
 
 
 def in_lane(name: str, *events: e.Event) -> list[e.Event]:
@@ -309,9 +307,8 @@ def fails(lane: str, reason: Reason, outcome: RunOutcome) -> list[e.Event]:
 def test_a_revision_ends_the_lanes_that_wait_for_a_person_and_the_run_continues_after_it() -> None:
     planning = e.Planning(goal="Better.", is_revision=True)
     requested = decided(lanes_that_end(RevisionRequested(planning=planning)))
-    assert [action.partition(" stopped ")[0] for action in requested.split(", ") if "fail" in action] == [
-        *("1: fail", "2: fail")
-    ]
+    failures = [action.partition(" stopped ")[0] for action in requested.split(", ") if "fail" in action]
+    assert failures == ["1: fail", "2: fail"]
     stopped = [*fails("1", Reason.STOPPED, RunOutcome.STOPPED), *fails("2", Reason.STOPPED, RunOutcome.STOPPED)]
     state = lanes_that_end(RevisionRequested(planning=planning), *stopped)
     assert decided(state) == "choose-goal"

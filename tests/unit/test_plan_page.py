@@ -177,10 +177,8 @@ def a_gate(state: Path, output: str, **fields: Any) -> e.GateJudged:
 def test_the_tests_of_a_check_are_named_and_the_failed_ones_come_first(tmp_path: Path) -> None:
     proof = proof_of(fold_phases(recorded(CHOSEN, a_gate(tmp_path, OUTPUT)))["1"])
     (check,) = read_checks(Outputs(tmp_path, None), proof)
-    assert [(test.name, test.is_passed) for test in check.tests] == [
-        ("test_a (t.T.test_a)", False),
-        ("test_b (t.T.test_b)", True),
-    ]
+    tests = [(test.name, test.is_passed) for test in check.tests]
+    assert tests == [("test_a (t.T.test_a)", False), ("test_b (t.T.test_b)", True)]
     assert (check.failed, check.passed) == (1, 1)
 
 

@@ -9,10 +9,8 @@ from runplan.domain.plan.tracker import set_completed
 from tests.unit.test_plan_corpus import marked, raises_its_own_error_alone
 
 IDS = ["1", "2", "3", "4a", "4b", "1A", "3b-i", "3b-ii", "P1.A", "A", "B", "10", "1.5"]
-CELLS = [
-    *("⬚", "⬜", "⬜ Ready", "", "✅", "✅ Done", "✅ Done (`4a6075d`)", "🟡", "🔴 Blocked", "In Progress", "what?"),
-    *("[x]",),
-]
+CELLS = ["⬚", "⬜ Ready", "", "✅", "✅ Done", "✅ Done (`4a6075d`)", "🟡", "🔴 Blocked", "In Progress", "what?", "[x]"]
+HEADERS = ["| Phase | Status | Commit | Notes |", "|Phase|Status|Commit|", "Phase | Status | Commit"]
 COMMITS = ["", " ", "`4a6075d`", "02e0f6b", "(squash)", "`a` + `b`", "N/A", "x \\| y"]
 SEPARATORS = [" — ", " -- ", ": ", " – ", " - ", ". "]
 NOISE = [
@@ -50,11 +48,7 @@ def rows(draw: st.DrawFn, id_: str) -> str:
 def tracker_plans(draw: st.DrawFn) -> list[str]:
     names = draw(ids)
     lines = ["# Plan: generated", *draw(noise), "## Progress Tracker", ""]
-    lines += [
-        draw(
-            st.sampled_from(["| Phase | Status | Commit | Notes |", "|Phase|Status|Commit|", "Phase | Status | Commit"])
-        )
-    ]
+    lines += [draw(st.sampled_from(HEADERS))]
     lines += [draw(st.sampled_from(["|---|---|---|---|", "| :-- | :-: | --: |", "--|--|--"]))]
     lines += [draw(rows(id_)) for id_ in names] + ["", *draw(noise)]
     for id_ in draw(st.permutations(names)):
@@ -78,10 +72,8 @@ def checklists(draw: st.DrawFn) -> list[str]:
     for id_ in draw(ids):
         mark, box = draw(st.sampled_from(["-", "*", "+", "1."])), draw(st.sampled_from(" xX-"))
         note = draw(st.sampled_from(["", " (4a6075d)", " (`4a6075d`, note)", " (f)", "  "]))
-        lines += [
-            f"{mark} [{box}] Phase {id_} — {draw(titles)}{note}",
-            *draw(st.sampled_from([[], ["  more", "", "  text"]])),
-        ]
+        more = draw(st.sampled_from([[], ["  more", "", "  text"]]))
+        lines += [f"{mark} [{box}] Phase {id_} — {draw(titles)}{note}", *more]
     return lines
 
 

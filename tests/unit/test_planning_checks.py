@@ -24,10 +24,7 @@ UNDERSTOOD = {
     "assumptions": ["Der Index bleibt in SQLite"],
     "questions": [],
 }
-EXPLORED = {
-    "files": [{"path": "src/app.py", "why": "Einstieg"}, {"path": "src/db.py", "why": "Index"}],
-    "notes": "klein",
-}
+EXPLORED = {"files": [{"path": "src/app.py", "why": "Anfang"}, {"path": "src/db.py", "why": "Index"}], "notes": "klein"}
 OPTIONS = {
     "options": [
         {"name": "A", "advantages": ["einfach"], "drawbacks": ["langsam"]},

@@ -20,13 +20,7 @@ PASSED, PENDING, RED = (PullCheck(name="ci", state=state) for state in STATES)
 
 
 def pull(**fields: Any) -> PullRequest:
-    usual: dict[str, Any] = {
-        "number": 1,
-        "url": "https://github.test/1",
-        "head": "a" * 40,
-        "base": "main",
-        "title": "X",
-    }
+    usual: dict[str, Any] = {"number": 1, "url": "https://x.test/1", "head": "a" * 40, "base": "main", "title": "X"}
     usual |= {"is_open": True, "is_merged": False, "draft": False, "auto_merge": False, "body": "", "merge_commit": ""}
     return PullRequest(**usual | {"state": MergeState.READY} | fields)
 

@@ -75,10 +75,8 @@ def test_names_have_their_file_and_suite_and_no_time() -> None:
     assert sample("vitest/verbose.0").passes >= {"src/sums.test.ts > sums > deep > adds more"}
     assert sample("node/passing.0").passes == sample("node/passing-tap.0").passes == {"adds", "sums › adds more"}
     assert sample("cargo/passing.0").passes == {"src/lib.rs::tests::adds", "tests/api.rs::adds", "sums::src/lib.rs -"}
-    assert sample("unittest/verbose.0").passes == {
-        "test_adds (test_u.Sums.test_adds)",
-        "test_more (test_u.Sums.test_more)",
-    }
+    methods = ("test_adds", "test_more")
+    assert sample("unittest/verbose.0").passes == {f"{name} (test_u.Sums.{name})" for name in methods}
     assert sample("go/passing.0").passes == {"example.com/m/sum", "example.com/m/other"}
 
 
@@ -450,10 +448,7 @@ def test_a_failure_counts_although_the_suite_stopped_there() -> None:
 def test_a_package_of_go_that_fails_is_not_missing() -> None:
     before, now = sample("go/passing.0"), sample("go/failing.2")
     assert compare_results(before, now).missing == ()
-    assert compare_results(sample("go/passing.0"), sample("go/empty.0")).missing == (
-        "example.com/m/other",
-        "example.com/m/sum",
-    )
+    assert compare_results(before, sample("go/empty.0")).missing == ("example.com/m/other", "example.com/m/sum")
 
 
 def test_the_comparison_names_every_kind_of_difference() -> None:

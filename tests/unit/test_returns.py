@@ -222,11 +222,7 @@ def test_the_findings_and_files_of_a_trial_are_bounded() -> None:
 
 @pytest.mark.parametrize(
     ("content", "media"),
-    [
-        (b"RIFF\x1a\0\0\0WEBPVP8 ", "image/webp"),
-        (b"RIFF\x1a\0\0\0WAVEfmt ", ""),
-        (b"\xff\xd8\xff\xe0", "image/jpeg"),
-    ],
+    [(b"RIFF\x1a\0\0\0WEBPVP8 ", "image/webp"), (b"RIFF\x1a\0\0\0WAVEfmt ", ""), (b"\xff\xd8\xff\xe0", "image/jpeg")],
 )
 def test_images_are_known_by_their_first_bytes(content: bytes, media: str) -> None:
     assert find_image_type(content) == media

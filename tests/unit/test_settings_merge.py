@@ -180,10 +180,8 @@ def test_an_agent_that_cannot_be_dispatched_is_refused(agents: dict[str, Any], m
 
 def test_a_network_is_all_none_or_hosts() -> None:
     assert settled(agents={"network": "none"}).agents.network == "none"
-    assert settled(tests={"network": ["*.example.com", "b.example:8443"]}).tests.network == (
-        "*.example.com",
-        "b.example:8443",
-    )
+    hosts = ("*.example.com", "b.example:8443")
+    assert settled(tests={"network": [*hosts]}).tests.network == hosts
     for wrong in ("some", "example.com", ["all"], ["example.com", "none"], ["http://example.com"], ["*"], 1):
         assert "all, none, or " in refusal(agents={"network": wrong})
 
