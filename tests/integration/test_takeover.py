@@ -155,13 +155,9 @@ def of(events: list[tuple[str, dict[str, Any]]], kind: str) -> list[dict[str, An
 @pytest.mark.parametrize(
     ("event", "repeated"),
     [
-        ("DispatchStarted implement", "implement"),
-        ("WorkTaken", "implement"),
-        ("WorkPushed", ""),
+        *((event, "implement") for event in ("DispatchStarted implement", "WorkTaken")),
+        *((event, "") for event in ("WorkPushed", "VerdictGiven", "LandingStarted", "Landed, which is not recorded")),
         ("DispatchStarted gate", "gate"),
-        ("VerdictGiven", ""),
-        ("LandingStarted", ""),
-        ("Landed, which is not recorded", ""),
     ],
 )
 def test_another_host_continues_the_attempt(tmp_path: Path, event: str, repeated: str) -> None:

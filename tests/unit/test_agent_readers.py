@@ -177,12 +177,8 @@ API_RESPONSE = b'{"systemPayload":{"uiEvent":{"event.name":"qwen-code.api_respon
 @pytest.mark.parametrize(
     ("record", "waits"),
     [
-        (API_RESPONSE + API_ERROR, True),
-        (API_ERROR + b'{"type":"user"}\n' + API_ABORTED, True),
-        (API_ERROR + API_RESPONSE, False),
-        (API_ERROR + API_RESPONSE + API_ABORTED, False),
-        (b"", False),
-        (b"{", False),
+        *((record, True) for record in (API_RESPONSE + API_ERROR, API_ERROR + b'{"type":"user"}\n' + API_ABORTED)),
+        *((record, False) for record in (API_ERROR + API_RESPONSE, API_ERROR + API_RESPONSE + API_ABORTED, b"", b"{")),
     ],
 )
 def test_a_wait_is_read_from_the_session_record(record: bytes, waits: bool) -> None:

@@ -10,14 +10,11 @@ FILES = ("src/app.py", "a b:c.txt")
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("use the parser", []),
+        *((text, []) for text in ("use the parser", "src/other.py:12: no file of the change", "src/app.py: no line")),
+        *((text, []) for text in ("src/app.py:12 no colon", "src/app.py:\u0663: no ASCII")),
         ("src/app.py:12: use the parser", [("R1", "src/app.py", 12, "use the parser")]),
         ("  src/app.py:1: one\nmore of it\n\nother words", [("R1", "src/app.py", 1, "one more of it")]),
         ("all\na b:c.txt:3: x: y\nsrc/app.py:4: z", [("R1", "a b:c.txt", 3, "x: y"), ("R2", "src/app.py", 4, "z")]),
-        ("src/other.py:12: no file of the change", []),
-        ("src/app.py: no line", []),
-        ("src/app.py:12 no colon", []),
-        ("src/app.py:\u0663: no ASCII", []),
     ],
 )
 def test_a_line_that_begins_with_a_file_of_the_change_and_a_number_is_a_comment(

@@ -39,13 +39,9 @@ LANDED = e.Landed(id="l", tip="c2", phase="1", code="c1")
 @pytest.mark.parametrize(
     ("events", "waits"),
     [
-        ([CRASH], False),
-        ([CRASH, CRASH], True),
-        ([CRASH, *blocked(), asked("q1"), CRASH], True),
-        ([CRASH, LANDED, CRASH], False),
-        ([CRASH, CRASH, RESUMED], False),
-        ([CRASH, CRASH, RESUMED, CRASH], False),
-        ([CRASH, CRASH, e.StopRequested(by="me")], False),
+        *((events, False) for events in ([CRASH], [CRASH, LANDED, CRASH], [CRASH, CRASH, RESUMED])),
+        *((events, False) for events in ([CRASH, CRASH, RESUMED, CRASH], [CRASH, CRASH, e.StopRequested(by="me")])),
+        *((events, True) for events in ([CRASH, CRASH], [CRASH, *blocked(), asked("q1"), CRASH])),
         ([CRASH, CRASH, e.Paused(kind=WaitKind.UNREACHABLE, until=LATER), e.Woke(kind=WaitKind.UNREACHABLE)], True),
     ],
 )

@@ -54,11 +54,9 @@ def test_a_file_is_shown_without_tokens(written: str, shown: str) -> None:
 @pytest.mark.parametrize(
     ("pairs", "partial"),
     [
-        ([("remote.origin.promisor", "true")], True),
-        ([("remote.origin.promisor", None)], True),
+        *((pairs, True) for pairs in ([("remote.origin.promisor", "true")], [("remote.origin.promisor", None)])),
         ([("extensions.partialclone", "origin")], True),
-        ([("remote.origin.promisor", "false")], False),
-        ([("remote.origin.url", "x")], False),
+        *((pairs, False) for pairs in ([("remote.origin.promisor", "false")], [("remote.origin.url", "x")])),
     ],
 )
 def test_a_partial_clone_is_known_by_its_configuration(pairs: list[tuple[str, str | None]], partial: bool) -> None:

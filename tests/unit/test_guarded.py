@@ -144,9 +144,7 @@ def test_tasks_of_mise_and_included_makefiles_are_guarded_where_a_check_runs_the
     ("path", "how"),
     [
         ("pytest.ini", "was changed"),
-        ("jest.config.js", "was added"),
-        ("sub/.coveragerc", "was added"),
-        ("conftest.py", "was added"),
+        *((path, "was added") for path in ("jest.config.js", "sub/.coveragerc", "conftest.py")),
         ("tests/unit/conftest.py", "was added"),
     ],
 )

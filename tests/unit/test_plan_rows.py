@@ -76,12 +76,9 @@ def test_a_word_is_no_id(cell: str) -> None:
     ("cell", "commit"),
     [
         ("`4a6075d`", "4a6075d"),
-        ("`4a6075d` + `02e0f6b`", "02e0f6b"),
-        ("4A:4a6075d 4B:02e0f6b", "02e0f6b"),
-        ("(squash)", ""),
-        ("defaced effaced", ""),
+        *((cell, "02e0f6b") for cell in ("`4a6075d` + `02e0f6b`", "4A:4a6075d 4B:02e0f6b")),
+        *((cell, "") for cell in ("(squash)", "defaced effaced", "")),
         ("`deadbeef`", "deadbeef"),
-        ("", ""),
     ],
 )
 def test_a_commit_cell_gives_its_last_hash(cell: str, commit: str) -> None:

@@ -158,11 +158,9 @@ def test_a_message_that_does_not_end_with_its_only_return_has_none(message: str,
     ("message", "expected"),
     [
         ("BLOCKER: no database\nmore\nBLOCKER:  no key \n", ("no database", "no key")),
-        ("I would write BLOCKER: if I had one", ()),
-        ("  BLOCKER: indented", ()),
-        ("blocker: small", ()),
+        *((message, ()) for message in ("I would write BLOCKER: if I had one", "  BLOCKER: indented")),
+        *((message, ()) for message in ("blocker: small", "")),
         ("BLOCKER:", ("no reason given",)),
-        ("", ()),
     ],
 )
 def test_blockers_are_the_lines_that_begin_with_the_word(message: str, expected: tuple[str, ...]) -> None:

@@ -179,12 +179,8 @@ def test_a_path_is_named_as_a_whole_word(text: str, named: bool) -> None:
 @pytest.mark.parametrize(
     ("touches", "permitted"),
     [
-        ((".github/workflows/**",), True),
-        ((".github/**",), True),
-        ((".github/workflows/ci.yml",), True),
-        (("**",), False),
-        (("**/*.yml",), False),
-        ((".*/**",), False),
+        *((touches, True) for touches in ((".github/workflows/**",), (".github/**",), (".github/workflows/ci.yml",))),
+        *((touches, False) for touches in (("**",), ("**/*.yml",), (".*/**",))),
     ],
 )
 def test_touches_permits_the_ci_only_where_it_means_it(touches: tuple[str, ...], permitted: bool) -> None:

@@ -202,12 +202,9 @@ def test_files_show_whether_there_are_tests(files: list[str], shown_by: str) -> 
 @pytest.mark.parametrize(
     ("makefile", "command"),
     [
-        ("all:\n\ttrue\ntest: all\n\ttrue\n", "make test"),
+        *((makefile, "make test") for makefile in ("all:\n\ttrue\ntest: all\n\ttrue\n", "lint test : all\n\ttrue\n")),
         ("check:\n\ttrue\n", "make check"),
-        ("lint test : all\n\ttrue\n", "make test"),
-        (".PHONY: test\n", ""),
-        ("test ::= 1\n", ""),
-        ("test := 1\nlatest:\n\ttrue\n", ""),
+        *((makefile, "") for makefile in (".PHONY: test\n", "test ::= 1\n", "test := 1\nlatest:\n\ttrue\n")),
         ("test:= 1\n", ""),
     ],
 )
@@ -220,11 +217,8 @@ def test_a_makefile_counts_when_it_can_make_tests(makefile: str, command: str) -
     [
         ('{"scripts": {"test": "vitest"}}', True),
         ('{"scripts": {"test": "echo \\"Error: no test specified\\" && exit 1"}}', False),
-        ('{"scripts": {"test": " "}}', False),
-        ('{"scripts": {"build": "tsc"}}', False),
-        ('{"scripts": []}', False),
-        ("[]", False),
-        ("{broken", False),
+        *((package_json, False) for package_json in ('{"scripts": {"test": " "}}', '{"scripts": {"build": "tsc"}}')),
+        *((package_json, False) for package_json in ('{"scripts": []}', "[]", "{broken")),
     ],
 )
 def test_a_package_counts_when_it_has_a_real_test_script(package_json: str, present: bool) -> None:
@@ -256,15 +250,10 @@ def test_a_command_without_the_file_that_it_reads_is_found(command: str, files: 
     [
         ("pytest -q", ["pytest"]),
         ("A=1 B=2 ./run.sh", ["./run.sh"]),
-        ("cd sub && make", ["make"]),
+        *((line, ["make"]) for line in ("cd sub && make", ". .venv/bin/activate && make test")),
         ("npm ci && (uv sync; npm test) | tee log", ["npm", "uv", "tee"]),
         ("go vet\ngo test", ["go"]),
-        ("echo '*' >a/.gitignore", []),
-        (". .venv/bin/activate && make test", ["make"]),
-        ("test -e x", []),
-        ("$TOOL x", []),
-        ("", []),
-        ("'unbalanced", []),
+        *((line, []) for line in ("echo '*' >a/.gitignore", "test -e x", "$TOOL x", "", "'unbalanced")),
     ],
 )
 def test_the_programs_of_a_line_are_known_where_they_are_plain(line: str, programs: list[str]) -> None:
