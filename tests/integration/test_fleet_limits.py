@@ -17,7 +17,6 @@ from runplan.adapters.store.heartbeat import Heartbeat, WorkerRow
 from runplan.adapters.store.postgres import PostgresStore, connect, initialize
 from runplan.adapters.store.sql import Append
 from runplan.domain.decoding import to_json
-from runplan.domain.errors import Fenced
 from runplan.domain.fleet import ANY
 from runplan.domain.run import events as e
 from runplan.domain.run.dispatch import Ending
@@ -54,10 +53,6 @@ def record(
     store.append(Append(rows, row, fence or getattr(claim, "fence", 0)))
 
 
-def limited(account: str, until: str) -> e.AgentLimited:
-    return e.AgentLimited(agent="claude", account=account, until=until, words="used up")
-
-
 def test_only_living_workers_that_take_plans_are_hosts(stores: tuple[PostgresStore, PostgresStore]) -> None:
     add_worker("new", "gpu", "docker", "new")
     add_worker("dead", "dead", seen_s=31)
@@ -66,18 +61,6 @@ def test_only_living_workers_that_take_plans_are_hosts(stores: tuple[PostgresSto
     assert ("gpu", "docker", "new") in labels
     assert ("dead",) not in labels
     assert ("draining",) not in labels
-
-
-def test_a_usage_limit_holds_for_its_account_in_all_repositories(stores: tuple[PostgresStore, PostgresStore]) -> None:
-    one, other = stores
-    with pytest.raises(Fenced):
-        record(one, limited("lost-login", LATER), fence=7)
-    record(one, limited("team-login", NOW), limited("own-login", NOW))
-    record(other, limited("team-login", LATER), at=LATER)
-    met = {fact.event.account: fact.event for fact in one.list_shared_facts(e.AgentLimited, since=NOW)}
-    assert met["team-login"] == limited("team-login", LATER), "the newest"
-    assert "own-login" in met
-    assert "lost-login" not in met, "it is recorded with its event, or not at all"
 
 
 def test_the_usage_of_a_day_is_that_of_all_repositories(stores: tuple[PostgresStore, PostgresStore]) -> None:

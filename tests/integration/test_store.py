@@ -182,12 +182,6 @@ def test_a_journal_whose_maker_died_is_made_again_also_where_the_directory_has_a
     SqliteStore(odd, writable=False).close()
 
 
-def test_a_file_that_is_no_journal_is_an_error_with_a_remedy(tmp_path: Path) -> None:
-    (tmp_path / "journal.db").write_text("this is not a database, and long enough to be looked at twice\n" * 20)
-    with pytest.raises(Unreachable, match=r"journal\.db: file is not a database.*; move it away and start again"):
-        SqliteStore(tmp_path)
-
-
 # --- ten thousand runs ----------------------------------------------------------------------------------
 
 

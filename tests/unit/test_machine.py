@@ -5,13 +5,12 @@ from msgspec.structs import replace
 
 from runplan.domain.plan.marks import NoWorkKind
 from runplan.domain.run import actions as a, events as e
-from runplan.domain.run.attempt_parts import LandingRefused, ProposalMade, Setup, SetupDoubted, SetupReused, TrialJudged
+from runplan.domain.run.attempt_parts import LandingRefused, Setup, SetupDoubted, SetupReused, TrialJudged
 from runplan.domain.run.decide import decide
 from runplan.domain.run.dispatch import Ending
 from runplan.domain.run.kinds import GateAnswer, Mode, PhaseStep, ProofKind, Reason, Role, RunOutcome, WaitKind
 from runplan.domain.run.projection import project_run
 from runplan.domain.run.recorded import from_json
-from runplan.domain.run.requests import RunRequest
 from runplan.domain.run.rules.shared import MAX_MOVES
 from runplan.domain.run.state import RunState, apply, fold
 from runplan.domain.settings.schema import GatesSettings, GateTable, TrySettings
@@ -668,17 +667,6 @@ def test_a_run_without_further_phases_ends_or_concludes(
 ) -> None:
     begun = replace(started(Mode.FINISH), concludes=concludes)
     assert decided(fold([begun, *facts, e.NoWork(tip="c0", kind=kind, detail="x")])) == expected
-
-
-def test_a_request_has_the_reply_that_its_person_gave() -> None:
-    replies = {
-        "answer": e.Answered(tree="t1", approved=True),
-        "answered": e.QuestionAnswered(id="q", text="this"),
-        "edited": ProposalMade(path="p", text="# X", sha256="aa", title="X"),
-    }
-    requests = [RunRequest(started=started(), **{name: reply}) for name, reply in replies.items()]  # type: ignore[arg-type]
-    assert [request.reply for request in requests] == [*replies.values()]
-    assert RunRequest(started=started()).reply is None
 
 
 @pytest.mark.parametrize(("role", "agent", "who"), [(Role.IMPLEMENT, "robot", "robot"), (Role.GATE, "", "gate")])

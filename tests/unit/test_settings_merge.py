@@ -32,22 +32,6 @@ def test_a_default_is_a_value_that_could_be_written() -> None:
     assert {key.path: key.read(key.written) for key in KEYS} == {key.path: key.default for key in KEYS}
 
 
-def test_a_stronger_layer_wins_and_origins_say_which_one() -> None:
-    """Layers come weakest first."""
-    found = merge_layers(
-        [
-            Layer(origin="user", values={"run": {"landing": "pr", "target": "trunk"}}),
-            Layer(origin="runplan.toml", values={"run": {"landing": "direct"}, "limits": {"wall": "3h"}}),
-        ]
-    )
-    assert (found.settings.run.landing, found.settings.run.target) == ("direct", "trunk")
-    assert found.origins["run.landing"] == "runplan.toml"
-    assert found.origins["run.target"] == "user"
-    assert found.origins["run.remote"] == "default"
-    assert found.values["limits.wall"] == "3h"
-    assert set(found.origins) == set(found.values)
-
-
 @pytest.mark.parametrize(
     ("values", "message"),
     [
