@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from runplan.adapters.sandbox.bubblewrap import find_obstacle
 from runplan.adapters.sandbox.engines import open_sandbox
@@ -87,14 +88,7 @@ def test_what_it_changes_on_a_layer_is_dropped(stage: Stage, *, is_copy: bool) -
     (stage.tree / "old").write_text("old\n")
     first = View(cwd=stage.tree, home=stage.view.home, scratch=stage.view.scratch)
     stage.run("echo set-up >~/file", first)
-    view = View(
-        cwd=stage.tree,
-        layers=(stage.tree,),
-        home=stage.view.home,
-        drops_home=True,
-        scratch=stage.view.scratch,
-        is_copy=is_copy,
-    )
+    view = replace(first, layers=(stage.tree,), drops_home=True, is_copy=is_copy)
     said = stage.run("cat old ~/file; rm old; echo new >new; echo gate >~/file; ls; cat ~/file", view)
     assert said == (0, "old\nset-up\nnew\ngate\n")
     assert [path.name for path in stage.tree.iterdir()] == ["old"]

@@ -329,16 +329,10 @@ def test_the_facts_of_a_plan_are_read_together(store: Store) -> None:
     refused = store.add_command(command(verb="start"))
     store.answer_command(refused, Answer(error="no", exit=2))
     store.add_command(command(verb="pause"))
-    whole = PlanFacts(
-        run=row(),
-        owner=ME,
-        schedule=SCHEDULE,
-        queued="pause",
-        refused=(NOW, "start", "no"),
-        wait=wait,
-        outline=("stamp", "{}"),
-    )
-    assert store.read_plan_facts() == {PLAN: whole, OTHER: PlanFacts(outline=("stamp", "{}"))}
+    other = PlanFacts(outline=("stamp", "{}"))
+    asked = replace(other, schedule=SCHEDULE, queued="pause", refused=(NOW, "start", "no"), wait=wait)
+    whole = replace(asked, run=row(), owner=ME)
+    assert store.read_plan_facts() == {PLAN: whole, OTHER: other}
     assert store.read_plan_facts(PLAN)[PLAN] == whole
     store.drop_wait(PLAN)
     assert store.list_waits() == []

@@ -386,13 +386,8 @@ def test_a_start_with_an_agent_that_is_not_installed_is_refused(tmp_path: Path) 
 def test_a_version_is_asked_once_per_binary_and_again_when_it_changes(tmp_path: Path) -> None:
     asked = tmp_path / "asked"
     write_script(tmp_path / "bin/claude", f'echo "$*" >> {asked}; echo "2.1.197 (Claude Code)"')
-    agents = Agents(
-        settings(deep={"kind": "claude"}),
-        root=tmp_path,
-        plan="p",
-        run="r",
-        caller={"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin"},
-    )
+    caller = {"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin"}
+    agents = Agents(settings(deep={"kind": "claude"}), root=tmp_path, plan="p", run="r", caller=caller)
     assert [agents.version("claude"), agents.version("deep")] == ["2.1.197", "2.1.197"]
     assert asked.read_text(encoding="utf-8") == "--version\n"
     write_script(tmp_path / "bin/claude", 'echo "claude 3.0"')

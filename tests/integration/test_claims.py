@@ -49,12 +49,8 @@ sys.stdin.read()
 @contextlib.contextmanager
 def holder(place: Path, plan: str = PLAN) -> Iterator[tuple[subprocess.Popen[bytes], str, str]]:
     """A living process, what it got of the plan, and its identity."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", HOLDER, str(place), plan, "r-theirs"],
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
+    argv = [sys.executable, "-c", HOLDER, str(place), plan, "r-theirs"]
+    process = subprocess.Popen(argv, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdout is not None
     try:
         got, owner = process.stdout.readline().decode().split()

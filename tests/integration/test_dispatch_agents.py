@@ -127,24 +127,17 @@ def theatre(tmp_path: Path) -> Iterator[Theatre]:
 
 
 def test_files_are_written_appended_deleted_and_reported_as_tool_events(theatre: Theatre) -> None:
-    dispatch, outcome = theatre.play(
-        'write = "src/a.txt"\ntext = "one\\n"',
-        'append = "src/a.txt"\ntext = "two\\n"',
-        'write = "b.txt"',
-        'delete = "b.txt"',
-    )
+    texts = ('write = "src/a.txt"\ntext = "one\\n"', 'append = "src/a.txt"\ntext = "two\\n"')
+    dispatch, outcome = theatre.play(*texts, 'write = "b.txt"', 'delete = "b.txt"')
 
     root = theatre.worktree
     assert outcome.code == 0
     assert (root / "src/a.txt").read_text() == "one\ntwo\n"
     assert not (root / "b.txt").exists()
     assert outcome.message == ""
-    assert theatre.tools(dispatch) == [
-        ToolUsed(tool="write", path=str(root / "src/a.txt")),
-        ToolUsed(tool="append", path=str(root / "src/a.txt")),
-        ToolUsed(tool="write", path=str(root / "b.txt")),
-        ToolUsed(tool="delete", path=str(root / "b.txt")),
-    ]
+    used = {"src/a.txt": ("write", "append"), "b.txt": ("write", "delete")}
+    events = [ToolUsed(tool=tool, path=str(root / name)) for name, tools in used.items() for tool in tools]
+    assert theatre.tools(dispatch) == events
 
 
 # --- git --------------------------------------------------------------------------------------------------
@@ -154,14 +147,9 @@ def test_a_commit_takes_what_the_script_touched_under_the_agents_name(theatre: T
     theatre.make_repository()
     (theatre.worktree / "stray").touch()
 
-    _, outcome = theatre.play(
-        'write = "a"\ntext = "1"',
-        'commit = "Add a"\ndate = "2026-01-01T00:00:00Z"',
-        'commit = "Nothing"',
-        'write = "a"\ntext = "1"',
-        'commit = "Nothing new"',
-        'say = "end"',
-    )
+    write = 'write = "a"\ntext = "1"'
+    dated = 'commit = "Add a"\ndate = "2026-01-01T00:00:00Z"'
+    _, outcome = theatre.play(write, dated, 'commit = "Nothing"', write, 'commit = "Nothing new"', 'say = "end"')
 
     assert outcome.message == "end\n"
     log = theatre.git("log", "--format=%s|%an|%ce|%at", "main..work")

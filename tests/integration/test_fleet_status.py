@@ -214,13 +214,8 @@ def test_doctor_names_the_database_and_its_workers(fleet: Fleet) -> None:
     assert check(fleet.dsn)["remedy"] == "start one on a host: runplan worker"
     fleet.add_worker("alpha")
     secret = fleet.dsn.replace("postgres@", "postgres:secret@")
-    assert check(secret) == {
-        "name": "fleet",
-        "ok": True,
-        "state": "ok",
-        "detail": f"{fleet.dsn}, version 2; 1 living worker",
-        "remedy": "",
-    }
+    detail = f"{fleet.dsn}, version 2; 1 living worker"
+    assert check(secret) == {"name": "fleet", "ok": True, "state": "ok", "detail": detail, "remedy": ""}
     assert check("postgresql://uma:secret@127.0.0.1:1/runplan")["state"] == "FAIL"
     assert "secret" not in str(check("postgresql://uma:secret@127.0.0.1:1/runplan"))
 

@@ -32,14 +32,9 @@ def repo(tmp_path: Path) -> Repo:
 )
 def test_a_killed_landing_is_recovered_and_nothing_of_the_users_is_lost(words: list[str], tmp_path: Path) -> None:
     """Killed before some of its calls, and at random moments while a user works in the checkout."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.chaos", "landing", *words],
-        cwd=ROOT,
-        env={**os.environ, "TMPDIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    argv = [sys.executable, "-m", "tests.chaos", "landing", *words]
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    done = subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

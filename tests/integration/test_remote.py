@@ -20,18 +20,11 @@ def pair(tmp_path: Path) -> Pair:
     return make_pair(tmp_path, **{"a.txt": "a\n"})
 
 
-def require(
-    pair: Pair,
-    caller: Mapping[str, str] | None = None,
-    *,
-    name: str = "origin",
-    branch: str = "main",
-    timeout_s: float = 20.0,
-) -> str:
+def require(pair: Pair, caller: Mapping[str, str] | None = None, name: str = "origin", timeout_s: float = 20.0) -> str:
     env = pair.here.env | dict(caller or {})
     with Git(pair.here.path, env=env) as git:
         common = Path(git.text("rev-parse", "--path-format=absolute", "--git-common-dir"))
-        there = remote.Remote(git, name=name, branch=branch, common_dir=common, caller=env, timeout_s=timeout_s)
+        there = remote.Remote(git, name=name, branch="main", common_dir=common, caller=env, timeout_s=timeout_s)
         return remote.require(there)
 
 

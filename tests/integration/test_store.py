@@ -20,7 +20,7 @@ from runplan.adapters.store.tables import SCHEMA_VERSION
 from runplan.domain.decoding import to_json
 from runplan.domain.errors import RefusedEarly, Unreachable
 from runplan.domain.run import events as e
-from runplan.domain.run.kinds import PhaseStep, RunStatus
+from runplan.domain.run.kinds import RunStatus
 from runplan.domain.run.rows import RunRow
 from runplan.engine.report.summary import list_landed
 
@@ -39,16 +39,7 @@ def store(tmp_path: Path) -> Iterator[SqliteStore]:
 
 
 def row(run: str = "r1", *, plan: str = PLAN, state: str = "running") -> RunRow:
-    return RunRow(
-        id=run,
-        plan=plan,
-        started=NOW,
-        state=RunStatus(state),
-        phase="1",
-        step=PhaseStep.IMPLEMENT,
-        since=NOW,
-        landing="cherry-pick",
-    )
+    return RunRow(id=run, plan=plan, started=NOW, state=RunStatus(state), since=NOW, landing="cherry-pick")
 
 
 def an_old_run(number: int) -> RunRow:

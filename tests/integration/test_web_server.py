@@ -213,14 +213,9 @@ def test_a_certificate_makes_it_https(env: dict[str, str], tmp_path: Path) -> No
 
 @contextlib.contextmanager
 def command(env: dict[str, str], *words: str) -> Iterator[subprocess.Popen[str]]:
-    with subprocess.Popen(
-        [sys.executable, "-m", "runplan", "web", "--port", "0", *words],
-        env=env,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
+    argv = [sys.executable, "-m", "runplan", "web", "--port", "0", *words]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(argv, env=env, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True) as process:
         try:
             yield process
         finally:

@@ -221,16 +221,7 @@ def test_the_page_of_a_long_plan_stays_small() -> None:
     """At most 100 kB, with everything that a page can show."""
     phases = [a_phase(str(number), "done", (str(number - 1),)) for number in range(120)]
     started = e.DispatchStarted(id="d", role=Role.IMPLEMENT, agent="claude", cycle=1, at=AT)
-    ended = e.DispatchEnded(
-        id="d",
-        role=Role.IMPLEMENT,
-        ending=Ending.EXITED,
-        code=0,
-        agent="claude",
-        input_tokens=9**7,
-        usd=1.5,
-        seconds=99,
-    )
+    ended = replace(ENDED, role=Role.IMPLEMENT, code=0, agent="claude", input_tokens=9**7, usd=1.5, seconds=99)
     dispatches = tuple(
         Dispatch(started=replace(started, phase=str(number // 3)), run="r1", ended=ended)
         for number in range(MOST_DISPATCHES)

@@ -11,20 +11,10 @@ from runplan.domain.run.decide import decide
 from runplan.domain.run.dispatch import Ending
 from runplan.domain.run.kinds import Mode, PhaseStep, Reason, Role, WaitKind
 from runplan.domain.run.state import RunState, apply, fold, list_running
-from tests.support.builders import decided, failing, fold_on, keep, starting
+from tests.support.builders import decided, failing, fold_on, keep, started, starting
 
-STARTED = e.RunStarted(
-    plan="plans/x.md",
-    title="X",
-    mode=Mode.PLAN,
-    wanted="",
-    auto=False,
-    landing="cherry-pick",
-    target="main",
-    slug="x",
-    planning=e.Planning(goal="Do X."),
-)
-PHASES = replace(STARTED, mode=Mode.FINISH, planning=None)  #: a run that works phases
+STARTED = started("plan", auto=False)
+PHASES = started(auto=False)  #: a run that works phases
 FINDINGS = (("F1", "phase 1: vague"),)
 PROPOSAL = ProposalMade(path="plans/x.md", text="# X\n", sha256="aa", title="X")
 LANDED = e.Landed(id="r.1", phase="", tip="t", code="t")
@@ -220,9 +210,9 @@ def test_a_landed_plan_queues_the_run_that_was_asked_for() -> None:
 
 def failed_phase(reason: Reason, *, mode: str = "finish", replans: bool = True, step: str = "implement") -> RunState:
     """A run whose phase 1 has failed and is cleaned up."""
-    started = keep(replace(PHASES, mode=Mode(mode)), replan=replans)
+    begun = keep(replace(PHASES, mode=Mode(mode)), replan=replans)
     failed = e.PhaseFailed(phase="1", reason=reason, step=PhaseStep(step), detail="7 files, not 3")
-    return fold([started, e.PhaseChosen(tip="t", phase="1"), failed, e.CleanedUp(phase="1")])
+    return fold([begun, e.PhaseChosen(tip="t", phase="1"), failed, e.CleanedUp(phase="1")])
 
 
 def revised(state: RunState, **more: Any) -> RunState:
