@@ -315,8 +315,6 @@ class BackgroundHost:
         if row.next != following:
             self.owner.repository.store.arm_schedule(row.plan, following)
 
-    # --- what is logged, and what a person is told --------------------------------------------------------------
-
     def tell(self, plan: str, run: str, event: Event, phase: str) -> None:
         dispatch = event.id if isinstance(event, DispatchStarted | DispatchEnded) else ""
         trace = {"trace": event.trace} if isinstance(event, StepCrashed) else {}

@@ -38,6 +38,39 @@ from runplan.hosts.daemon.state import REPOSITORIES, Known, hold_lock, list_repo
 
 #: Claude Code and opencode read it there.
 SKILL = ".claude/skills/run-plan/SKILL.md"
+_COLUMN = 34  # where the reasons begin
+PROPOSED_USD = 20.0  #: as a limit of a plan
+_EXAMPLES = {
+    "limits": f"""
+# A proposal: a plan that has cost so much stops. Without dollars, set plan_tokens or plan_wall.
+# plan_usd = {PROPOSED_USD}
+""",
+    "agents": """
+# Any command can be an agent; name it above.
+# [agents.local]
+# kind = "command"
+# argv = ["python3", "tools/agent.py"]
+""",
+    "tests": """
+# Further commands that have to pass on every change; those with parallel = true run at the same time.
+# [gates.lint]
+# command = "ruff check"
+# timeout = "30m"
+# parallel = true
+""",
+}
+_INIT_HEAD = """\
+# Settings of runplan for this repository, written by `runplan init`.
+# Commented lines show the default. `runplan config` prints every value and its origin.
+"""
+_NO_AGENT = """\
+# None of the known agents ({known}) was found on PATH.
+# Install one, or use any command as an agent: see [agents.local] below.
+"""
+_INTERFACES = """\
+# A proposal: you sign off changes of the interface. [try] has an agent use them before.
+# sign_off = {}
+"""
 
 
 class Initialized(Struct, frozen=True, kw_only=True):
@@ -78,34 +111,6 @@ def _create_file(path: Path, text: str) -> None:
         raise RefusedEarly(f"{path}: cannot be written: {error.strerror}") from None
 
 
-_COLUMN = 34  # where the reasons begin
-PROPOSED_USD = 20.0  #: as a limit of a plan
-_EXAMPLES = {
-    "limits": f"""
-# A proposal: a plan that has cost so much stops. Without dollars, set plan_tokens or plan_wall.
-# plan_usd = {PROPOSED_USD}
-""",
-    "agents": """
-# Any command can be an agent; name it above.
-# [agents.local]
-# kind = "command"
-# argv = ["python3", "tools/agent.py"]
-""",
-    "tests": """
-# Further commands that have to pass on every change; those with parallel = true run at the same time.
-# [gates.lint]
-# command = "ruff check"
-# timeout = "30m"
-# parallel = true
-""",
-}
-
-_INIT_HEAD = """\
-# Settings of runplan for this repository, written by `runplan init`.
-# Commented lines show the default. `runplan config` prints every value and its origin.
-"""
-
-
 def settings_document(head: str, values: Mapping[str, object], notes: Mapping[str, str] = {}) -> str:
     sections = (section for section in dict.fromkeys(key.section for key in KEYS) if section not in USER_SECTIONS)
     texts = {section: lines for section in sections if (lines := keys_text(section, values))}
@@ -120,16 +125,6 @@ def keys_text(section: str, values: Mapping[str, object]) -> str:
         written = f"{comment}{key.name} = {toml_value(values.get(key.path, key.written))}"
         lines.append(f"{written:<{_COLUMN}}  # {key.why}\n")
     return "".join(lines)
-
-
-_NO_AGENT = """\
-# None of the known agents ({known}) was found on PATH.
-# Install one, or use any command as an agent: see [agents.local] below.
-"""
-_INTERFACES = """\
-# A proposal: you sign off changes of the interface. [try] has an agent use them before.
-# sign_off = {}
-"""
 
 
 def settings_text(facts: RepositoryFacts) -> str:

@@ -51,6 +51,15 @@ GOALS = ("goal", "goals", "objective", "overview", "summary")  #: headings above
 LABEL = "**goal:**"
 LONGEST_GOAL = 1000
 DOUBTS = ("Problem: ", "Next: ")  #: begin the remarks of an agent that a reviewer has to know
+#: The sections of the report of all repositories, in the order in which a person needs them.
+SECTIONS = {
+    PhaseState.WAITING: "Needs you",
+    PhaseState.FAILED: "Failed",
+    PhaseState.DONE: "Landed",
+    PhaseState.UNDONE: "Undone",
+    PhaseState.STOPPED: "Stopped",
+    PhaseState.RUNNING: "Running",
+}
 
 
 class PhaseSpending(AgentUsage, frozen=True, kw_only=True):
@@ -381,17 +390,6 @@ def _summarise_plan(store: Store, plan: str, since: str) -> PlanSummary:
     news = [phase for phase in whole.phases if phase.at >= since or phase.state in is_open or phase.spent != spent]
     phases = tuple(replace(phase, title=titles.get(phase.id) or phase.title) for phase in news)
     return replace(whole, title=title, phases=phases)
-
-
-#: The sections of the report of all repositories, in the order in which a person needs them.
-SECTIONS = {
-    PhaseState.WAITING: "Needs you",
-    PhaseState.FAILED: "Failed",
-    PhaseState.DONE: "Landed",
-    PhaseState.UNDONE: "Undone",
-    PhaseState.STOPPED: "Stopped",
-    PhaseState.RUNNING: "Running",
-}
 
 
 def morning_report(news: Sequence[RepositoryNews], *, since: str) -> str:

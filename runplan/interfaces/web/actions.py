@@ -23,6 +23,12 @@ from runplan.interfaces.web.render import link, render, route, site_of
 
 LARGEST = 64 * 1024  #: bytes of a form
 LIMIT_S = 120.0  #: for an answer of the daemon; a request stays queued after it
+#: The operations that a form may ask for, and the fields that their requests need here.
+ACTIONS = (
+    *("approve", "reject", "answer", "start", "plan", "work", "queue", "retry", "stop", "pause", "resume", "now"),
+    *("tell", "forget"),
+)
+NEEDED = ("plan", "tree", "id", "text", "goal")
 
 
 class Form(Struct, frozen=True, kw_only=True):
@@ -58,14 +64,6 @@ async def read_form(request: Request) -> Form:
     except ClientDisconnect:
         raise HTTPException(400, "The form is not complete") from None
     return Form(**{name: value for name, value in fields.items() if name in Form.__struct_fields__})
-
-
-#: The operations that a form may ask for, and the fields that their requests need here.
-ACTIONS = (
-    *("approve", "reject", "answer", "start", "plan", "work", "queue", "retry", "stop", "pause", "resume", "now"),
-    *("tell", "forget"),
-)
-NEEDED = ("plan", "tree", "id", "text", "goal")
 
 
 def read_request(form: Form) -> object:

@@ -60,6 +60,9 @@ STATUSES = {Exit.NOT_FOUND: 404, Exit.WAITING: 409, Exit.UNREACHABLE: 503}
 OPEN = ("/a/",)
 ENDING_S = 0.1  #: for a thread to end
 FINISH_S = 2  #: for requests that are being answered when a signal comes
+UVICORN: dict[str, object] = {"loop": "asyncio", "http": "h11", "ws": "none", "lifespan": "off", "log_config": None}
+UVICORN |= dict.fromkeys(("access_log", "proxy_headers", "server_header", "date_header"), False)  # a log has the token
+UVICORN["timeout_graceful_shutdown"] = FINISH_S
 
 
 class Watcher:
@@ -187,11 +190,6 @@ def show_error(request: Request, error: Exception) -> Response:
         case _:
             status, text = 500, f"unexpected {type(error).__name__}; the terminal of runplan web shows where"
     return _plain_page(request, status, "That did not work", text)
-
-
-UVICORN: dict[str, object] = {"loop": "asyncio", "http": "h11", "ws": "none", "lifespan": "off", "log_config": None}
-UVICORN |= dict.fromkeys(("access_log", "proxy_headers", "server_header", "date_header"), False)  # a log has the token
-UVICORN["timeout_graceful_shutdown"] = FINISH_S
 
 
 class WebServer(uvicorn.Server):

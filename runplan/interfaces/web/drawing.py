@@ -16,13 +16,6 @@ from runplan.app.views.status import PhaseView
 from runplan.domain.times import parse_iso
 from runplan.interfaces.web.render import TEMPLATES
 
-
-def _draw(template: str, **values: object) -> Markup:
-    return Markup(TEMPLATES.get_template(template).render(**values))  # noqa: S704 - the template escapes all text
-
-
-# --- the graph of phases --------------------------------------------------------------------------------
-
 NODE_WIDTH = 160
 NODE_HEIGHT = 64
 GAP_X = 34
@@ -41,6 +34,21 @@ STATES = {
     "next": ("ready", "→"),
     "todo": ("ready", "○"),
 }
+TIMELINE_WIDTH = 1240
+LABEL_WIDTH = 190
+AXIS_HEIGHT = 22
+TICK_GAP = 84  #: pixels between two times of the axis, at least
+TICKS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)
+ROW_HEIGHT = 30
+MOST_ROWS = 20  #: phases
+BREAK_SHARE = 1 / 30  #: of the time at work, as which longer times without work are drawn
+#: The class of the bars of a role; commands of the project are like phases that are ready.
+ROLES = {"implement": "running", "fix": "needs-you", **dict.fromkeys(("verify", "try", "critique"), "scheduled")}
+ROLES |= dict.fromkeys(("understand", "explore", "alternatives", "draft", "revise"), "running")
+
+
+def _draw(template: str, **values: object) -> Markup:
+    return Markup(TEMPLATES.get_template(template).render(**values))  # noqa: S704 - the template escapes all text
 
 
 def find_layers(phases: Sequence[PhaseView]) -> tuple[dict[str, int], dict[str, list[str]]]:
@@ -111,21 +119,6 @@ def draw_graph(
         address_of=address_of,
         wrap=partial(textwrap.wrap, width=19, max_lines=2, placeholder="…"),
     )
-
-
-# --- the timeline of dispatches -------------------------------------------------------------------------
-
-TIMELINE_WIDTH = 1240
-LABEL_WIDTH = 190
-AXIS_HEIGHT = 22
-TICK_GAP = 84  #: pixels between two times of the axis, at least
-TICKS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)
-ROW_HEIGHT = 30
-MOST_ROWS = 20  #: phases
-BREAK_SHARE = 1 / 30  #: of the time at work, as which longer times without work are drawn
-#: The class of the bars of a role; commands of the project are like phases that are ready.
-ROLES = {"implement": "running", "fix": "needs-you", **dict.fromkeys(("verify", "try", "critique"), "scheduled")}
-ROLES |= dict.fromkeys(("understand", "explore", "alternatives", "draft", "revise"), "running")
 
 
 class Scale:

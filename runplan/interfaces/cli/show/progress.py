@@ -15,6 +15,7 @@ from runplan.interfaces.cli.terminal import Style
 
 _COLOURS = {"landed": "green", "failed": "red", "verdict": "bold"}
 _COLOURS |= dict.fromkeys(("waiting", "approval", "question"), "yellow")
+_NEWEST: dict[str, str] = {}  #: of each lane: a wait that goes on is shown once
 
 
 def show_event(event: e.Event) -> None:
@@ -24,9 +25,6 @@ def show_event(event: e.Event) -> None:
     if text and not is_live and _NEWEST.get(lane) != text:
         _NEWEST[lane] = text
         write_line(text, lane)
-
-
-_NEWEST: dict[str, str] = {}  #: of each lane: a wait that goes on is shown once
 
 
 @functools.cache
