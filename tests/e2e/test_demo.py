@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.support.cli import RUNPLAN
+from tests.support.cli import RUNPLAN, Ran, run_program
 from tests.support.documents import ROOT
 
 
@@ -30,19 +30,11 @@ class Machine:
     tmp: Path
     env: dict[str, str]
 
-    def demo(self, *words: str) -> subprocess.CompletedProcess[str]:
+    def demo(self, *words: str) -> Ran:
         """Both streams in one, as on a terminal."""
-        return subprocess.run(
-            [RUNPLAN, "demo", *words],
-            cwd=self.home,
-            env=self.env,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=100,
-            check=False,
-        )
+        with started(self, *words) as (process, output):
+            printed = output.read()
+        return Ran(code=process.wait(), out=printed, err=printed)
 
     def left(self) -> list[str]:
         return sorted(path.name for path in [*self.tmp.iterdir(), *self.home.iterdir()] if path.name != ".gitconfig")
@@ -82,9 +74,7 @@ def a_machine(place: Path) -> Machine:
 def test_the_demo_shows_a_whole_plan_and_leaves_nothing_behind(tmp_path: Path) -> None:
     """On a machine with hostile settings."""
     machine = a_machine(tmp_path)
-    ran = machine.demo()
-    out = ran.stdout
-    assert ran.returncode == 0, out
+    out = machine.demo().exits(0).out
     marks = ["$ runplan start plans/", "phase 1  ", "phase 2  ", "phase 3  ", "3 phases landed", "$ runplan report"]
     assert [mark for mark in marks if mark not in out] == []
     assert sorted(marks, key=out.index) == marks
@@ -106,16 +96,15 @@ def test_the_demo_shows_a_whole_plan_and_leaves_nothing_behind(tmp_path: Path) -
 
 def test_the_demo_of_planning_goes_from_a_goal_to_a_complete_plan(tmp_path: Path) -> None:
     machine = a_machine(tmp_path)
-    ran = machine.demo("--plan")
-    assert ran.returncode == 0, ran.stdout
+    out = machine.demo("--plan").exits(0).out
     marks = [
         *("$ runplan plan 'Give discounts'", "critique   F1: phase 2: A discount of -10 percent raises the price."),
         *("$ runplan diff plans/give-discounts.md", "status: proposed", "below 0 and above 100"),
         *("$ runplan approve plans/give-discounts.md", "3 phases landed (1, 2, 3)"),
         *("changed: Phase 2 refuses discounts below 0 too", "give-discounts: add the plan"),
     ]
-    assert [mark for mark in marks if mark not in ran.stdout] == []
-    assert sorted(marks, key=ran.stdout.index) == marks
+    assert [mark for mark in marks if mark not in out] == []
+    assert sorted(marks, key=out.index) == marks
     assert machine.left() == []
 
 
@@ -124,6 +113,7 @@ def started(machine: Machine, *words: str) -> Iterator[tuple[subprocess.Popen[st
     """A demo in a session of its own, and its output."""
     process = subprocess.Popen(
         [RUNPLAN, "demo", *words],
+        cwd=machine.home,
         env=machine.env,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -173,9 +163,8 @@ def test_the_demo_of_a_fleet_lands_each_phase_once_and_leaves_nothing() -> None:
     with tempfile.TemporaryDirectory() as place:
         Path(place).chmod(0o755)  # the server runs as another user
         env = {**os.environ, "TMPDIR": place, "RUNPLAN_RUN_LANDING": "pr", "GIT_DIR": f"{place}/nowhere"}
-        ran = subprocess.run([sys.executable, *words], cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+        out = run_program([sys.executable, *words], ROOT, env).exits(0).out
         left = list(Path(place).iterdir())
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert [mark for mark in MARKS if mark not in ran.stdout] == []
-    assert sorted(MARKS, key=ran.stdout.index) == list(MARKS)
+    assert [mark for mark in MARKS if mark not in out] == []
+    assert sorted(MARKS, key=out.index) == list(MARKS)
     assert left == []

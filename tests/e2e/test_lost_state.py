@@ -119,8 +119,7 @@ def test_work_of_a_run_without_journal_is_parked(project: Project) -> None:
     assert holding(project, "1.txt", "1")
 
 
-def test_a_start_names_the_running_agent_of_an_unknown_run(project: Project, tmp_path: Path) -> None:
-    meanwhile = Meanwhile(tmp_path)
+def test_a_start_names_the_running_agent_of_an_unknown_run(project: Project, meanwhile: Meanwhile) -> None:
     project.agent(work(*meanwhile.pause("at")))
     running = meanwhile.begin(project, "at", "start", "X", "finish", "auto", "--foreground")
     running.kill()

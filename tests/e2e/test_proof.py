@@ -34,8 +34,7 @@ def test_a_fixer_takes_back_what_the_phase_does_not_permit(project: Project) -> 
         assert f"a fixer was told: {finding}" in project.show("main:reports/plan-x.md")
 
 
-def test_a_phase_reworded_during_its_run_is_not_marked_done(project: Project, tmp_path: Path) -> None:
-    meanwhile = Meanwhile(tmp_path)
+def test_a_phase_reworded_during_its_run_is_not_marked_done(project: Project, meanwhile: Meanwhile) -> None:
     set_up(project, agent=work() + verify(*meanwhile.pause("verify"), "pass_all = true"))
     running = meanwhile.begin(project, "verify", "start", "X", "1", "auto", "--foreground")
     project.plan(a_plan("1").replace("- [ ] Write 1.txt", "- [ ] Write 1.txt and more"))
@@ -45,9 +44,8 @@ def test_a_phase_reworded_during_its_run_is_not_marked_done(project: Project, tm
     assert project.leftovers() == ["refs/heads/runplan/x/1"]
 
 
-def test_a_run_whose_landed_phase_was_reset_away_says_how_to_go_on(tmp_path: Path) -> None:
+def test_a_run_whose_landed_phase_was_reset_away_says_how_to_go_on(meanwhile: Meanwhile, tmp_path: Path) -> None:
     project = a_project(tmp_path, "1", "2")
-    meanwhile = Meanwhile(tmp_path)
     project.plan(a_plan("1", "2", depends={"2": "Phase 1"}))
     project.agent(work() + work(*meanwhile.pause("work"), phase="2"))
     before = project.repo.head()

@@ -122,8 +122,7 @@ ANSWERS = "; ".join(
 )
 
 
-def test_status_and_logs_follow_a_running_run(project: Project, tmp_path: Path) -> None:
-    meanwhile = Meanwhile(tmp_path)
+def test_status_and_logs_follow_a_running_run(project: Project, meanwhile: Meanwhile) -> None:
     set_up(project, agent=work(*meanwhile.pause("implement")))
     running = meanwhile.begin(project, "implement", "start", "X", "auto", "--foreground")
     view = project.runplan("status", "X", "--json").json

@@ -68,9 +68,8 @@ def rename(answer: str) -> str:
     return fix('append = "1.txt"\ntext = "renamed\\n"', 'commit = "Rename"', said, phase="")
 
 
-def test_a_review_of_a_lower_one_reaches_the_phases_after_it(project: Project, hub: Hub, tmp_path: Path) -> None:
+def test_a_review_of_a_lower_one_reaches_the_phases_after_it(project: Project, hub: Hub, meanwhile: Meanwhile) -> None:
     """Its change is merged into the branches above before the next phase begins on them."""
-    meanwhile = Meanwhile(tmp_path)
     third = work(*meanwhile.pause("here"), phase="3")
     agent = work() + work(phase="2") + third + work(phase="4") + rename("Done.")
     publish(project, hub, agent=agent, plan=a_plan("1", "2", "3", "4"))
