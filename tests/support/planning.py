@@ -1,6 +1,7 @@
 """The answers of scripted agents to the steps of a planning run."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 from tests.support.cli import SETTINGS, Project, Ran, writes
@@ -29,48 +30,7 @@ ALTERNATIVES = {
     "choice": "a module",
     "why": "It is small.",
 }
-PLAN = """\
-# Greet people
-
-## Goal
-
-A file greets.
-
-## Non-Scope
-
-No translations, since English is enough.
-
-## Phase 1 — Write the greeting
-
-Touches: 1.txt
-
-### Work Items
-
-- Write `1.txt`.
-
-### Acceptance Criteria
-
-- `test -e 1.txt` succeeds.
-
-## Phase 2 — Write the farewell
-
-Depends: 1
-Touches: 2.txt
-
-### Work Items
-
-- Write `2.txt`.
-
-### Acceptance Criteria
-
-- `test -e 2.txt` succeeds.
-
-## Risks
-
-- None that matter.
-
-## Open Questions
-"""
+PLAN = Path(__file__).with_name(Path(GREET).name).read_text(encoding="utf-8")
 PRINCIPLES = [{"id": f"P{number}", "verdict": "PASS", "why": "It holds."} for number in range(1, 10)]
 CRITIQUE = {
     "status": "done",
