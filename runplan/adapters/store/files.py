@@ -17,6 +17,13 @@ from runplan.domain.errors import Unreachable, is_shortage
 if TYPE_CHECKING:
     from filelock import FileLock
 
+REMOVED_S = 3600.0  #: within which a directory is removed, or the process that removes it was killed
+_GONE = ".gone-"
+DRAFT = ".draft-"
+LARGEST = 8 * 1024 * 1024  #: bytes of the largest file written by an agent that is read
+#: Path, time of change and size of each file that exists.
+Signature = tuple[tuple[str, int, int], ...]
+
 
 class Anchor:
     """Remembers the identity of a file or directory, or of the first one found at its path."""
@@ -57,12 +64,6 @@ def _read_identity(path: Path) -> tuple[int, int] | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     return status.st_dev, status.st_ino
-
-
-REMOVED_S = 3600.0  #: within which a directory is removed, or the process that removes it was killed
-_GONE = ".gone-"
-DRAFT = ".draft-"
-LARGEST = 8 * 1024 * 1024  #: bytes of the largest file written by an agent that is read
 
 
 def read_file(path: str | Path) -> bytes | None:
@@ -229,10 +230,6 @@ def _delete_entry(name: str, parent: int) -> bool:
         except OSError:
             return False
     return True
-
-
-#: Path, time of change and size of each file that exists.
-Signature = tuple[tuple[str, int, int], ...]
 
 
 def sign_files(files: Iterable[Path]) -> Signature:

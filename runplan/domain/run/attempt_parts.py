@@ -13,6 +13,8 @@ from runplan.domain.run.events import Chosen, Event, Planning, Rows
 from runplan.domain.run.kinds import ProofKind, Reason, Role, WaitKind
 from runplan.domain.text import counted, elapsed
 
+UNKNOWN = (Ending.LOST, Ending.ENDED)  #: endings without a result; the same dispatch is due again
+
 
 class RevisionRequested(Event, frozen=True, kw_only=True):
     planning: Planning
@@ -53,9 +55,6 @@ class ProposalMade(Event, frozen=True, kw_only=True):
 
 class StartQueued(Event, frozen=True, kw_only=True):
     command: int
-
-
-UNKNOWN = (Ending.LOST, Ending.ENDED)  #: endings without a result; the same dispatch is due again
 
 
 class DispatchRecord(Struct, frozen=True, kw_only=True):

@@ -13,6 +13,14 @@ from runplan.domain.run.dispatch import Ending
 from runplan.domain.run.rows import EventRow
 from runplan.domain.text import bounded, plain
 
+#: Fields with words of agents and commands. Those of _SHORT are cut to the length of a detail.
+_SHORT = ("detail", "words", "why", "line", "complaint", "lines")
+_LONG = ("output", "evidence", "note", "trace")
+_FOUND_AGAIN = (
+    *(e.Chosen, e.NoWork, e.WorkTaken, e.CandidateBuilt, e.CleanedUp, SetupReused),
+    *(e.GateJudged, e.ProofJudged, e.VerdictGiven, e.VerdictDoubted),
+)
+
 
 def _list_kinds(kind: type[e.Event]) -> Iterator[type[e.Event]]:
     for subclass in kind.__subclasses__():
@@ -41,11 +49,6 @@ def read_row(row: EventRow) -> Recorded[e.Event] | None:
     return Recorded(seq=row.seq, run=row.run, at=row.at, event=event) if event is not None else None
 
 
-#: Fields with words of agents and commands. Those of _SHORT are cut to the length of a detail.
-_SHORT = ("detail", "words", "why", "line", "complaint", "lines")
-_LONG = ("output", "evidence", "note", "trace")
-
-
 def sanitize_event(event: e.Event) -> e.Event:
     names = (*_SHORT, *_LONG, *(("items",) if isinstance(event, (e.VerdictGiven, e.VerdictDoubted)) else ()))
     names = (*names, *(("text",) if isinstance(event, (e.QuestionAsked, e.QuestionAnswered)) else ()))
@@ -58,12 +61,6 @@ def _sanitize_value(value: object, *, cut: bool) -> object:
     if isinstance(value, tuple):
         return tuple(_sanitize_value(part, cut=cut) for part in value)
     return plain(bounded(value) if cut else value) if isinstance(value, str) else value
-
-
-_FOUND_AGAIN = (
-    *(e.Chosen, e.NoWork, e.WorkTaken, e.CandidateBuilt, e.CleanedUp, SetupReused),
-    *(e.GateJudged, e.ProofJudged, e.VerdictGiven, e.VerdictDoubted),
-)
 
 
 def may_wait(event: e.Event) -> bool:

@@ -139,6 +139,19 @@ _PYTEST = r"(?i)\s*pytest(?![\w.-])"
 _OF_PYTEST = r"(?m)(?<![.\w])pytest\b|^(?:async )?def test"  #: in a manifest or a file of tests: they need pytest
 _TEST_FILE = r"(?:.*/)?test[^/]*\.py"
 _GROUPS = ("test", "tests", "testing", "dev")  #: usual names of the dependencies of tests, best first
+#: Programs that read a file at the top of the project, and the names it may have.
+_READS = {
+    **dict.fromkeys(("make", "gmake"), ("Makefile", "makefile", "GNUmakefile")),
+    **dict.fromkeys(("npm", "pnpm", "yarn"), ("package.json",)),
+}
+#: With these options they read another one.
+_ELSEWHERE = ("-C", "-f", "--directory", "--file", "--makefile", "--prefix", "--cwd", "--dir")
+#: Commands of the shell itself.
+_SHELL_WORDS = (
+    *("!", ":", "[", "{", "}", ".", "cd", "command", "do", "done", "echo", "elif", "else", "eval", "exec", "exit"),
+    *("export", "false", "fi", "for", "if", "printf", "set", "source", "test", "then", "true", "ulimit", "umask"),
+    *("unset", "until", "wait", "while"),
+)
 
 
 class Toolchain(Struct, frozen=True, kw_only=True):
@@ -341,21 +354,6 @@ def _table(toml: str, *names: str) -> Mapping[str, object]:
     for name in names:
         table = table.get(name) if isinstance(table, dict) else None
     return table if isinstance(table, dict) else {}
-
-
-#: Programs that read a file at the top of the project, and the names it may have.
-_READS = {
-    **dict.fromkeys(("make", "gmake"), ("Makefile", "makefile", "GNUmakefile")),
-    **dict.fromkeys(("npm", "pnpm", "yarn"), ("package.json",)),
-}
-#: With these options they read another one.
-_ELSEWHERE = ("-C", "-f", "--directory", "--file", "--makefile", "--prefix", "--cwd", "--dir")
-#: Commands of the shell itself.
-_SHELL_WORDS = (
-    *("!", ":", "[", "{", "}", ".", "cd", "command", "do", "done", "echo", "elif", "else", "eval", "exec", "exit"),
-    *("export", "false", "fi", "for", "if", "printf", "set", "source", "test", "then", "true", "ulimit", "umask"),
-    *("unset", "until", "wait", "while"),
-)
 
 
 def commands_of(line: str) -> list[list[str]]:

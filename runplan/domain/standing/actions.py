@@ -9,24 +9,6 @@ from runplan.domain.run.kinds import PhaseStep, Reason, RunStatus, WaitKind
 from runplan.domain.run.rows import PlanFacts, RunRow, ScheduleRow, wait_of
 from runplan.domain.text import command
 
-
-class NextAction(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    verb: str  #: the operation
-    plan: str
-    phase: str = ""
-    id: str = ""  #: of a question
-    text: str = ""  #: the words of the command for what the person writes
-    label: str
-    confirm: str = ""  #: a question before it is done
-    fresh: bool = False  #: a retry begins the phase anew
-    is_usual: bool = False  #: nothing calls for it, so a terminal does not list it
-
-    @property
-    def command(self) -> str:
-        line = command("runplan", self.verb, self.id or self.plan, *([self.phase] if self.phase else []))
-        return f"{line}{' --fresh' if self.fresh else ''} {self.text}".rstrip()
-
-
 #: The labels that are not the verb itself.
 _LABELS = {"diff": "Review", "logs": "Look at it", "now": "Run now", "retry": "Continue", "start": "Start …"}
 _OF_PHASE = ("diff", "approve", "reject", "explain")  #: a retry of a phase would work on nothing else
@@ -45,6 +27,23 @@ EFFECTS = {
     "forget": "Forgotten: agents are not told it again.",
     "tell": "Told: a running agent that takes messages reads it now, else the next one first.",
 }
+
+
+class NextAction(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    verb: str  #: the operation
+    plan: str
+    phase: str = ""
+    id: str = ""  #: of a question
+    text: str = ""  #: the words of the command for what the person writes
+    label: str
+    confirm: str = ""  #: a question before it is done
+    fresh: bool = False  #: a retry begins the phase anew
+    is_usual: bool = False  #: nothing calls for it, so a terminal does not list it
+
+    @property
+    def command(self) -> str:
+        line = command("runplan", self.verb, self.id or self.plan, *([self.phase] if self.phase else []))
+        return f"{line}{' --fresh' if self.fresh else ''} {self.text}".rstrip()
 
 
 def describe_actions(actions: Iterable[NextAction]) -> str:
