@@ -39,9 +39,8 @@ class RepositoryContext(Repository, frozen=True, kw_only=True):
     settings: Settings
     pull: str = ""  #: slug of the plan whose pull request is meant
     fleet: FleetLocation | None = None  #: of the journal, if the user belongs to a fleet
-    readers: list[Store] = field(
-        default_factory=list
-    )  #: the one connection to a fleet's database, since each takes long to make
+    #: The one connection to a fleet's database, since each takes long to make.
+    readers: list[Store] = field(default_factory=list)
 
     @property
     def state(self) -> Path:
