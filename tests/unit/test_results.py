@@ -12,8 +12,10 @@ from runplan.domain.checks.results import (
     Results,
     baseline_fault,
     compare_results,
+    from_text,
     read_results,
     rerun_command,
+    to_text,
 )
 from runplan.domain.checks.runners.naming import ask_for_names, foresee_unnamed
 from runplan.domain.errors import SettingsError
@@ -530,3 +532,9 @@ def test_a_baseline_is_usable_when_it_finished_and_names_its_failures(baseline: 
 )
 def test_results_have_one_line(results: Results, line: str) -> None:
     assert results.line == line
+
+
+def test_the_names_of_passes_are_kept_for_the_table_of_baselines_alone() -> None:
+    known = Results(runner="pytest", exit_code=0, passed=2, passes=frozenset({"a.py::test_a", "b.py::test_b"}))
+    assert from_text(to_text(known)) == known
+    assert from_text(to_text(known, passes=False)) == replace(known, passes=frozenset())
