@@ -518,6 +518,22 @@ def test_a_closed_pull_request_is_a_failure_that_keeps_the_commits(conclude: Con
     assert git("for-each-ref", "--format=%(objectname)", "refs/runplan/parked", cwd=clone) == hub.tip(BRANCH)
 
 
+@pytest.mark.parametrize("is_opened", [False, True])
+def test_a_branch_that_is_deleted_before_the_merge_is_a_failure_that_keeps_the_commits(
+    a_lander: MakeLander, conclude: Conclude, clone: Path, hub: Hub, is_opened: bool
+) -> None:
+    if is_opened:
+        conclude(1, auto=False)
+    head = a_lander().branch_tip()
+    hub.git("update-ref", "-d", f"refs/heads/{BRANCH}")
+    lander = a_lander()
+    assert lander.branch_tip() is None
+    assert isinstance(lander.closed, Failed)
+    assert (lander.closed.reason, hub.merges) == (Reason.PR_CLOSED, 0)
+    assert f"{BRANCH} was deleted on origin before it was merged" in lander.closed.why
+    assert git("for-each-ref", "--format=%(objectname)", "refs/runplan/parked", cwd=clone) == head
+
+
 @pytest.mark.promise
 @pytest.mark.parametrize("deletes", [False, True])
 def test_a_merge_into_another_branch_is_a_failure_until_the_target_has_it(
