@@ -49,7 +49,11 @@ class Runs:
     latest = RunState()
     host = ForegroundHost(Interruption(0.0), {})
 
-    def work(self) -> None: ...
+    def work(self) -> None:
+        self.done += [f"work on {plan}" for plan in self.runs]
+
+    def disown(self, plan: str) -> None:
+        del self.runs[plan]
 
     def begin(self, request: RunRequest) -> Answer | None:
         plan = request.started.plan
@@ -288,6 +292,14 @@ def test_a_caller_without_a_daemon_begins_nothing_that_others_asked_for(bench: B
     ours = bench.store.list_queued_commands()[1:]
     local(bench).execute(ours)
     assert (bench.runs.done, bench.queued) == ([f"Halted {A}"], [start])
+
+
+def test_a_caller_without_a_daemon_works_on_stopped_runs_alone(bench: Bench) -> None:
+    """An approval, or a pause, leaves its run to the next process, which may start agents."""
+    runs = {A: RunState(stop="a person"), B: RunState()}
+    bench.runs.runs = {plan: cast("ActiveRun", SimpleNamespace(state=state)) for plan, state in runs.items()}
+    local(bench).execute([])
+    assert bench.runs.done == [f"work on {A}"]
 
 
 def local(bench: Bench) -> ForegroundHost:
