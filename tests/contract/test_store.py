@@ -152,10 +152,8 @@ def test_failures_last_until_their_phase_lands(store: Store) -> None:
 
 def test_figures_count_runs_phases_dispatches_and_slots(store: Store) -> None:
     fence = begin(store)
-    ended = e.DispatchEnded(
-        id="d", role=Role.IMPLEMENT, ending=Ending.EXITED, code=0, agent="a", usd=0.5, input_tokens=2
-    )
-    append(store, fence, row(), FAILED, LANDED, replace(LANDED, phase=""), ended, ended)
+    end = e.DispatchEnded(id="d", role=Role.IMPLEMENT, ending=Ending.EXITED, code=0, agent="a", usd=0.5, input_tokens=2)
+    append(store, fence, row(), FAILED, LANDED, replace(LANDED, phase=""), end, end)
     append(store, fence, row(), e.ClaimTaken(owner="alpha/1"), e.ClaimTaken(owner="alpha/1", took_over="beta/1"))
     append(store, fence, row(state="waiting", waiting_for="approval"), e.Queued())
     store.put_schedule(SCHEDULE)

@@ -205,9 +205,7 @@ NO_BWRAP = "bwrap is not on PATH"
         ("none", "ok", f'off: agents.sandbox = "none". {UNCONFINED}'),
     ],
 )
-def test_the_doctor_judges_a_missing_sandbox_by_the_setting(
-    machine: Machine, mode: str, state: str, detail: str
-) -> None:
+def test_doctor_judges_a_missing_sandbox_by_the_setting(machine: Machine, mode: str, state: str, detail: str) -> None:
     machine.install("claude")
     machine.enter(**{"runplan.toml": f'{CHECKED}sandbox = "{mode}"\n'})
     remedy = "" if mode == "none" else "apt install bubblewrap"
@@ -241,9 +239,7 @@ CHECKED = '[agents]\nimplementer = "claude"\nverifier = "claude"\n'
         ({"runplan.toml": JUDGED + 'kind = "command"\nargv = ["sh", "j.sh"]\n'}, "verifier", "is no script j.sh"),
     ],
 )  # fmt: skip
-def test_the_doctor_finds_faults_that_would_fail_a_start(
-    machine: Machine, files: dict[str, str], name: str, detail: str
-) -> None:
+def test_doctor_finds_what_would_fail_a_start(machine: Machine, files: dict[str, str], name: str, detail: str) -> None:
     machine.install("claude", "make", "sh")
     (machine.place / "bin/python3").symlink_to(sys.executable)
     machine.enter(**files)

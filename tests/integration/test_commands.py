@@ -10,6 +10,7 @@ from typing import Any, NoReturn, cast
 
 import pytest
 from msgspec import to_builtins
+from msgspec.structs import replace
 
 from runplan.adapters.store.claims import Claims
 from runplan.adapters.store.sqlite import SqliteStore
@@ -17,7 +18,6 @@ from runplan.domain.errors import Fenced, RefusedEarly, RunplanError, Unreachabl
 from runplan.domain.names import WATCH
 from runplan.domain.run.attempt_parts import PlanningChosen, StartQueued
 from runplan.domain.run.events import Event, Planning, RunStarted
-from runplan.domain.run.kinds import Mode
 from runplan.domain.run.requests import RunRequest
 from runplan.domain.run.rows import Answer, Command, ScheduleRow
 from runplan.domain.run.state import RunState, fold
@@ -27,6 +27,7 @@ from runplan.engine.steps import planning
 from runplan.hosts.commands import Executor, fire_schedule
 from runplan.hosts.foreground import ForegroundHost, Interruption
 from runplan.hosts.owner import RunOwner
+from tests.support.builders import started
 
 A, B = "plans/A.md", "plans/B.md"
 NOW = "2026-03-01T12:00:00Z"
@@ -118,9 +119,8 @@ class Bench:
 
 
 def arguments(verb: str, plan: str, needs: tuple[str, ...] = ()) -> Mapping[str, Any]:
-    started = RunStarted(plan=plan, title="", mode=Mode.NEXT, wanted="", auto=True, landing="cherry-pick",
-                         target="main", slug="a", daemon=True, needs=needs)  # fmt: skip
-    return {"started": to_builtins(started)} if verb == "start" else {}
+    begun = replace(started("next"), plan=plan, daemon=True, needs=needs)
+    return {"started": to_builtins(begun)} if verb == "start" else {}
 
 
 @pytest.fixture
@@ -200,9 +200,8 @@ def test_a_start_that_resumes_a_run_adds_to_the_keys_of_its_first_caller(bench: 
 
 def test_a_start_whose_keys_are_gone_is_begun_and_waits_for_them(bench: Bench) -> None:
     """It was queued when the last daemon ended, with the keys in its memory."""
-    bench.store.add_command(
-        Command(plan=A, verb="start", arguments=arguments("start", A, needs=("KEY",)), by="a person", at=NOW)
-    )
+    needs = arguments("start", A, needs=("KEY",))
+    bench.store.add_command(Command(plan=A, verb="start", arguments=needs, by="a person", at=NOW))
     bench.execute()
     assert bench.runs.done == [f"begin {A}", f"Halted {A}"]
 
@@ -313,9 +312,7 @@ def test_a_planning_run_finds_the_start_that_it_queued_and_takes_no_other_for_it
     bench.queue("start")
     then = json.dumps(arguments("start", A))
     chosen = PlanningChosen(tip="c", title="A", planning=Planning(goal="A", then=then))
-    state = fold(
-        [RunStarted(mode=Mode.PLAN, wanted="", auto=True, plan=A, title="A", landing="", target="", slug="a"), chosen]
-    )
+    state = fold([started("plan"), chosen])
     context: Any = SimpleNamespace(store=bench.store, plan=A, run="r1", iso=lambda: NOW)
     [queued] = planning.queue_start(state, context)
     assert list(planning.queue_start(state, context)) == [queued]

@@ -82,11 +82,9 @@ class Theatre:
         self.main.mkdir()
         self.worktree.mkdir()
 
-    def launch(
-        self, text: str, *, role: Role = Role.IMPLEMENT, phase: str = "1", cycle: int = 1, **changes: Any
-    ) -> str:
+    def launch(self, text: str, *, role: Role = Role.IMPLEMENT, phase: str = "1", cycle: int = 1, **more: Any) -> str:
         (self.main / "script.toml").write_text(text)
-        launch = self.on.launch("unset", cwd=str(self.worktree), reader="script", **changes)
+        launch = self.on.launch("unset", cwd=str(self.worktree), reader="script", **more)
         directory = self.on.dispatches.directory(launch.id)
         prompt = directory / "prompt.md"
         prompt.write_text(PROMPT)
@@ -94,7 +92,7 @@ class Theatre:
         env = agent_environment(isolated_env(), keep=("GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM"), settings={})
         env |= Agents(AgentsSettings(), self.main, "plans/x.md", "r1", {})._variables(launch.id, role, phase)
         env |= {"RUNPLAN_PROMPT": str(prompt), "RUNPLAN_RETURN": str(directory / "return.json")}
-        return self.on.start(*argv, **{**changes, "id": launch.id, "cwd": launch.cwd, "reader": "script", "env": env})
+        return self.on.start(*argv, **{**more, "id": launch.id, "cwd": launch.cwd, "reader": "script", "env": env})
 
     def play(self, *steps: str, **how: Any) -> tuple[str, Outcome]:
         """Play steps written as TOML lines."""

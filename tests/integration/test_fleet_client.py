@@ -117,16 +117,12 @@ def test_no_daemon_works_beside_a_fleet(machines: tuple[Project, Project]) -> No
 def test_a_command_and_its_job_are_queued_once_and_every_machine_sees_them(machines: tuple[Project, Project]) -> None:
     here, there = machines
     refused = here.runplan("start", "X")
-    assert (refused.code, refused.last.partition("; ")[2]) == (
-        2,
-        "add the word direct or pr to start, or set run.landing in runplan.toml and push it",
-    )
+    helps = "add the word direct or pr to start, or set run.landing in runplan.toml and push it"
+    assert (refused.code, refused.last.partition("; ")[2]) == (2, helps)
     for _ in range(2):
         here.runplan("start", "X", "auto", "direct").ends(5, f"runplan: {NO_WORKER}")
     with closing(store_of(here)) as store:
-        assert [(command.plan, command.verb) for command in store.list_queued_commands()] == [
-            ("plans/X.md", "start")
-        ] * 2
+        assert [(queued.plan, queued.verb) for queued in store.list_queued_commands()] == [("plans/X.md", "start")] * 2
         assert "environment" not in store.list_queued_commands()[0].arguments
         location = store.location
     assert jobs_of(location) == [("runplan.work", "plans/X.md", "any", f"{location.schema} plans/X.md")]
@@ -142,7 +138,7 @@ def test_a_wrong_database_names_the_setting(machines: tuple[Project, Project]) -
     assert (ran.code, "its address is RUNPLAN_FLEET_DSN" in ran.last) == (5, True), ran.err
 
 
-def test_a_fleet_says_what_to_do_instead_of_work_and_to_a_person_without_a_clone(
+def test_a_fleet_says_what_to_do_instead_of_work_and_without_a_clone(
     machines: tuple[Project, Project],
 ) -> None:
     here, _ = machines
@@ -194,9 +190,8 @@ def waiting(machines: tuple[Project, Project]) -> tuple[Project, Project]:
     here.runplan("start", "X", "direct", "--foreground", RUNPLAN_FLEET_DSN="").exits(4)
     with closing(store_of(here)) as store, store.transaction():
         for run, row in here.rows("SELECT id, row FROM runs"):
-            store.execute(
-                "INSERT INTO runs (id, row) VALUES (?,?)", run, row.replace('"daemon": false', '"daemon": true')
-            )
+            of_worker = row.replace('"daemon": false', '"daemon": true')
+            store.execute("INSERT INTO runs (id, row) VALUES (?,?)", run, of_worker)
         for event in here.rows("SELECT run, plan, at, type, body FROM events ORDER BY seq"):
             store.execute("INSERT INTO events (run, plan, at, type, body) VALUES (?,?,?,?,?)", *event)
     (branch,) = [body["branch"] for kind, body in here.events() if kind == "Leased"]

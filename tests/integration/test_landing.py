@@ -214,9 +214,7 @@ def test_a_phase_of_one_commit_costs_at_most_nine_git_processes(repo: Repo, tmp_
         by = Signature(author=USER, committer=USER, when=WHEN)
         answer = candidates.replay(base=base, head=head, onto=base, rewrite=lambda commit: (commit.message, by))
         assert isinstance(answer, Built)
-        new = candidates.bookkeep(
-            code=answer.commits[-1], files={"reports/plan-p.md": b"done\n"}, message="Record", by=by
-        )
+        new = candidates.bookkeep(code=answer.commits[-1], files={"reports/plan-p.md": b"ok\n"}, message="Mark", by=by)
         cherry_pick = CherryPick(git, ref=MAIN, common_dir=repo.path / ".git")
         landing = cherry_pick.prepare(id="L1", old=base, new=new)
         assert cherry_pick.land(landing) == Landed(tip=new)

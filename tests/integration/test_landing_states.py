@@ -378,9 +378,8 @@ def test_the_users_git_is_refused_during_the_swap_only(repo: Repo) -> None:
 
     for_git: list[str] = []
     landing = intent(repo, candidate(repo, PHASE))
-    assert land(repo, landing, at("land.staged", stage, "land.prepared", refused, "land.swapped", refused)) == Landed(
-        tip=landing.new
-    )
+    answer = land(repo, landing, at("land.staged", stage, "land.prepared", refused, "land.swapped", refused))
+    assert answer == Landed(tip=landing.new)
     assert for_git == ["b.txt", MAIN, MAIN]
     assert repo.head() == landing.new
     assert repo.status() == "M  b.txt"
@@ -408,9 +407,8 @@ def test_no_checkout_switches_to_the_branch_while_it_moves(repo: Repo) -> None:
     """A switch that has read the old tip would check out the old files, so it meets a lock."""
     repo.git("switch", "-qc", "elsewhere")
     landing = intent(repo, candidate(repo, PHASE))
-    assert land(repo, landing, at("land.committed", lambda: repo.git("switch", "-q", "main", ok=False))) == Landed(
-        tip=landing.new
-    )
+    answer = land(repo, landing, at("land.committed", lambda: repo.git("switch", "-q", "main", ok=False)))
+    assert answer == Landed(tip=landing.new)
     assert repo.git("symbolic-ref", "--short", "HEAD") == "elsewhere"
     assert repo.status() == ""
 

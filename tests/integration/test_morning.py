@@ -67,15 +67,13 @@ def test_the_report_lists_what_landed_what_failed_and_what_waits(tmp_path: Path)
 
 
 def test_a_run_that_ended_with_blocked_phases_needs_a_person(tmp_path: Path) -> None:
-    ended = e.RunEnded(
-        outcome=RunOutcome.FAILED, reason="blocked", detail="phase 2 is marked blocked; clear its status"
-    )
+    over = e.RunEnded(outcome=RunOutcome.FAILED, reason="blocked", detail="phase 2 is marked blocked; clear its status")
     failed: dict[str, Any] = {"state": "failed", "outcome": "failed", "reason": "blocked"}
-    add(tmp_path, "r1", "plans/x.md", LEASED, LANDED, ended, **failed)
-    add(tmp_path, "r2", "plans/failed phase.md", LEASED, FAILED, ended, **failed)
-    add(tmp_path, "r3", "plans/continued.md", ended, age=timedelta(hours=1), **failed)
+    add(tmp_path, "r1", "plans/x.md", LEASED, LANDED, over, **failed)
+    add(tmp_path, "r2", "plans/failed phase.md", LEASED, FAILED, over, **failed)
+    add(tmp_path, "r3", "plans/continued.md", over, age=timedelta(hours=1), **failed)
     add(tmp_path, "r4", "plans/continued.md", LEASED, LANDED, state="done", outcome="done")
-    add(tmp_path, "r5", "plans/old.md", ended, age=timedelta(days=2), **failed)
+    add(tmp_path, "r5", "plans/old.md", over, age=timedelta(days=2), **failed)
     text = morning_report(news_of({"/src/a": tmp_path}, since=TODAY), since="today")
     assert "Phases: 1 failed, 2 landed. Runs that need you: 1. Time: " in text
     needs = text.partition("## Needs you\n\n")[2].partition("\n\n## Failed")[0]
@@ -102,9 +100,7 @@ def test_a_journal_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         ("1d12h", datetime(2026, 11, 13, 21, 30)),
     ],
 )
-def test_the_words_of_since_mean_a_local_moment_and_others_are_an_error(
-    word: str, moment: datetime, tmp_path: Path
-) -> None:
+def test_words_of_since_mean_a_local_moment_and_others_are_errors(word: str, moment: datetime, tmp_path: Path) -> None:
     caller = Caller(env={"HOME": str(tmp_path), "PATH": os.environ["PATH"]})
     now = datetime(2026, 11, 15, 9, 30).astimezone()
     assert read_news(caller, word, now=now).since == iso(moment.astimezone())

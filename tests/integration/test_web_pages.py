@@ -71,9 +71,7 @@ def test_a_hostile_title_is_text_on_every_page(browser: Browser, project: Projec
 
 def test_cards_lead_to_the_next_action(browser: Browser) -> None:
     board = browser.get("/").text
-    assert re.search(
-        r'<a class="button primary" href="/change\?repo=\w+&amp;plan=plans%2FX.md&amp;phase=2">Review', board
-    )
+    assert re.search(r'class="button primary" href="/change\?repo=\w+&amp;plan=plans%2FX.md&amp;phase=2">Review', board)
     assert '<a class="button primary" href="/inbox">Answer' in board
     assert "$0.00 of $5.00" in board
     assert 'aria-label="1 of 3 phases done"' in board

@@ -16,6 +16,7 @@ MODULES = {
     "runplan." + ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__"): path
     for path in PACKAGE.rglob("*.py")
 }
+SOURCES = {module: path.read_text(encoding="utf-8") for module, path in MODULES.items()}
 #: The floors from top to bottom: each may import those below it.
 FLOORS = ("interfaces", "app", "hosts", "engine", "adapters", "domain")
 #: Modules of other floors than `domain` whose functions take values and return values.
@@ -112,7 +113,7 @@ def test_modules_have_no_import_cycle() -> None:
 
 def test_an_import_inside_a_function_has_its_reason() -> None:
     hidden = {
-        f"{module}:{node.lineno}": "#" in path.read_text(encoding="utf-8").splitlines()[node.lineno - 1]
+        f"{module}:{node.lineno}": "#" in SOURCES[module].splitlines()[node.lineno - 1]
         for module, path in MODULES.items()
         for function in statements(parsed(path))
         if isinstance(function, ast.FunctionDef)
@@ -133,7 +134,7 @@ def test_pure_modules_have_no_effects() -> None:
         module
         for module, path in pure.items()
         if not PURE.isdisjoint(name.split(".")[0] for name in imports(path, types=False))
-        or re.search(acts, path.read_text(encoding="utf-8"))
+        or re.search(acts, SOURCES[module])
     } == set()
 
 
@@ -156,11 +157,7 @@ def test_libraries_stay_behind_their_protocol() -> None:
 
 
 def test_only_one_place_runs_git() -> None:
-    spawns = {
-        module
-        for module, path in MODULES.items()
-        if re.search(r"""\[\s*["']git["']\s*,""", path.read_text(encoding="utf-8"))
-    }
+    spawns = {module for module, text in SOURCES.items() if re.search(r"""\[\s*["']git["']\s*,""", text)}
     assert spawns <= {
         "runplan.adapters.git.command",
         "runplan.interfaces.cli.setup.demo",  # plays a person
@@ -174,7 +171,7 @@ def test_only_the_zones_make_a_path_from_an_agents_directory() -> None:
     code = {
         module: ast.unparse(parsed(path))
         for module, path in MODULES.items()
-        if module not in owners and re.search("[zZ]one|workspace", path.read_text(encoding="utf-8"))
+        if module not in owners and re.search("[zZ]one|workspace", SOURCES[module])
     }
     made = r"\b(zone|AgentZone\(.*?\))\.path( /|\.)|workspace\.(lanes|root) /"
     assert {module for module, text in code.items() if re.search(made, text)} == set()
@@ -183,9 +180,7 @@ def test_only_the_zones_make_a_path_from_an_agents_directory() -> None:
 
 
 def test_the_environment_is_read_in_one_place() -> None:
-    readers = {
-        module for module, path in MODULES.items() if re.search(r"os\.environ\b", path.read_text(encoding="utf-8"))
-    }
+    readers = {module for module, text in SOURCES.items() if re.search(r"os\.environ\b", text)}
     assert readers <= {
         "runplan.adapters.configuration.load",
         "runplan.interfaces.cli.setup.demo",  # plays a person
@@ -195,11 +190,7 @@ def test_the_environment_is_read_in_one_place() -> None:
 
 
 def test_broad_catches_stand_only_at_named_boundaries() -> None:
-    broad = {
-        module
-        for module, path in MODULES.items()
-        if re.search(r"except (Base)?Exception|except:", path.read_text(encoding="utf-8"))
-    }
+    broad = {module for module, text in SOURCES.items() if re.search(r"except (Base)?Exception|except:", text)}
     undo_and_raise = {"runplan.adapters.store.sql", "runplan.engine.landing.swap", "runplan.engine.loop.advance"}
     # The edges of a command line, of a run, of a worker's thread, of a request to the daemon, and of a task of its
     # main thread.
@@ -211,6 +202,6 @@ def test_broad_catches_stand_only_at_named_boundaries() -> None:
 
 def test_a_module_says_what_it_is_and_is_not_too_long() -> None:
     silent = {module for module, path in MODULES.items() if not ast.get_docstring(parsed(path))}
-    long = {module for module, path in MODULES.items() if len(path.read_text(encoding="utf-8").splitlines()) > 600}
+    long = {module for module, text in SOURCES.items() if len(text.splitlines()) > 600}
     assert not silent, "they have no docstring"
     assert not long, "split them"

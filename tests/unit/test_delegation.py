@@ -29,9 +29,7 @@ NOT_COMPLETE = e.SubplanEnded(complete=False, run="r2", detail="plans/SUB.md is 
     ],
     ids=["begun", "woken", "paused", "stop", "stopped", "failed", "complete", "target moved"],
 )
-def test_the_row_lands_without_approval_when_the_sub_plan_is_complete(
-    events: tuple[e.Event, ...], expected: str
-) -> None:
+def test_the_row_lands_without_approval_when_a_sub_plan_is_complete(events: tuple[e.Event, ...], expected: str) -> None:
     assert decided(fold([started("finish", auto=False), CHOSEN, *events])) == expected
 
 
@@ -69,9 +67,7 @@ ASKED = (LEASE, BASELINE, ALTERED, e.ApprovalAsked(tree="t9"))
     ],
     ids=["changed", "asked", "another answer", "approved", "rejected"],
 )
-def test_a_command_whose_files_have_changed_waits_for_a_person_also_with_auto(
-    events: tuple[e.Event, ...], expected: str
-) -> None:
+def test_a_command_with_changed_files_waits_for_a_person_with_auto(events: tuple[e.Event, ...], expected: str) -> None:
     assert decided(fold([started("phase", auto=True), COMMAND, *events])) == expected
 
 

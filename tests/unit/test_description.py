@@ -47,13 +47,11 @@ def test_the_description_links_the_report_lists_the_phases_and_closes_the_issues
 
 
 def test_the_description_says_what_changed_why_and_what_is_uncertain() -> None:
-    plan = replace(
-        SHOWN, goal="Be quick.", changes=("Made it fast. See @bob. More.",), doubts=("phase 1: no tests ran",)
-    )
+    plan = replace(SHOWN, goal="Be quick.", changes=("Made it fast. See @bob. More.",), doubts=("phase 1: no tests",))
     lines = ["**What changed:** Made it fast. See @\u200bbob.", "**Why:** Be quick.", HOW]
     assert describe_change(plan) == [
         *(text for line in lines for text in (line, "")),
-        *("**Uncertain:**", "", "- phase 1: no tests ran", ""),
+        *("**Uncertain:**", "", "- phase 1: no tests", ""),
     ]
     several = replace(plan, changes=("First.", "Made it fast. More.", "Tested it"))
     assert describe_change(several)[0] == "**What changed:** Made it fast. Tested it."

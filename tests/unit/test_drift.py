@@ -224,9 +224,7 @@ def test_sums_that_contradict_a_criterion_are_found_before_any_work(
     design: str, criterion: str, expected: tuple[tuple[str, int, str, int], ...]
 ) -> None:
     found, _ = find_contradictions(PHASE.format(design=design, criterion=criterion))
-    assert found == [
-        (off, f"{text} is {value}, and the phase states {stated}") for text, value, stated, off in expected
-    ]
+    assert found == [(off, f"{text} is {sum_}, and the phase states {said}") for text, sum_, said, off in expected]
 
 
 @pytest.mark.parametrize(

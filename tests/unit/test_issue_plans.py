@@ -43,9 +43,8 @@ def test_fences_of_an_issue_stay_whole_and_open_nothing() -> None:
     assert quoted[-2:] == ["```sh", "make"]
     assert len(plan.phases) == 1
     brief = Brief(plan=PATH, chosen=choose_execution(plan.phases[0], tip=""), worktree="", branch="b", test_command="")
-    assert '\n> > ```python\n> > def run():\n> >     return "~~~"\n> > ```\n' in implement_prompt(
-        template("implement"), brief
-    )
+    prompt = implement_prompt(template("implement"), brief)
+    assert '\n> > ```python\n> > def run():\n> >     return "~~~"\n> > ```\n' in prompt
 
 
 @pytest.mark.parametrize(

@@ -195,9 +195,7 @@ def test_a_lane_with_a_question_gives_its_place_to_a_further_phase_and_the_answe
 
 
 def test_a_rejection_applies_to_the_lane_of_its_candidate() -> None:
-    built = [
-        e.CandidateBuilt(onto="c0", onto_tree="t0", commits=("c1",), tree=tree, patch="p") for tree in ("t1", "t2")
-    ]
+    built = [replace(BUILT, tree=tree) for tree in ("t1", "t2")]
     facts: list[e.Event] = [*two_lanes()]
     facts += in_lane("1", read("p1"), built[0], e.LandingHeld(why="w"))
     facts += in_lane("2", read("p2"), built[1], e.LandingHeld(why="w"))

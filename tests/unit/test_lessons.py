@@ -12,9 +12,7 @@ from runplan.engine.report.lessons import MOST_BYTES, Lesson, choose_lessons, co
 
 
 def record(*events: e.Event, run: str = "r1") -> list[Recorded[e.Event]]:
-    return [
-        Recorded(seq=number, run=run, at="2026-01-01T00:00:00Z", event=event) for number, event in enumerate(events)
-    ]
+    return [Recorded(seq=seq, run=run, at="2026-01-01T00:00:00Z", event=event) for seq, event in enumerate(events)]
 
 
 def taken(*memory: str) -> e.WorkTaken:

@@ -145,9 +145,7 @@ IDLE = [Unread(), Retrying(words="busy"), Context(window=9)]
         *((Finished(ok=False, words="w"), more, Finished(ok=False, words="w")) for more in MORE),
     ],
 )
-def test_a_good_end_with_work_after_it_was_not_the_end(
-    end: Finished, more: AgentEvent, finished: Finished | None
-) -> None:
+def test_a_good_end_with_work_after_it_was_none(end: Finished, more: AgentEvent, finished: Finished | None) -> None:
     assert folded(end, more).tally.finished == finished
     assert folded(end, more, GOOD).tally.finished == GOOD
 
