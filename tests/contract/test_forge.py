@@ -1,7 +1,6 @@
 """What every forge promises: nothing twice, named refusals, states in our own words."""
 
 import functools
-from collections.abc import Iterable
 
 import pytest
 
@@ -15,7 +14,6 @@ from runplan.adapters.forge.protocol import (
     Merge,
     MergeState,
     NotMerged,
-    PullMessage,
     PullRequest,
 )
 from runplan.domain.errors import NotAllowed, NotFound, TokenRefused
@@ -222,7 +220,8 @@ def test_a_message_is_answered_once_where_it_was_written(host: Host) -> None:
     for text in ("Because.", "Because.", "Handled."):
         forge.answer_message(number, asked["Why?"], marker="runplan 1", text=text)
         forge.answer_message(number, asked["Well …"], marker="runplan 2", text=text)
-    answers = [(one.author, one.thread, one.text) for one in read().messages if one.id not in {*ids(asked.values())}]
+    before = {message.id for message in asked.values()}
+    answers = [(one.author, one.thread, one.text) for one in read().messages if one.id not in before]
     assert sorted(answers) == [
         (forge.own_login, "", "Handled.\n\n<!-- runplan 2 -->"),
         (forge.own_login, asked["Why?"].thread, "Handled.\n\n<!-- runplan 1 -->"),
@@ -239,10 +238,6 @@ def test_a_reaction_shows_once_that_a_message_was_seen(host: Host) -> None:
         host.forge.react_to(number, message.id)
     assert sorted(host.hub.reactions) == sorted((int(message.id.split()[1]), "eyes") for message in messages)
     host.forge.react_to(number, "review 99")
-
-
-def ids(messages: Iterable[PullMessage]) -> list[str]:
-    return [message.id for message in messages]
 
 
 def test_a_comment_is_made_once_per_marker_and_one_of_another_account_stays(host: Host) -> None:

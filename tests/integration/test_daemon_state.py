@@ -24,11 +24,6 @@ def take(state: Path, *, wait_s: float = 0.0) -> AbstractContextManager[Holder]:
     return daemon_state.hold_lock(state, version="1.2", since=SINCE, wait_s=wait_s)
 
 
-def a_daemon(home: Path, version: str = "0.1.0") -> subprocess.Popen[bytes]:
-    env = {"HOME": str(home), "PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
-    return subprocess.Popen([sys.executable, "-m", "tests.support.fake_daemon", version], env=env)
-
-
 def test_a_second_daemon_is_refused_and_the_first_is_named(tmp_path: Path) -> None:
     running = f"the daemon is already running: runplan 1.2 \\(process {os.getpid()}, since {SINCE}\\)"
     with take(tmp_path / "a/b"):
@@ -53,7 +48,8 @@ def test_a_daemon_that_does_not_listen_is_named(tmp_path: Path, monkeypatch: pyt
 def test_a_killed_daemon_leaves_the_lock_free_and_is_not_named(tmp_path: Path) -> None:
     env = {"HOME": str(tmp_path)}
     state = state_directory(env)
-    with a_daemon(tmp_path) as first:
+    own = {**env, "PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen([sys.executable, "-m", "tests.support.fake_daemon", "0.1.0"], env=own) as first:
         until(lambda: read_holder(state))
         first.send_signal(signal.SIGKILL)
     assert ((state / daemon_state.RECORD).exists(), read_holder(state)) == (True, None)

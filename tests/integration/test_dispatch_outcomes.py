@@ -233,11 +233,6 @@ def test_a_worktree_keeps_its_ports_and_no_other_has_them_while_it_is_there(tmp_
 # --- the exit record ----------------------------------------------------------------------------------------
 
 
-def elsewhere(on: Stage, dispatch: str) -> object:
-    """The outcome, read by a runner that did not start the dispatch."""
-    return Dispatches(on.dispatches.directory(dispatch).parent).standing(dispatch)
-
-
 @pytest.mark.parametrize("record", ['{"ending": "exit', '{"ending": "exited"}'], ids=["half", "incomplete"])
 def test_without_a_whole_exit_record_the_shim_is_lost(on: Stage, record: str) -> None:
     dispatch = on.sh("echo $$ >agent; sleep 30")
@@ -247,7 +242,7 @@ def test_without_a_whole_exit_record_the_shim_is_lost(on: Stage, record: str) ->
     os.kill(on.shim(dispatch), signal.SIGKILL)
 
     assert on.outcome(dispatch).ending is Ending.LOST
-    seen = elsewhere(on, dispatch)
+    seen = Dispatches(on.dispatches.directory(dispatch).parent).standing(dispatch)  # by another runner
     assert isinstance(seen, Outcome)
     assert seen.ending is Ending.LOST
 

@@ -42,10 +42,6 @@ def row(run: str = "r1", *, plan: str = PLAN, state: str = "running") -> RunRow:
     return RunRow(id=run, plan=plan, started=NOW, state=RunStatus(state), since=NOW, landing="cherry-pick")
 
 
-def an_old_run(number: int) -> RunRow:
-    return row(f"r{number}", plan=f"plans/{number % 100}.md", state="done")
-
-
 def facts(*kinds: str) -> list[tuple[str, str, str]]:
     return [(NOW, kind, "{}") for kind in kinds]
 
@@ -181,10 +177,11 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqliteStore]:
     """Ten thousand runs of a hundred plans."""
     store = SqliteStore(tmp_path_factory.mktemp("many"))
     count = range(10_000)
+    rows = [row(f"r{number}", plan=f"plans/{number % 100}.md", state="done") for number in count]
     with store.transaction():
         store._db.executemany(
             "INSERT INTO runs (id, row) VALUES (?,?)",
-            [(f"r{number}", json.dumps(to_builtins(an_old_run(number)))) for number in count],
+            [(old.id, json.dumps(to_builtins(old))) for old in rows],
         )
         store._db.executemany(
             "INSERT INTO events (run, plan, at, type, body) VALUES (?,?,?,?,'{}')",

@@ -37,14 +37,9 @@ def a_row(spec: str, since: str | datetime, **more: str) -> ScheduleRow:
     return ScheduleRow(plan="x", spec=spec, **fields)
 
 
-def newest(found: Due) -> Slot | None:
-    """The last slot that this answer deals with."""
-    return found.fire or found.missed
-
-
 def answered(row: ScheduleRow, found: Due) -> ScheduleRow:
     """The schedule after its due slots were recorded."""
-    slot = newest(found)
+    slot = found.fire or found.missed
     return row if slot is None else replace(row, last=json.dumps([iso(slot.at), slot.key]))
 
 

@@ -621,12 +621,6 @@ def test_a_plan_that_only_has_to_be_marked_is_read_again_when_the_target_moves()
     assert decided(fold([started(), e.CompletionChosen(tip="c0"), e.LandingMoved(tip="c1")])) == "read-plan"
 
 
-def test_set_up_of_the_agents_worktree_runs_once_or_is_reused() -> None:
-    begun = [started(test_command="", setup="make setup"), e.PhaseChosen(tip="c0", phase="1"), LEASED]
-    for facts, expected in (([], "setup"), ([SetupReused()], "implement"), (ran("setup"), "implement")):
-        assert decided(fold([*begun, *facts])) == expected
-
-
 def test_set_up_whose_products_cannot_be_used_is_repeated_three_times_at_most() -> None:
     state = fold([started(setup="make setup"), e.PhaseChosen(tip="c0", phase="1"), LEASED])
     assert decide(state).why == "run.setup prepares the worktree of the checks"

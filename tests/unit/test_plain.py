@@ -1,6 +1,7 @@
 """The words of agents reach journal and terminal without terminal sequences, and with a bounded length."""
 
 import json
+import shlex
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -10,7 +11,7 @@ from runplan.domain.run.dispatch import Ending
 from runplan.domain.run.events import DispatchEnded, GuardFound, HandedOver, VerdictGiven, WorkRefused, WorkTaken
 from runplan.domain.run.kinds import Reason, Role
 from runplan.domain.run.recorded import sanitize_event
-from runplan.domain.text import LONGEST, bounded, escaped, inert, plain, visible
+from runplan.domain.text import LONGEST, bounded, command, escaped, inert, plain, visible
 
 
 @pytest.mark.parametrize(
@@ -81,6 +82,11 @@ def test_escaped_json_has_the_same_value_without_control_characters(text: str) -
     assert json.loads(cleaned) == {text: [text]}
     assert all(sign == "\n" or sign.isprintable() for sign in cleaned)
     assert ("ä" in cleaned) == ("ä" in text), "what can be read is left as it is"
+
+
+@given(st.lists(st.text(), min_size=1))
+def test_a_shell_takes_a_shown_command_apart_into_the_same_words(words: list[str]) -> None:
+    assert shlex.split(command(*words)) == words
 
 
 def test_a_long_text_is_cut_with_a_mark() -> None:

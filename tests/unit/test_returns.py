@@ -46,12 +46,6 @@ def done(summary: str) -> dict[str, str]:
     return {"status": "done", "summary": summary}
 
 
-def summary_of(file_text: str | None, message: str) -> str:
-    ret = parse_return(file_text, message)
-    assert isinstance(ret, Return)
-    return ret.summary
-
-
 def test_a_whole_return_is_read_field_by_field() -> None:
     evidence = (
         Reference(kind=ReferenceKind.TEST, ref="tests/test_x.py::test_y"),
@@ -97,7 +91,9 @@ def test_a_status_alone_is_a_return(status: ReturnStatus) -> None:
     ],
 )
 def test_where_the_return_is_found(file_text: str | None, message: str, expected: str) -> None:
-    assert summary_of(file_text, message) == expected
+    ret = parse_return(file_text, message)
+    assert isinstance(ret, Return)
+    assert ret.summary == expected
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from runplan.interfaces.web.pages.tools import Choice
 @pytest.mark.parametrize(
     ("query", "words"),
     [
+        ({}, "finish"),
         ({"scope": "finish"}, "finish"),
         ({"scope": "next", "auto": "auto"}, "auto"),
         ({"scope": "phase 4b", "auto": "", "landing": "pr"}, "4b pr"),
@@ -16,13 +17,9 @@ from runplan.interfaces.web.pages.tools import Choice
         ({"scope": "finish", "auto": "auto", "every": "day at 9am", "now": "now"}, "every day at 9am now"),
         ({"scope": "phase 2", "every": "every 4h", "landing": "direct"}, "direct every 4h"),
     ],
-    ids=["all", "next", "phase", "unknown landing", "schedule", "schedule with its word"],
+    ids=["offered", "all", "next", "phase", "unknown landing", "schedule", "schedule with its word"],
 )
 def test_the_words_of_a_choice_can_be_read(query: dict[str, str], words: str) -> None:
     choice = Choice(**query)
     assert " ".join(choice.list_words()) == words
     parse_words(choice.list_words())
-
-
-def test_the_form_offers_to_finish_the_plan() -> None:
-    assert Choice().list_words() == ["finish"]
