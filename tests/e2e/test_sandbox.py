@@ -1,9 +1,7 @@
 """Agents and checks under bubblewrap: they do their work, and the user's repository is out of their reach."""
 
 import shutil
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -11,6 +9,7 @@ import pytest
 from tests.support.cli import Project, a_project
 from tests.support.mounts import obstacle
 from tests.support.tools import write_script
+from tests.support.webhook import served
 
 SETTINGS = """\
 [run]
@@ -209,24 +208,10 @@ except OSError as error:
 """
 
 
-class _Handler(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        text = f"{self.path} for {self.headers['Host']}".encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(text)))
-        self.end_headers()
-        self.wfile.write(text)
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
 @pytest.fixture
 def port() -> Iterator[int]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield server.server_port
-        server.shutdown()
+    with served() as (address, _):
+        yield int(address.rpartition(":")[2])
 
 
 @pytest.fixture

@@ -10,7 +10,10 @@ from typing import Any
 
 @contextmanager
 def served(*statuses: int, wait: threading.Event | None = None) -> Iterator[tuple[str, list[tuple[str, Any]]]]:
-    """A web server on this machine that answers with these statuses, the last one again; and what it was sent."""
+    """A web server that answers what it is sent with these statuses, the last one again; and what that was.
+
+    Asked for a page, it repeats the question.
+    """
     got: list[tuple[str, Any]] = []
     answers = [*statuses] or [204]
 
@@ -22,6 +25,13 @@ def served(*statuses: int, wait: threading.Event | None = None) -> Iterator[tupl
                 wait.wait(10)
             self.send_response(answers.pop(0) if len(answers) > 1 else answers[0])
             self.end_headers()
+
+        def do_GET(self) -> None:
+            asked = f"{self.path} for {self.headers['Host']}".encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(asked)))
+            self.end_headers()
+            self.wfile.write(asked)
 
         def log_message(self, *_: object) -> None:
             pass
