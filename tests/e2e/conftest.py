@@ -12,16 +12,10 @@ from tests.support.github.server import StandIn, on_github
 
 
 @pytest.fixture
-def no_process_left(tmp_path: Path) -> Iterator[None]:
-    """For a test that makes its own project."""
-    with none_left(tmp_path / "home"):
-        yield
-
-
-@pytest.fixture
-def project(request: pytest.FixtureRequest, tmp_path: Path, no_process_left: None) -> Project:
+def project(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Project]:
     """Two phases, or `PHASES` of the module, and an agent that does them well; at the end no process of it is left."""
-    return a_project(tmp_path, *getattr(request.module, "PHASES", ("1", "2")))
+    with none_left(tmp_path / "home"):
+        yield a_project(tmp_path, *getattr(request.module, "PHASES", ("1", "2")))
 
 
 @pytest.fixture

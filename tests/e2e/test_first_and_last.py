@@ -88,10 +88,7 @@ def test_uninstall_keeps_work_that_did_not_land(project: Project, tmp_path: Path
     assert project.runplan("uninstall", "--dry-run").out == "Nothing of runplan is left here\n"
 
 
-@pytest.mark.usefixtures("no_process_left")
-def test_uninstall_refuses_where_something_would_be_lost(tmp_path: Path) -> None:
-    project = a_project(tmp_path, "1")
-    project.agent(work())
+def test_uninstall_refuses_where_something_would_be_lost(project: Project, tmp_path: Path) -> None:
     assert project.runplan("start", "X", "finish", "auto", "--wait").code == 0
     state = project.path / ".git/runplan"
     home = tmp_path / "home/.local/state/runplan"
