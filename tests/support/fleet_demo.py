@@ -24,7 +24,7 @@ from runplan.adapters.store.location import FleetLocation, normalize_url
 from runplan.adapters.store.postgres import PostgresStore
 from runplan.domain.run.rows import RunRow
 from runplan.interfaces.cli.setup.demo import OWN, PLAN, make_repository
-from tests.support.cli import end_processes_of, processes_of
+from tests.support.cli import end_processes_of, processes_of, run_program
 from tests.support.postgres import Server
 
 HOSTS = ("alpha", "beta")
@@ -63,20 +63,12 @@ class Machine:
         if shown:
             say(f"\n$ {shlex.join(words)}")
         argv = [*OWN, *words[1:]] if words[0] == "runplan" else list(words)
-        ran = subprocess.run(
-            argv,
-            cwd=self.clone,
-            env=self.env("you"),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        ran = run_program(argv, self.clone, self.env("you"))
         if shown:
-            say((ran.stderr + ran.stdout).rstrip())
-        if ran.returncode:
-            sys.exit(f"{shlex.join(words)} ended with {ran.returncode}: {ran.stderr}")
-        return ran.stdout
+            say((ran.err + ran.out).rstrip())
+        if ran.code:
+            sys.exit(f"{shlex.join(words)} ended with {ran.code}: {ran.err}")
+        return ran.out
 
     @property
     def run_row(self) -> RunRow | None:
