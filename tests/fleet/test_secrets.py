@@ -1,7 +1,7 @@
 """A worker keeps its secrets from agents and from the database, and rows do not tell it what to execute."""
 
-import hashlib
 import json
+import re
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -9,7 +9,6 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 from msgspec.structs import replace
 
@@ -25,9 +24,9 @@ from runplan.domain.run.rows import Acquired, Command, RunRow
 from runplan.domain.settings.schema import Settings
 from runplan.engine.steps.read_plan import choose_execution
 from tests.support.cli import RUNPLAN, Project, a_plan, a_project, end_processes_of, until, with_remote
+from tests.support.fleet import make_fleet_project
 from tests.support.mounts import obstacle
-from tests.support.postgres import create_member, dump_tables, start_server
-from tests.support.repos import USER_EMAIL, USER_NAME
+from tests.support.postgres import create_member, dump_tables
 
 KEY = "key-hunter2-of-agent"
 PRINTED = "ghp_" + 36 * "p"  #: known by its form
@@ -83,22 +82,15 @@ def project(tmp_path: Path) -> Project:
     made.commit_file("runplan.toml", SETTINGS.format(home=made.home))
     (made.home / "agent.sh").write_text(AGENT.format(home=made.home, printed=PRINTED))
     with_remote(made, tmp_path / "origin.git")
-    (made.home / "gitconfig").write_text(f"[user]\n\tname = {USER_NAME}\n\temail = {USER_EMAIL}\n")
-    made.extra["GIT_CONFIG_GLOBAL"] = str(made.home / "gitconfig")
     create_member()
-    with psycopg.connect(start_server().dsn, autocommit=True) as db:
-        db.execute(f"CREATE DATABASE {name_database(made)}".encode())
-    made.runplan("fleet", "init", RUNPLAN_FLEET_DSN=dsn_of(made, "postgres")).exits(0)
+    made = make_fleet_project(made)
     made.extra["RUNPLAN_FLEET_DSN"] = dsn_of(made, "member")
     return made
 
 
-def name_database(project: Project) -> str:
-    return f"db_{hashlib.sha256(str(project.path).encode()).hexdigest()[:16]}"
-
-
 def dsn_of(project: Project, role: str) -> str:
-    return start_server().dsn_of(role, name_database(project))
+    """Without a password and a key, whatever the worker is given."""
+    return re.sub("//.*@", f"//{role}@", project.extra["RUNPLAN_FLEET_DSN"]).partition("?")[0]
 
 
 def open_store(project: Project) -> closing[PostgresStore]:
