@@ -337,7 +337,7 @@ class PlanningAttempt(Attempt, frozen=True, kw_only=True):
                 return replace(attempt, tries=0, last_try="", revision="", accepted=(*attempt.accepted, event))
             case ProposalMade():
                 steps = attempt.accepted
-                if text := strip_front_matter(event.text) if event.is_edited else "":
+                if text := strip_front_matter(event.text):  # a person may have edited it
                     steps = tuple(replace(step, text=text) if step is attempt.draft else step for step in steps)
                 return replace(attempt, proposal=event, accepted=steps)
             case StartQueued():
