@@ -15,10 +15,11 @@ import pytest
 from runplan.adapters.git.handover import AgentZone
 from runplan.adapters.git.repository import is_users_own
 from runplan.adapters.git.workspace import MOST_LANDED, MOST_PACKS
-from runplan.adapters.git.zones import Bounds, Extra
+from runplan.adapters.git.zones import Extra
 from runplan.adapters.store.files import is_directory, publish
 from runplan.domain.errors import GitFailed, HandOverRefused, RefusedEarly, SettingsError
 from runplan.domain.gitfacts import Kept, Removed
+from runplan.domain.settings.schema import LimitSettings
 from tests.support.dispatching import gone, until
 from tests.support.repos import BASE, BRANCH, PARKED, Place, Repo, a_place, init_repo, make_repo
 
@@ -204,7 +205,7 @@ def test_a_pack_above_its_limit_is_refused_by_the_name_of_the_limit(place: Place
     tree = place.lease()
     (tree.path / "large.bin").write_bytes(os.urandom(400_000))
     tree.commit("large")
-    place.zones.bounds = Bounds(size=300_000)
+    place.zones.limits = LimitSettings(handover_size=300_000)
     with pytest.raises(HandOverRefused, match=r"of more than 300000 bytes \(limits\.handover_size\)"):
         place.take()
 
@@ -399,7 +400,7 @@ def test_a_filter_that_hangs_is_ended_with_all_it_started(place: Place, tmp_path
     tree = place.lease()
     tree.write(".gitattributes", "*.slow filter=slow\n")
     tree.write("a.slow", "a")
-    place.zones.bounds = Bounds(seconds=1.0)
+    place.zones.limits = LimitSettings(handover_s=1.0)
     with pytest.raises(HandOverRefused, match=r"took longer than 1 s \(limits.handover\)"):
         place.take()
     until(lambda: all(gone(int(pid)) for pid in started.read_text().split()))
@@ -414,10 +415,10 @@ def test_a_filter_that_hangs_is_ended_with_all_it_started(place: Place, tmp_path
 def test_work_that_took_too_long_is_kept_aside_and_not_read_again(place: Place) -> None:
     tree = place.lease()
     tree.write("a.txt", "edited")
-    place.zones.bounds = Bounds(seconds=0.0)
+    place.zones.limits = LimitSettings(handover_s=0.0)
     with pytest.raises(HandOverRefused, match=r"took longer than 0 s \(limits.handover\)"):
         place.take()
-    place.zones.bounds = Bounds()
+    place.zones.limits = LimitSettings()
     kept = place.removal.remove_worktree("run")
     assert isinstance(kept, Kept)
     assert "took longer than 0 s (limits.handover)); move it somewhere else" in kept.why
@@ -435,7 +436,7 @@ def test_a_commit_of_countless_paths_is_refused_before_it_is_read(place: Place) 
         entry = f"040000 tree {tree.git('mktree', stdin=rows)}"
     tree.git("update-ref", "HEAD", tree.git("commit-tree", "-p", "HEAD", "-m", "Bomb", entry.split()[2]))
     tree.write("new.txt", "new")
-    place.zones.bounds = Bounds(seconds=20.0, entries=1000)
+    place.zones.limits = LimitSettings(handover_s=20.0, handover_entries=1000)
     with pytest.raises(HandOverRefused, match=r"more than 1000 files .* differ \(limits.handover_entries\)"):
         place.take()
     assert place.repo.git("show", f"{PARKED}:new.txt") == "new"

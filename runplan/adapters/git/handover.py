@@ -331,8 +331,9 @@ class AgentZone(Worktree):
             (fresh / "lane" / name).symlink_to(self._repository / name)
         heads = (oid for name, oid in self._workspace.mirrored().items() if name.startswith(HEADS))
         places = (str(self._git_dir), str(self.path), str(fresh), str(self._seen))
-        arguments = (*places, branch, before, how, str(self._zones.bounds.entries), *(f"^{oid}" for oid in heads))
-        deadline = time.monotonic() + self._zones.bounds.seconds
+        limits = self._zones.limits
+        arguments = (*places, branch, before, how, str(limits.handover_entries), *(f"^{oid}" for oid in heads))
+        deadline = time.monotonic() + limits.handover_s
         try:
             trees = (self.path,) if how != "all" and is_directory(self.path) else ()
             with self._zones.start(_HAND_OVER, arguments, cwd=fresh, writable=(fresh, *trees)) as script:
@@ -359,14 +360,14 @@ class AgentZone(Worktree):
                 raise self._too_slow()
             why = f"the agent's repository cannot be read: {script.finish(deadline) or 'no reason given'}"
             if script.process.returncode == BOMB:
-                why = TOO_MANY.format(self._zones.bounds.entries)
+                why = TOO_MANY.format(self._zones.limits.handover_entries)
             raise _Unreadable(why) if script.process.returncode == NO_REFS else HandOverRefused(why)
         lines = script.read_exactly(int(first[9:15]), deadline).decode("utf-8", "surrogateescape").splitlines()
         return [(kind, rest) for kind, _, rest in (line.partition(" ") for line in lines)]
 
     def _too_slow(self) -> HandOverRefused:
-        bounds = self._zones.bounds
-        return HandOverRefused(f"handing over took longer than {bounds.seconds:.0f} s ({bounds.cause})")
+        cause = "the run is stopped" if self._zones.is_hurried else "limits.handover"
+        return HandOverRefused(f"handing over took longer than {self._zones.limits.handover_s:.0f} s ({cause})")
 
     def _index(self, script: SandboxScript, deadline: float) -> list[Path]:
         """Take the pack into a quarantine with git's own fsck, then into `tool.git`; its files."""
@@ -375,7 +376,8 @@ class AgentZone(Worktree):
         (quarantine / "pack").mkdir(parents=True)
         places = (self._workspace.path / "objects", self._workspace.common_dir / "objects")
         env = STREAMED | borrowing(*places) | {"GIT_OBJECT_DIRECTORY": str(quarantine)}
-        words = ("index-pack", "--stdin", "--fix-thin", "--strict", f"--max-input-size={self._zones.bounds.size}")
+        most = self._zones.limits.handover_size
+        words = ("index-pack", "--stdin", "--fix-thin", "--strict", f"--max-input-size={most}")
         indexer = self._tool.start(*words, env=env, stdin=script.output, session=True)
         with indexer, CALLS.bounded(indexer, state=self._workspace.state):
             if hasattr(resource, "prlimit"):
@@ -392,7 +394,7 @@ class AgentZone(Worktree):
         if indexer.returncode < 0 or remedy_for(why):  # killed, or a full disk: not the fault of the work
             raise GitFailed(f"the agent's work could not be stored: {why or 'git was killed'}")
         if indexer.returncode:
-            most, taken = self._zones.bounds.size, (file.stat().st_size for file in quarantine.glob("pack/tmp_pack_*"))
+            taken = (file.stat().st_size for file in quarantine.glob("pack/tmp_pack_*"))
             if sum(taken) + CHUNK > most:
                 raise HandOverRefused(f"the work is a pack of more than {most} bytes (limits.handover_size)")
             raise ObjectsRefused(f"git refuses the objects: {why}")
@@ -418,7 +420,7 @@ class AgentZone(Worktree):
             left = trees[2] if left == CLEAN else left
             nested = ""
             for old, new in ((trees[0], trees[1]), (trees[2], left or trees[2])):
-                for change in changes(self._tool, old, new, most=self._zones.bounds.entries):
+                for change in changes(self._tool, old, new, most=self._zones.limits.handover_entries):
                     if change.new_mode == SUBMODULE and is_directory(self.path / change.path / ".git"):
                         nested = change.path
                     if change.path.count("/") > DEEPEST:
@@ -445,12 +447,13 @@ class AgentZone(Worktree):
         texts = (self._tool.object(oid, most=LARGEST_POINTER) for oid in sorted(blobs))
         pointers = {m[1].decode(): int(m[2]) for text in texts if text and (m := re.fullmatch(_POINTER, text.content))}
         wanted = {oid: size for oid, size in pointers.items() if not (store / oid[:2] / oid[2:4] / oid).exists()}
-        if sum(wanted.values()) > self._zones.bounds.size:
-            raise HandOverRefused(f"large files of more than {self._zones.bounds.size} bytes (limits.handover_size)")
+        limits = self._zones.limits
+        if sum(wanted.values()) > limits.handover_size:
+            raise HandOverRefused(f"large files of more than {limits.handover_size} bytes (limits.handover_size)")
         names = [f"lfs/objects/{oid[:2]}/{oid[2:4]}/{oid} {size}" for oid, size in wanted.items()]
         if not names:
             return
-        deadline = time.monotonic() + self._zones.bounds.seconds
+        deadline = time.monotonic() + limits.handover_s
         arguments = (str(self._repository), str(fresh), *(word for name in names for word in name.split()))
         with self._zones.start(_LARGE_FILES, arguments, cwd=fresh, writable=()) as script:
             for oid, size in wanted.items():

@@ -50,6 +50,7 @@ from runplan.adapters.store.files import (
 from runplan.domain.errors import GitFailed, HandOverRefused, RefusedEarly, SettingsError
 from runplan.domain.gitfacts import Oid
 from runplan.domain.names import DIFF_FILE
+from runplan.domain.settings.schema import LimitSettings
 
 #: A command in the sandbox of agents: argv, working directory, and the directories that it may write.
 Confine: TypeAlias = Callable[[Sequence[str], Path, Sequence[Path]], Sequence[str]]
@@ -154,13 +155,6 @@ done
 _COPY = 'mkdir -p "$2" && cp -a "$1/." "$2"'
 
 
-class Bounds(Struct, frozen=True, kw_only=True):
-    seconds: float = 600.0
-    cause: str = "limits.handover"  #: of the limit of time
-    size: int = 2_000_000_000  #: bytes of the pack
-    entries: int = 200_000  #: paths that differ
-
-
 class KnownFiles(Struct, frozen=True):
     commit: Oid  #: which has them, or their tree
     is_all: bool = False  #: no further files are there, not even ignored ones
@@ -179,13 +173,17 @@ class Zones:
     """The worktrees of one project; `confine` is the sandbox of its agents."""
 
     def __init__(
-        self, workspace: Workspace, confine: Confine | None = None, bounds: Bounds | None = None, env: Env | None = None
+        self,
+        workspace: Workspace,
+        confine: Confine | None = None,
+        limits: LimitSettings | None = None,
+        env: Env | None = None,
     ) -> None:
         self.workspace = workspace
         #: Scripts may run filters that an agent wrote, so they get the variables of agents.
         self.env = scrubbed(workspace.env if env is None else env)
         self.confine = confine or (lambda argv, _cwd, _writable: argv)
-        self.bounds = bounds or Bounds()
+        self.limits = limits or LimitSettings()
         self.is_hurried = False
         #: By worktree, from when its files were written or compared until a process may write there. The next fill
         #: changes what differs, and looks at no other file.
@@ -251,8 +249,8 @@ class Zones:
 
     def hurry(self) -> None:
         """Let no hand-over delay the end of a run that is stopped; the files stay in the worktree."""
-        if self.bounds.seconds > STOPPED_S:
-            self.bounds = replace(self.bounds, seconds=STOPPED_S, cause="the run is stopped")
+        if self.limits.handover_s > STOPPED_S:
+            self.limits = replace(self.limits, handover_s=STOPPED_S)
             self.is_hurried = True
 
 

@@ -43,7 +43,8 @@ def collect_leftovers(context: RepositoryContext, *, dry_run: bool) -> tuple[lis
         agents = Agents(
             context.settings.agents, root=workspace.root, plan="", run="", caller=context.env, places=places
         )
-        removal = Removal(Zones(workspace, agents.confine, env=agents.script_env), targets=context.targets)
+        zones = Zones(workspace, agents.confine, context.settings.limits, agents.script_env)
+        removal = Removal(zones, targets=context.targets)
         active = set(_in_use(store, str(context.root), context.state))
         known = {fact.event.branch for fact in store.list_facts(e.Leased)}
         answers = removal.remove_leftovers(dry_run=dry_run, prefix=prefix, active=active, known=known)

@@ -13,7 +13,7 @@ from runplan.adapters.git.objects import Candidates
 from runplan.adapters.git.removal import Removal
 from runplan.adapters.git.repository import Fingerprints
 from runplan.adapters.git.workspace import Workspace
-from runplan.adapters.git.zones import Bounds, Zones
+from runplan.adapters.git.zones import Zones
 from runplan.adapters.sandbox.view import Places
 from runplan.adapters.store.claims import Claims
 from runplan.adapters.store.files import make_below
@@ -103,9 +103,7 @@ def make_run_context(
     )
     agents.remove_leftovers(opened.dispatches.list_live)
     prefix = context.settings.run.branch_prefix
-    limits = context.settings.limits
-    bounds = Bounds(seconds=limits.handover_s, size=limits.handover_size, entries=limits.handover_entries)
-    zones = Zones(workspace, agents.confine, bounds, agents.script_env)
+    zones = Zones(workspace, agents.confine, context.settings.limits, agents.script_env)
     lander, direct = modes.open_landers(
         context, context.settings, context.env, tool=workspace.path, plan=plan, zones=zones
     )
