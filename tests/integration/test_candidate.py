@@ -174,20 +174,6 @@ def test_commits_that_become_empty_are_dropped(repo: Repo, candidates: Candidate
     assert replay(candidates, base, head, onto) == replay(candidates, base, base, onto) == NothingLeft()
 
 
-@pytest.mark.parametrize("moved", [False, True])
-def test_a_branch_with_a_merge_lands_as_one_net_commit(repo: Repo, candidates: Candidates, moved: bool) -> None:
-    base, _ = on_branch(repo, {"a.txt": "a1\na2\nmine\n"})
-    repo.commit("Theirs", **{"b.txt": "b2\n"})
-    repo.git("switch", "-q", "work")
-    repo.git("merge", "-q", "--no-ff", "-m", "Merge and more", "main")
-    head = repo.commit("Last", **{"last.txt": "l\n"})
-    onto = repo.head("main") if moved else base
-    answer = built(replay(candidates, base, head, onto))
-    assert len(answer.commits) == 1
-    assert answer.tree == repo.tree("work")
-    assert repo.git("log", "-1", "--format=%s %p", answer.commits[0]).startswith("Last ")
-
-
 def test_a_branch_set_back_behind_its_base_lands_as_its_net_diff(repo: Repo, candidates: Candidates) -> None:
     start = repo.head()
     base = repo.commit("Base", **{"b.txt": "b2\n"})
