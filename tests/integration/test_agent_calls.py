@@ -215,9 +215,8 @@ def test_the_key_of_the_users_own_codex_gateway_is_passed_on(tmp_path: Path) -> 
 
 
 def reported(place: Path, kind: str, caller: dict[str, str], **table: Any) -> tuple[str, ...]:
-    found = agent_of(kind).describe_account(
-        settings(it={"kind": kind, **table}).agent("it"), {"HOME": str(place), **caller}
-    )
+    named = settings(it={"kind": kind, **table}).agent("it")
+    found = agent_of(kind).describe_account(named, {"HOME": str(place), **caller})
     login, address, model, bill = found.split("; ")
     parts = ((login, "login "), (address, "address "), (model, "model "), (bill, "billed to the account of "))
     return tuple(text.removeprefix(name) for text, name in parts)

@@ -68,12 +68,8 @@ def comes_to_its_end(pair: Pair, landing: LandingStarted, *, pushed: bool | None
     assert pair.landed() == 1
     assert pair.there.head(MAIN) == pair.here.head(MAIN) == pair.here.head(TRACKED) == landing.new
     assert pair.here.status() == " M b.txt\n?? mine.txt"
-    assert {name: text.decode() for name, (_, text) in files_of(pair.here.path).items()} == {
-        "a.txt": "a2\n",
-        "b.txt": "edited\n",
-        "mine.txt": "untracked\n",
-        "new/n.txt": "n\n",
-    }
+    texts = {"a.txt": "a2\n", "b.txt": "edited\n", "mine.txt": "untracked\n", "new/n.txt": "n\n"}
+    assert {name: text.decode() for name, (_, text) in files_of(pair.here.path).items()} == texts
     assert leftovers(pair.here) == ()
 
 

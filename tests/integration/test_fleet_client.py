@@ -138,9 +138,7 @@ def test_a_wrong_database_names_the_setting(machines: tuple[Project, Project]) -
     assert (ran.code, "its address is RUNPLAN_FLEET_DSN" in ran.last) == (5, True), ran.err
 
 
-def test_a_fleet_says_what_to_do_instead_of_work_and_without_a_clone(
-    machines: tuple[Project, Project],
-) -> None:
+def test_a_fleet_says_what_to_do_instead_of_work_and_without_a_clone(machines: tuple[Project, Project]) -> None:
     here, _ = machines
     url = here.repo.git("remote", "get-url", "origin")
     ran = here.runplan("logs", "X", "--repository", url)

@@ -184,10 +184,8 @@ def test_a_heartbeat_notices_the_plans_that_another_worker_has_taken_or_ended(
     worker._plans[schema, "own"] = in_hand
     worker._queue = cast(Any, SimpleNamespace(worker_id=None))
     with closing(Heartbeat(start_server().dsn, row)) as heartbeat:
-        assert {owned for owned in heartbeat.list_owned() if owned[0] == schema} == {
-            (schema, "own", "own", "h/away"),
-            (schema, "left", "left", "h/earlier"),
-        }
+        rows = {(schema, "own", "own", "h/away"), (schema, "left", "left", "h/earlier")}
+        assert {owned for owned in heartbeat.list_owned() if owned[0] == schema} == rows
         worker._beat(heartbeat)
         assert (in_hand.lost, poked) == ({"left", "taken", "ended"}, ["it"])
 

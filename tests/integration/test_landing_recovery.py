@@ -74,10 +74,8 @@ def test_a_file_edited_after_the_kill_stays_and_the_former_one_is_parked_and_rep
     assert (Path(settled.note.rpartition(" is in ")[2]) / "a.txt").read_text() == "a\n"
     assert isinstance(answer, Pending)
     assert "a.txt is edited" in answer.why
-    assert {name: text.decode() for name, (_, text) in files_of(repo.path).items()} == START | {
-        "a.txt": "edited after the kill\n",
-        "new/mine.txt": "mine\n",
-    }
+    edited = {"a.txt": "edited after the kill\n", "new/mine.txt": "mine\n"}
+    assert {name: text.decode() for name, (_, text) in files_of(repo.path).items()} == START | edited
     assert leftovers(repo) == ()
 
 

@@ -275,7 +275,7 @@ def test_independent_phases_go_on_beside_a_phase_of_the_run_that_asks_a_person()
 @pytest.mark.parametrize(
     "event",
     [
-        e.NoWork(tip="t", detail="no phases", kind=NoWorkKind.UNREADABLE),
+        e.NoWork(tip="t", detail="none", kind=NoWorkKind.UNREADABLE),
         e.Concluded(reason=Reason.PR_CLOSED, note="closed"),
     ],
 )

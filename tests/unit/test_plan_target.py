@@ -108,9 +108,8 @@ def test_without_a_phase_to_work_the_reason_is_given(found: Plan, wanted: str | 
 def test_a_plan_that_is_not_active_has_no_phase_to_work(said: str, status: str, wanted: str | None) -> None:
     found = plan("1✅ 2⬚", front=f"---\nstatus: {said}\n---\n")
     remedy = "to have it worked, write status: active in its front matter, and commit it"
-    assert choose_phase(found, wanted=wanted) == NoPhase(
-        NoWorkKind.INACTIVE, f"the plan says status: {status}; {remedy}"
-    )
+    said_so = NoPhase(NoWorkKind.INACTIVE, f"the plan says status: {status}; {remedy}")
+    assert choose_phase(found, wanted=wanted) == said_so
     assert list_startable(found, {}, limit=2) == []
 
 

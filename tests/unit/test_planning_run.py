@@ -23,9 +23,8 @@ CLEAN = e.CleanedUp(phase="")
 
 def begun(**options: Any) -> RunState:
     planning = e.Planning(**{"goal": "Do X.", **options})
-    return fold(
-        [replace(STARTED, planning=planning), PlanningChosen(tip="t", title="X", text="Do X.", planning=planning)]
-    )
+    chosen = PlanningChosen(tip="t", title="X", text="Do X.", planning=planning)
+    return fold([replace(STARTED, planning=planning), chosen])
 
 
 def due(state: RunState) -> str:

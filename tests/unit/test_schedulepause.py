@@ -39,10 +39,7 @@ REJECTED = [BUILT, e.Answered(tree="t1", approved=False), replace(FAILED, reason
         ([DRAFT, ended("refused", "blocked", DRAFT.detail)], DRAFT.detail),
         ([READ, *REJECTED], "phase 2 was rejected"),
     ],
-    ids=[
-        *("failed", "refused", "crashed", "not-ended", "stopped", "done", "no-phase", "waits", "gone", "draft"),
-        "rejected",
-    ],
+    ids=["failed", "refused", "crashed", "open", "stopped", "done", "no phase", "waits", "gone", "draft", "rejected"],
 )
 def test_a_failure_pauses_the_schedule_until_it_is_resumed(facts: list[e.Event], why: str) -> None:
     assert pause_reason(fold([replace(started("next"), daemon=True), *facts])) == why

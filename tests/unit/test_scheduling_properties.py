@@ -193,6 +193,7 @@ class History:
 plans = st.sampled_from(PLANS)
 specs = st.sampled_from(("30m", "4h", "day at 2:30", "weekday at 9:30", "17 */3 * * *"))
 MINUTE, HOUR, DAY = 60, 3600, 86_400
+AHEAD = ("pass_time", 9 * HOUR)
 spans = st.one_of(st.integers(1, 10 * MINUTE), st.integers(MINUTE, 5 * DAY), st.integers(-DAY, -1))
 starts = st.tuples(st.just("start"), plans, specs, st.sampled_from(("run-once", "skip")))
 steps = st.one_of(
@@ -209,14 +210,7 @@ steps = st.one_of(
 )
 @example(  # forwards over two slots, killed in the middle of firing, back before both, and forwards once more
     ("start", PLANS[0], "4h", "run-once"),
-    [
-        ("pass_time", 9 * HOUR),
-        ("die",),
-        ("pass_time", -8 * HOUR),
-        ("look",),
-        ("end", PLANS[0]),
-        ("pass_time", 9 * HOUR),
-    ],
+    [AHEAD, ("die",), ("pass_time", -8 * HOUR), ("look",), ("end", PLANS[0]), AHEAD],
 )
 def test_slots_that_come_due_are_answered_once_and_no_plan_runs_twice(
     first: tuple[object, ...], life: list[tuple[object, ...]]

@@ -18,35 +18,30 @@ PLAN = "plans/X.md"
 TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 
 
+def form(verb: str, **fields: str) -> Form:
+    return Form(verb=verb, plan=PLAN, **fields)
+
+
 @pytest.mark.parametrize(
-    ("form", "request_"),
+    ("filled", "request_"),
     [
-        (
-            Form(verb="approve", plan=PLAN, phase="2", tree=TREE, text="x"),
-            ApproveRequest(plan=PLAN, phase="2", tree=TREE),
-        ),
-        (
-            Form(verb="reject", plan=PLAN, tree=TREE, text=" --tree=other "),
-            RejectRequest(plan=PLAN, tree=TREE, why="--tree=other"),
-        ),
-        (Form(verb="reject", plan=PLAN, tree=TREE), RejectRequest(plan=PLAN, tree=TREE)),
+        (form("approve", phase="2", tree=TREE, text="x"), ApproveRequest(plan=PLAN, phase="2", tree=TREE)),
+        (form("reject", tree=TREE, text=" --tree=o "), RejectRequest(plan=PLAN, tree=TREE, why="--tree=o")),
+        (form("reject", tree=TREE), RejectRequest(plan=PLAN, tree=TREE)),
         (Form(verb="answer", id="r1.2", text="-m"), AnswerRequest(id="r1.2", text="-m")),
-        (
-            Form(verb="start", plan=PLAN, words="auto every 'day at 9am'"),
-            StartRequest(plan=PLAN, options=("auto", "every", "day at 9am")),
-        ),
-        (Form(verb="retry", plan=PLAN, phase="4b"), RetryRequest(plan=PLAN, phase="4b")),
-        (Form(verb="retry", plan=PLAN, fresh="fresh"), RetryRequest(plan=PLAN, fresh=True)),
+        (form("start", words="auto every 'day at 9'"), StartRequest(plan=PLAN, options=("auto", "every", "day at 9"))),
+        (form("retry", phase="4b"), RetryRequest(plan=PLAN, phase="4b")),
+        (form("retry", fresh="fresh"), RetryRequest(plan=PLAN, fresh=True)),
         (Form(verb="plan", goal=" Greet people. ", quick="quick"), PlanRequest(goal="Greet people.", quick=True)),
-        (Form(verb="stop", plan=PLAN), StopRequest(plan=PLAN)),
+        (form("stop"), StopRequest(plan=PLAN)),
     ],
 )
-def test_a_form_becomes_one_request(form: Form, request_: object) -> None:
-    assert read_request(form) == request_
+def test_a_form_becomes_one_request(filled: Form, request_: object) -> None:
+    assert read_request(filled) == request_
 
 
 @pytest.mark.parametrize(
-    "form",
+    "filled",
     [
         *(Form(verb="undo", plan=PLAN, phase="1"), Form(verb="", plan=PLAN), Form(verb="approve", plan=PLAN)),
         *(Form(verb="stop"), Form(verb="plan", goal="  ", text="x"), Form(verb="answer", id="", text="x")),
@@ -54,6 +49,6 @@ def test_a_form_becomes_one_request(form: Form, request_: object) -> None:
         Form(verb="start", plan=PLAN, words="'unfinished"),
     ],
 )
-def test_other_fields_are_refused(form: Form) -> None:
+def test_other_fields_are_refused(filled: Form) -> None:
     with pytest.raises(UsageError):
-        read_request(form)
+        read_request(filled)
