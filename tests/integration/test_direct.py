@@ -268,9 +268,8 @@ def test_a_server_that_declines_is_quoted(pair: Pair) -> None:
     before = snapshot(pair.here)
     answer = land(pair, new)
     assert isinstance(answer, Failed)
-    assert answer.why.startswith(
-        "origin does not accept a push to main: GH006: Protected branch. / - Use a pull request. "
-    )
+    words = "GH006: Protected branch. / - Use a pull request. "
+    assert answer.why.startswith(f"origin does not accept a push to main: {words}")
     assert "hook declined" in answer.why
     assert snapshot(pair.here) == before
     assert pair.landed() == 0

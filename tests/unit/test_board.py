@@ -1,6 +1,5 @@
 """The cards of the board: their group, their sentence, and the next action of a person."""
 
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -11,8 +10,8 @@ from runplan.app.views.status import PlanState, view_plan
 from runplan.domain.run.kinds import WaitKind
 from runplan.domain.run.rows import FailureRow, PlanFacts, RunRow, ScheduleRow, Work
 from runplan.domain.standing.phases import PhaseOutline, PlanOutline
+from tests.support.builders import NOW
 
-NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SINCE = "2026-01-01T11:50:00Z"
 PLAN = "plans/x.md"
 PHASES = (

@@ -25,10 +25,8 @@ from runplan.interfaces.web.drawing import (
 HOSTILE = '</title><script>alert(1)</script>" onload="x\x1b[31m\u202e\x00&amp;'
 
 
-def a_phase(
-    id_: str, *depends: str, title: str = "x", state: PhaseState = PhaseState.TODO, words: str = ""
-) -> PhaseView:
-    return PhaseView(id_, title, "todo", None, depends, state=state, words=words or state)
+def a_phase(id_: str, *depends: str, title: str = "x", state: str = "todo", words: str = "") -> PhaseView:
+    return PhaseView(id_, title, "todo", None, depends, state=PhaseState(state), words=words or state)
 
 
 def phases(**depends: str) -> list[PhaseView]:
@@ -76,7 +74,7 @@ def test_no_two_phases_overlap(depends: list[set[int]]) -> None:
 
 
 def test_every_drawing_is_well_formed_and_holds_foreign_text_as_text() -> None:
-    hostile = [a_phase(HOSTILE, title=HOSTILE, state=PhaseState(state), words=HOSTILE) for state in STATES]
+    hostile = [a_phase(HOSTILE, title=HOSTILE, state=state, words=HOSTILE) for state in STATES]
     graph = draw_graph(hostile, title=HOSTILE, selected=HOSTILE, address_of=lambda phase: f"/plan?{phase}")
     timeline = draw_timeline([a_step(agent=HOSTILE, phase=HOSTILE)], {HOSTILE: HOSTILE}, title=HOSTILE)
     for drawing in (graph, timeline):
@@ -88,7 +86,7 @@ def test_every_drawing_is_well_formed_and_holds_foreign_text_as_text() -> None:
 
 
 def test_a_state_has_a_sign_and_a_word_besides_its_colour() -> None:
-    drawn = ET.fromstring(draw_graph([*phases(a=""), a_phase("b", state=PhaseState.DONE)], title="t"))
+    drawn = ET.fromstring(draw_graph([*phases(a=""), a_phase("b", state="done")], title="t"))
     texts = [element.text for element in drawn.iter("text")]
     assert {"○ a", "todo", "✓ b", "done"} <= set(texts)
 

@@ -274,10 +274,7 @@ def test_independent_phases_go_on_beside_a_phase_of_the_run_that_asks_a_person()
 
 @pytest.mark.parametrize(
     "event",
-    [
-        e.NoWork(tip="t", detail="none", kind=NoWorkKind.UNREADABLE),
-        e.Concluded(reason=Reason.PR_CLOSED, note="closed"),
-    ],
+    [e.NoWork(tip="t", detail="none", kind=NoWorkKind.UNREADABLE), e.Concluded(reason=Reason.PR_CLOSED, note="closed")],
 )
 def test_a_phase_that_asks_is_kept_while_no_other_phase_can_be_read(event: e.Event) -> None:
     begun = [started(), e.PhaseChosen(tip="t", phase="1", touches=("a",)), LEASED]

@@ -307,9 +307,8 @@ def test_an_epic_waits_for_its_parts() -> None:
         ).encode()
         for id_, (waits, parent) in parts.items()
     }
-    waits_for = {
-        phase.id: " ".join(phase.depends) for phase in parse_plan(join_files(files), path="backlog/tasks").phases
-    }
+    plan = parse_plan(join_files(files), path="backlog/tasks")
+    waits_for = {phase.id: " ".join(phase.depends) for phase in plan.phases}
     assert waits_for == {"task-1": "task-3 task-1.1", "task-1.1": "", "task-1.2": "task-1", "task-3": ""}
 
 

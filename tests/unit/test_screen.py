@@ -1,6 +1,5 @@
 """The board of `watch`: its lines at any size, and its keys."""
 
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -21,8 +20,8 @@ from runplan.interfaces.cli.show.screen import (
     press_key,
     replace_board,
 )
+from tests.support.builders import NOW
 
-NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 PHASES = (PhaseOutline("1", "One", "done", None, ()), PhaseOutline("2", "Two", "todo", None, ()))
 
 
