@@ -14,7 +14,7 @@ from runplan.adapters.sandbox import forward
 from runplan.adapters.sandbox.home import HomeMounts, list_programs
 from runplan.adapters.sandbox.proxy import SOCKET
 from runplan.adapters.sandbox.view import Obstacle, Places, Sandbox, View
-from runplan.adapters.store.files import make_below, read_file, remove_directory
+from runplan.adapters.store.files import make_below, read_file, read_script, remove_directory
 from runplan.domain.names import GIT_CONFIG, is_below
 from runplan.domain.run.dispatch import TEMPORARY
 
@@ -35,44 +35,9 @@ _BASE = (
 )
 MADE = ("lanes", "proof", "lent", "seen", "handover")  #: folders in runplan's own directory that may be made later
 COPIED = "/run/copied-"  #: the originals of files that a program replaces
-#: Makes links (ln) and copies (cp) that are not there, then executes a command. An empty file is an old mount point; a
-#: link to nothing leads to what was updated. The first argument is a home, or "": the files there were left by set-up,
-#: and are removed.
-_PREPARE = """
-[ -z "$1" ] || command -p find "$1" -maxdepth 1 ! -type d -delete 2>/dev/null
-shift
-while [ "$1" != -- ]; do
-    [ -d "$3" ] || [ -s "$3" ] || [ ! -e "$2" ] || { mkdir -p "${3%/*}" && $1 "$2" "$3"; }
-    shift 3
-done 2>/dev/null
-shift
-exec "$@"
-"""
+_PREPARE, _CALL = (read_script(__file__, name) for name in ("prepare_home.sh", "start_bubblewrap.sh"))
 #: Variables for temporary files, caches and state; they follow the view.
 _VARIABLES = {"XDG_CACHE_HOME": ".cache", "XDG_STATE_HOME": ".local/state"}
-#: Hides sockets, makes layers, then executes bubblewrap. Arguments: rules of seccomp, an empty file, the sockets, "--";
-#: for layers their directory, overlay or copy, the number and the directory below each; "--", the program and its
-#: arguments. A descriptor that is open is a log.
-_CALL = """
-rules=$1 empty=$2; shift 2
-while [ "$1" != -- ]; do
-    command -p mount --bind "$empty" "$1" 2>/dev/null
-    shift
-done
-shift
-[ "$1" = -- ] || { place=$1 how=$2; shift 2; }
-while [ "$1" != -- ]; do
-    command -p mkdir -p "$place/$1" && cd "$place/$1" && command -p mkdir upper work merged || exit 1
-    command -p ln -s "$2" lower || exit 1
-    { [ "$how" = overlay ] && command -p mount -t overlay overlay \\
-        -o lowerdir=lower,upperdir=upper,workdir=work,userxattr merged 2>/dev/null; } ||
-        command -p cp -a lower/. merged || exit 1
-    shift 2
-done
-program=$2; shift 2
-for number in 3 4 5 6 7 8 9; do [ -e "/proc/self/fd/$number" ] || break; done
-eval 'exec '$number'<"$rules"' && cd / && exec "$program" --seccomp "$number" "$@"
-"""
 
 
 class Bubblewrap(Sandbox, frozen=True):

@@ -18,10 +18,10 @@ from runplan.adapters.sandbox import bubblewrap, forward
 from runplan.adapters.sandbox.home import HomeMounts
 from runplan.adapters.sandbox.proxy import SOCKET
 from runplan.adapters.sandbox.view import Places, Sandbox, View
-from runplan.adapters.store.files import make_below
+from runplan.adapters.store.files import make_below, read_script
 from runplan.domain.errors import RefusedEarly
 from runplan.domain.names import digest_of
-from runplan.domain.run.dispatch import LOGS, TEMPORARY
+from runplan.domain.run.dispatch import TEMPORARY
 from runplan.domain.settings.schema import CONTAINER_ENGINES, ContainerSettings
 
 ASK_S = 60.0  #: an engine in a virtual machine takes seconds to answer
@@ -30,42 +30,9 @@ MOST_PROCESSES = 32768  #: that podman lets a container have
 MOST_FILES = 1 << 20  #: that the kernel lets a process have open, usually
 _LABEL = "runplan"  #: of a container; its value is the repository's directory of private homes
 _KERNEL = {"podman": "{{.Host.Kernel}}", "docker": "{{.KernelVersion}}"}
-#: Runs the engine. Arguments: engine, host, and a folder for FIFOs; the place and the copy of each directory that is
-#: copied; "--", and the further words of `run`. The container gets the variables of this process, except for those that
-#: describe this machine. A log is a FIFO in it, since not every engine passes descriptors on.
-_RUN = rf"""
-engine=$1 host=$2 folder=$3; shift 3
-while [ "$1" != -- ]; do
-    command -p mkdir -p "$2" && command -p cp -a "$1/." "$2" || exit 1
-    shift 2
-done
-shift
-names=$(command -p env | command -p sed -n '/^PATH=/d; /^SHELL=/d; /^TMPDIR=/d; /^HOSTNAME=/d; /^PWD=/d; /^OLDPWD=/d
-    /^SHLVL=/d; /^_=/d; /^LD_/d; /^XDG_/d; /^{LOGS}=/d; s/^\([A-Za-z_][A-Za-z0-9_]*\)=.*/--env=\1/p')
-[ -n "${LOGS}" ] || exec "$engine" ${{host:+-H "$host"}} run $names "$@"
-number=0 inside=
-for log in ${LOGS}; do
-    number=$((number + 1)) inside="${{inside:+$inside }}/run/log-$number"
-    command -p mkfifo "$folder/$number" || exit 1
-    command -p cat "$folder/$number" >"$log" &
-    set -- "--volume=$folder/$number:/run/log-$number" "$@"
-done
-"$engine" ${{host:+-H "$host"}} run $names --env="{LOGS}=$inside" "$@"
-code=$?
-while [ "$number" -gt 0 ]; do : <>"$folder/$number"; number=$((number - 1)); done # one that nobody has opened
-wait
-exit $code
-"""
+_RUN, _END = (read_script(__file__, name) for name in ("run_container.sh", "end_containers.sh"))
 #: The first process of a container. It has no handler for signals, so none from a container ends it.
 _INIT = '"$@"; exit $?'
-#: Ends containers. Arguments: engine, host, a filter.
-_END = """
-engine=$1 host=$2
-for id in $("$engine" ${host:+-H "$host"} ps -aq --filter "$3"); do
-    "$engine" ${host:+-H "$host"} kill "$id"
-    "$engine" ${host:+-H "$host"} rm -f "$id"
-done >/dev/null 2>&1
-"""
 
 
 class Engine(Struct, frozen=True):

@@ -240,3 +240,9 @@ def sign_files(files: Iterable[Path]) -> Signature:
             if status.st_size:  # a reader of the journal may create an empty file for its next changes, and remove it
                 signatures.append((str(path), status.st_mtime_ns, status.st_size))
     return tuple(signatures)
+
+
+def read_script(beside: str, name: str, **values: object) -> str:
+    """The shell script of this name in the folder of a module, with these values as its variables."""
+    text = Path(beside).with_name(name).read_text(encoding="utf-8")
+    return "".join([*(f"{variable}={value}\n" for variable, value in values.items()), text])
