@@ -248,14 +248,13 @@ def try_mutant(mutant: Mutant, tests: list[str], tree: Path, number: int) -> str
     original = (changed.read_bytes(), changed.stat().st_mtime_ns)
     names = tree / "mutant-tests"
     names.write_text("\n".join(tests), encoding="utf-8")
-    words = ["-q", "-x", "--timeout", "100", "-p", "no:cacheprovider", "-p", "no:xdist", f"@{names}"]
+    words = ["-m", "pytest", "-q", "-x", "--timeout", "100", "-p", "no:cacheprovider", "-p", "no:xdist", f"@{names}"]
     env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     changed.write_text(mutant.source, encoding="utf-8")
     os.utime(changed, (number, number))  # never the moment of a compiled file
     out = subprocess.DEVNULL
-    run = subprocess.Popen(
-        [tree / ".venv/bin/python", "-m", "pytest", *words], cwd=tree, env=env, stdout=out, stderr=out, process_group=0
-    )
+    program = tree / ".venv/bin/python"
+    run = subprocess.Popen([program, *words], cwd=tree, env=env, stdout=out, stderr=out, process_group=0)
     try:
         code = run.wait(timeout=LIMIT_S)
     except subprocess.TimeoutExpired:
@@ -265,7 +264,11 @@ def try_mutant(mutant: Mutant, tests: list[str], tree: Path, number: int) -> str
     finally:
         changed.write_bytes(original[0])
         os.utime(changed, ns=(original[1], original[1]))
-    if code in NO_TESTS:
+    is_unsure = code in NO_TESTS  # the tests are unknown, or the mutant cannot be imported
+    if (
+        is_unsure
+        and subprocess.run([program, *words, "--collect-only"], cwd=tree, env=env, stdout=out, stderr=out).returncode
+    ):
         raise RuntimeError(f"pytest ended with {code}: tests have changed since they were measured; play it again")
     return "killed" if code else "survived"
 
