@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.cli import Meanwhile, Project, a_plan, a_project, end_processes_of, ended, fix, set_up, until, work
-from tests.support.github.hub import Hub
+from tests.support.github.hub import Hub, Issue
 from tests.support.github.server import StandIn, publish
 from tests.support.gitlab.server import on_gitlab
 
@@ -33,7 +33,10 @@ def test_a_stack_is_merged_from_below_by_squash(project: Project, server: StandI
         drafts.add(tuple(pull.number for pull in hub.pulls.values() if pull.state == "open" and not pull.draft))
 
     server.on_request = look
+    hub.issues[77] = Issue(number=77, title="Three steps", body="")
+    publish(project, hub, plan=a_plan("1", "2", "3", front="status: active\nissue: 77"))
     ran = project.start("finish", "auto", "pr").exits(0)
+    assert ["Fixes #77" in pull.body for pull in hub.pulls.values()] == [False, False, True]
     assert bases == {1: ["main"], 2: ["runplan/x/pr-1", "main"], 3: ["runplan/x/pr-2", "main"]}
     assert drafts == {(), (1,), (2,), (3,)}, "only the lowest one is ready"
     assert [(pull.merged, pull.title) for pull in hub.pulls.values()] == [(True, f"X: Step {n}") for n in (1, 2, 3)]

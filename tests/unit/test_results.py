@@ -305,6 +305,8 @@ def test_a_summary_that_is_no_regular_expression_names_the_key() -> None:
 
 def test_traces_after_the_summary_do_not_hide_it() -> None:
     assert read(NODE_SPEC + "    at somewhere\n" * 100, exit_code=1).failures == {"is wrong"}
+    mocha = (SAMPLES / "mocha" / "failing.2.txt").read_text() + "      at somewhere\n" * 100
+    assert read(mocha, exit_code=2).failed
     many = "".join(f"\t  {n} - case{n} (Timeout)\n" for n in range(100))
     assert len(read(f"0% tests passed, 100 tests failed out of 100\n{many}", exit_code=8).failures) == 100
 
