@@ -148,7 +148,8 @@ def test_what_agents_have_used_and_what_running_ones_may_use_is_summed() -> None
         e.DispatchStarted(id="r2.1", beside=("r2.1-2", "r2.1-3"), **limits),
         e.DispatchStarted(id="r3.1", **limits),
     ]
-    end = e.DispatchEnded(id="r3.1", role=Role.EXPLORE, agent="a", ending=Ending.EXITED, code=0, input_tokens=40)
+    end = e.DispatchEnded(id="r3.1", role=Role.EXPLORE, agent="a", ending=Ending.EXITED, code=0)
+    end = replace(end, input_tokens=30, output_tokens=10)
     started = [Recorded(seq=seq, run="r", at=at, event=event) for seq, event in enumerate(starts)]
     earlier = Recorded(seq=9, run="r", at="2026-11-17", event=replace(end, id="r0.1"))
     ended = [Recorded(seq=9, run="r", at=at, event=end), earlier]
