@@ -238,6 +238,15 @@ def test_a_channel_that_fails_is_tried_again_and_remembered_until_it_works(log: 
     assert list_failures(sender.env, channels) == []
 
 
+def test_a_link_that_a_command_prints_is_not_shown(log: Log) -> None:
+    """Whoever reads it could approve the change, and agents can read the log."""
+    link = f"https://pc.example/a/{'WyIwMDAw' * 30}.{'c2lnbmF0' * 5}"
+    sender = Sender(log, NotifySettings(command="echo $RUNPLAN_LINK; exit 1", on=ALL))
+    sender.send(replace(FAILED, link=link))
+    (line,) = sender.logged()
+    assert line["why"] == "exit code 1: [redacted]"
+
+
 def test_a_command_that_takes_too_long_is_ended_with_all_it_started(log: Log, tmp_path: Path) -> None:
     command = f"sleep 60 & echo $! > {tmp_path}/child; wait"
     sender = Sender(log, NotifySettings(command=command, on=ALL), limit_s=0.3)
