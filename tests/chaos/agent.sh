@@ -17,7 +17,7 @@ implement | fix)
 verify)
     changed=$(sed -n "s,^+++ b/,,p" .runplan.diff | head -n 1)
     passed='{"item": "\1", "result": "pass", "evidence": "'$changed'"}'
-    items=$(sed -n "/^## Items/,/^## [^I]/s/^- \([A-Z]*[0-9]*\): .*/$passed/p" "$RUNPLAN_PROMPT" | paste -sd,)
+    items=$(sed -n "/^## Items/,/^## [^I]/s#^- \([A-Z]*[0-9]*\): .*#$passed#p" "$RUNPLAN_PROMPT" | paste -sd,)
     echo "{\"status\": \"done\", \"summary\": \"Looked.\", \"items\": [$items]}" >"$RUNPLAN_RETURN"
     ;;
 try)
