@@ -1,6 +1,7 @@
 """The soak: processes are killed at random moments; the result is compared with an undisturbed run."""
 
 import contextlib
+import os
 import random
 import shutil
 import time
@@ -8,10 +9,13 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from runplan.adapters.configuration.places import remove_unused_root
+from runplan.adapters.store.files import sweep_leftovers
+from runplan.domain.settings.schema import Settings
 from tests.chaos import proofs, runners, scenes
 from tests.chaos.scenes import Scene
 from tests.chaos.trial import Kill, Trial, is_agent
-from tests.support.cli import end_processes_of, processes_of
+from tests.support.cli import Project, end_processes_of, processes_of
 from tests.support.forks import Started
 
 
@@ -128,6 +132,8 @@ def _work(trial: Disturbed, runner: str, shapes: dict[str, proofs.Shape]) -> Non
     account = trial.account
     try:
         runners.BY_NAME[runner].work(trial)
+        if trial.struck:
+            _sweep(trial.project)
         evidence = proofs.Evidence(trial.project, trial.scene, trial.way, parks=True, lags=True)
         found = proofs.examine(evidence)
         now = proofs.shape(evidence)
@@ -145,3 +151,12 @@ def _work(trial: Disturbed, runner: str, shapes: dict[str, proofs.Shape]) -> Non
     account.doubled += found.doubled
     if not account.wrong:
         shutil.rmtree(trial.place)
+
+
+def _sweep(project: Project) -> None:
+    """As the next process does an hour later: delete the rest of a removal that was killed."""
+    for place in (project.worktrees, project.worked.path / ".git/runplan/lanes"):
+        for rest in place.glob(".gone-*"):
+            os.utime(rest, (1, 1))
+        sweep_leftovers(place)
+    remove_unused_root(project.worktrees, Settings())
