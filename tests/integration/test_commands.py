@@ -14,17 +14,20 @@ from msgspec.structs import replace
 
 from runplan.adapters.store.claims import Claims
 from runplan.adapters.store.sqlite import SqliteStore
+from runplan.domain.decoding import to_json
 from runplan.domain.errors import Fenced, RefusedEarly, RunplanError, Unreachable
-from runplan.domain.names import WATCH
+from runplan.domain.names import QUEUE, WATCH
 from runplan.domain.run.attempt_parts import PlanningChosen, StartQueued
 from runplan.domain.run.events import Event, Planning, RunStarted
-from runplan.domain.run.requests import RunRequest
-from runplan.domain.run.rows import Answer, Command, ScheduleRow
+from runplan.domain.run.kinds import WaitKind
+from runplan.domain.run.requests import QueueWork, RunRequest
+from runplan.domain.run.rows import Answer, Command, ScheduleRow, WaitRow
 from runplan.domain.run.state import RunState, fold
+from runplan.domain.standing.queue import QueueEntry
 from runplan.engine.loop.repository import ENVIRONMENT, Environments
 from runplan.engine.loop.runs import ActiveRun
 from runplan.engine.steps import planning
-from runplan.hosts.commands import Executor, fire_schedule
+from runplan.hosts.commands import Executor, continue_work, fire_schedule
 from runplan.hosts.foreground import ForegroundHost, Interruption
 from runplan.hosts.owner import RunOwner
 from tests.support.builders import started
@@ -245,6 +248,25 @@ def test_a_watch_that_reaches_no_forge_skips_its_slot_and_says_why(bench: Bench)
     runs.context_for = context_for
     [firing] = fire_schedule(row, runs, bench.runs.repository.now())
     assert (firing.answer, firing.why) == ("skipped", "the forge does not answer")
+
+
+def test_a_work_on_the_queue_begins_no_plan_while_the_start_of_another_is_queued(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A start that has to wait has no run yet, and holds the queue up like one."""
+    monkeypatch.setattr("runplan.hosts.commands.read_queue", lambda *_: [QueueEntry(plan=B, title="B")])
+    monkeypatch.setattr("runplan.hosts.commands.slug_of", lambda *_: "b")
+    runs: Any = bench.runs
+    runs.context_for = lambda _: None
+    work = QueueWork(started=replace(started("next"), plan=f"{QUEUE}all"), begun=(A,))
+    row = WaitRow(kind=WaitKind.QUEUE, plan=f"{QUEUE}all", about=to_json(work), since=NOW)
+    start = bench.queue("start")
+
+    assert not continue_work(row, runs, bench.runs.repository.now())
+    assert bench.queued == [start]
+    bench.execute()
+    assert continue_work(row, runs, bench.runs.repository.now())
+    assert [command.plan for command in bench.store.list_queued_commands()] == [B]
 
 
 # --- a stop that cannot be recorded -----------------------------------------------------------------------
