@@ -96,6 +96,16 @@ def test_a_review_of_a_lower_one_reaches_the_phases_after_it(project: Project, h
     assert list(hub.branches()) == ["main"]
 
 
+def test_a_review_in_the_middle_is_handled_while_the_lowest_one_waits(project: Project, hub: Hub) -> None:
+    hub.reviews, hub.allow_auto_merge = 1, False
+    publish(project, hub, agent=work() + work(phase="2") + work(phase="3") + rename("Done."))
+    project.start("finish", "auto", "pr").exits(4)
+    hub.review(2, "Please rename it.", by="bob", state="CHANGES_REQUESTED")
+    project.start("finish", "auto", "pr").exits(4)
+    assert project.dispatched().count("fix") == 1
+    assert hub.git("show", "runplan/x/pr-2:1.txt") == "1\nrenamed"
+
+
 def test_one_that_a_person_merged_into_the_one_below_is_not_merged_again_and_again(project: Project, hub: Hub) -> None:
     """The target gets it with the one below, by a squash; the one above needs one merge of the target."""
     hub.on_push = lambda branch, sha: hub.check(sha) if "/pr" in branch else None
