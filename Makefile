@@ -64,7 +64,7 @@ test-all: $(READY)  ## run test and test-rest in one; a skipped test fails (firs
 	@$(PYTEST) --no-skips
 
 walk: $(READY)  ## walk a million steps through the model of a run, and 2000 nights of a fleet; WALKS, WALK_STEPS, NIGHTS
-	@WALKS=$(or $(WALKS),20000) WALK_STEPS=$(or $(WALK_STEPS),50) NIGHTS=$(or $(NIGHTS),2000) $(SCRATCH) $(BIN)/python -m pytest -q --timeout 0 tests/model
+	@WALKS=$(or $(WALKS),20000) WALK_STEPS=$(or $(WALK_STEPS),50) NIGHTS=$(or $(NIGHTS),2000) $(SCRATCH) $(BIN)/python -m pytest -q -n auto --timeout 0 tests/model
 
 histories: $(READY)  ## make tests/histories again: journals of runs of every kind, from the tests through the command line
 	@$(SCRATCH) $(BIN)/python -m tests.support.histories

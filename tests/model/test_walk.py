@@ -47,6 +47,7 @@ from tests.support.environment import pinned
 SEEDS = st.integers(0, 2**16)
 WALKS = int(os.environ.get("WALKS", "200"))
 STEPS = int(os.environ.get("WALK_STEPS", "20"))
+BATCH = 200  #: walks after which Hypothesis begins anew; it remembers all of them, so that each takes longer
 ORDERED = (e.LanesChosen, e.DispatchStarted, e.DispatchEnded, e.CandidateBuilt, e.LandingStarted, e.Landed)
 
 
@@ -411,11 +412,12 @@ class Walk(RuleBasedStateMachine):
 
 
 @pytest.mark.timeout(0)  # as long as it is asked to walk
-def test_every_walk_keeps_the_promises() -> None:
+@pytest.mark.parametrize("_batch", range(math.ceil(WALKS / BATCH)))
+def test_every_walk_keeps_the_promises(_batch: int) -> None:
     run_state_machine_as_test(
         Walk,
         settings=settings(
-            max_examples=WALKS,
+            max_examples=min(WALKS, BATCH),
             stateful_step_count=STEPS,
             deadline=None,
             derandomize="WALKS" not in os.environ,
