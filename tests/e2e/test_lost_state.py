@@ -106,6 +106,15 @@ def holding(project: Project, path: str, text: str) -> list[str]:
     return [ref for ref in parked if project.repo.git("show", f"{ref}:{path}", ok=False) == text]
 
 
+def test_gc_reads_forgotten_work_within_the_limits_of_the_settings(project: Project) -> None:
+    killed_at(project, "after WorkTaken")
+    for name in ("a", "b"):
+        (worktree(project) / name).write_text(name)
+    shutil.rmtree(journal(project).parent)
+    project.settings("[limits]\nhandover_entries = 1\n")
+    assert "more than 1 files and directories differ (limits.handover_entries)" in project.runplan("gc").out
+
+
 def test_work_of_a_run_without_journal_is_parked(project: Project) -> None:
     """Commits are in `tool.git`, which a person may delete as well; the files of the worktree are there still."""
     killed_at(project, "after WorkTaken")
