@@ -9,7 +9,7 @@ from runplan.domain.plan.tracker import set_completed
 from tests.unit.test_plan_corpus import marked, raises_its_own_error_alone
 
 IDS = ["1", "2", "3", "4a", "4b", "1A", "3b-i", "3b-ii", "P1.A", "A", "B", "10", "1.5"]
-CELLS = ["⬚", "⬜ Ready", "", "✅", "✅ Done", "✅ Done (`4a6075d`)", "🟡", "🔴 Blocked", "In Progress", "what?", "[x]"]
+CELLS = [*"⬚⬜✅🟡", "⬜ Ready", "", "✅ Done", "✅ Done (`4a6075d`)", "🔴 Blocked", "In Progress", "what?", "[x]"]
 HEADERS = ["| Phase | Status | Commit | Notes |", "|Phase|Status|Commit|", "Phase | Status | Commit"]
 COMMITS = ["", " ", "`4a6075d`", "02e0f6b", "(squash)", "`a` + `b`", "N/A", "x \\| y"]
 SEPARATORS = [" — ", " -- ", ": ", " – ", " - ", ". "]
